@@ -1,4 +1,4 @@
-"""Fixtures for all tests; what they are made of is in services.py."""
+"""Fixtures for all tests. Their parts are in tests/worlds/."""
 
 import os
 import random
@@ -45,10 +45,10 @@ __all__ = [
     "s3_server",
 ]
 
-# A shell starts what it puts in the background with SIGINT ignored, and so would every command under test be.
+# A shell starts background programs with SIGINT ignored, and so all commands under test would ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Where this is set, each of thousands of commands under test would compile all of cafcat anew.
+# If this variable is set, each of thousands of commands under test compiles all of cafcat again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # pytest makes its folders after this.

@@ -97,7 +97,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def functions() -> dict[str, MakesRows]:
-    """What makes rows, by subject.name, or the subject alone if it has one."""
+    """Return the functions that yield rows, by subject.name, or by the subject alone if it has one function."""
     found = {}
     for module in SUBJECTS:
         subject = module.__name__.rpartition(".")[2]
@@ -107,7 +107,7 @@ def functions() -> dict[str, MakesRows]:
 
 
 def chosen(only: Sequence[str] | None) -> dict[str, MakesRows]:
-    """Ends the program for a name that there is not."""
+    """Return the functions that are chosen by name. Exits if a name is unknown."""
     everything = functions()
     for name in only or ():
         if not any(_names(name, row) for row in everything):
@@ -122,7 +122,7 @@ def _names(name: str, row: str) -> bool:
 
 
 def measured(bench: Bench, wanted: dict[str, MakesRows]) -> tuple[list[Row], int]:
-    """All rows, and how many of the wanted failed: one that fails does not cost the others."""
+    """Return all rows, and the number of functions that failed. A failure does not stop the others."""
     rows: list[Row] = []
     failed = 0
     for name, make in wanted.items():
@@ -142,7 +142,7 @@ def measured(bench: Bench, wanted: dict[str, MakesRows]) -> tuple[list[Row], int
 
 
 def heading(bench: Bench, options: argparse.Namespace) -> str:
-    """What stands above the table."""
+    """Return the lines above the table."""
     version = str(bench.home().one("SHOW server_version"))
     command = shown_command(sys.argv[1:])
     rounds = f"{options.rounds} rounds in turn, median [min-max]; ratio: cafcat to the peer"
@@ -150,18 +150,18 @@ def heading(bench: Bench, options: argparse.Namespace) -> str:
 
 
 def compare(rows: Sequence[Row], options: argparse.Namespace) -> None:
-    """Says what is worse than the baseline, in quick runs; stores the run, if that is wanted."""
+    """Print the warnings about the baseline in quick runs, and store the run if requested."""
     conditions: dict[str, Any] = {name: getattr(options, name) for name in CONDITIONS} | {"CPUs": os.cpu_count()}
     if options.quick:
-        said = baseline.warnings(rows, baseline.load(baseline.FILE), conditions)
-        print("", *(said or ["Nothing is worse than the baseline by 20 % or more."]), sep="\n")
+        warned = baseline.warnings(rows, baseline.load(baseline.FILE), conditions)
+        print("", *(warned or ["Nothing is worse than the baseline by 20 % or more."]), sep="\n")
     if options.save_baseline:
         baseline.save(baseline.FILE, rows, conditions)
         print(f"\nThe baseline is now this run: {baseline.FILE.name}")
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """SIGTERM: the servers are stopped and the folder is removed, as after Ctrl-C."""
+    """Exit after SIGTERM. The servers are stopped and the folder is removed, as after Ctrl-C."""
     raise SystemExit(128 + number)
 
 

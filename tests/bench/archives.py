@@ -1,4 +1,4 @@
-"""Reading small files at random out of other archives: what it costs to open one, and then each file."""
+"""Reading small files at random from other archives: the time to open the archive, and the time for each file."""
 
 import importlib
 import random
@@ -20,7 +20,7 @@ RATARMOUNT = "ratarmountcore"
 
 
 class Peer(NamedTuple):
-    """How an archive of the tree is made, and how it is opened; `open` gives what reads a file by its path."""
+    """Another kind of archive. make: makes one of the tree. open: returns a function that reads a file by path."""
 
     name: str
     title: str
@@ -29,7 +29,7 @@ class Peer(NamedTuple):
 
 
 def archives(bench: Bench) -> Iterator[Row]:
-    """Files a second, one after the other in random order; the archive is open, and in the page cache."""
+    """Files per second, one by one in random order, from an open archive in the page cache."""
     world = World(bench, "archived", min(MOST_FILES, bench.files))
     with cafcat.open(world.home.settings) as repository:
         for peer in PEERS:
@@ -84,7 +84,7 @@ def _make_tar(bench: Bench, world: World) -> Path:
 
 
 def _open_tar(_: Bench, archive: Path) -> Read:
-    """Raises ModuleNotFoundError."""
+    """Open an archive. Raises ModuleNotFoundError if ratarmount is not installed."""
     factory = importlib.import_module(f"{RATARMOUNT}.mountsource.factory")
     source = factory.open_mount_source(str(archive), writeIndex=False, printDebug=0)
 

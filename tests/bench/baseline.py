@@ -1,4 +1,4 @@
-"""A stored run to compare with: ratios only, since absolute times say little about another day."""
+"""A stored run for comparison. Only ratios are compared, because absolute times differ from day to day."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,23 +9,23 @@ from tests.bench.table import Row, number
 
 FILE = Path(__file__).with_name("baseline.json")
 WORSE = 1.2
-"""A ratio that is worse by this factor is warned of."""
+"""The factor by which a ratio must be worse for a warning."""
 
 
 def warnings(rows: Sequence[Row], stored: Mapping[str, Any], conditions: Mapping[str, Any]) -> list[str]:
-    """Sentences about what is worse than in the stored run, and about what cannot be compared."""
-    said = []
+    """Return sentences about rows that are worse than in the stored run, or that cannot be compared."""
+    warned = []
     ratios = stored.get("ratios", {})
     if ratios and stored.get("conditions") != conditions:
-        said.append(
+        warned.append(
             f"The baseline was measured with {_shown(stored['conditions'])}, this with {_shown(conditions)}."
         )
     for row in rows:
         if row.ratio is not None and row.name not in ratios:
-            said.append(f"{row.name} is not in the baseline: it cannot be compared.")
+            warned.append(f"{row.name} is not in the baseline: it cannot be compared.")
         elif row.ratio is not None:
-            said += _warning(row, ratios[row.name])
-    return said
+            warned += _warning(row, ratios[row.name])
+    return warned
 
 
 def _warning(row: Row, before: float) -> list[str]:
@@ -38,12 +38,12 @@ def _warning(row: Row, before: float) -> list[str]:
 
 
 def load(file: Path) -> dict[str, Any]:
-    """Empty if there is none."""
+    """Return the stored run; an empty dict if there is no file."""
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
 def save(file: Path, rows: Sequence[Row], conditions: Mapping[str, Any]) -> None:
-    """Rows that were not measured now keep what they had, if that was measured under the same conditions."""
+    """Store a run. Rows that it did not measure keep their stored ratios, if the conditions are equal."""
     stored = load(file)
     ratios = stored.get("ratios", {}) if stored.get("conditions") == conditions else {}
     ratios |= {row.name: round(row.ratio, 3) for row in rows if row.ratio is not None}

@@ -1,4 +1,4 @@
-"""What the rows share: options, data sets, repositories. All of it in one folder, which is removed afterwards."""
+"""Options, data sets and repositories that the rows share, in one temporary folder."""
 
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ AND tablename NOT IN ('alembic_version', 'catalog_identity')
 
 
 class Home:
-    """A repository of its own: an embedded database that is up, and a folder of chunks."""
+    """A repository with its own running embedded database and its own folder of chunks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Home:
         database = Database(self.settings)
         database.init()
         self.url = database.url()
-        # A superuser: triggers rest while tables are emptied, and checkpoints are made.
+        # A superuser can disable triggers while tables are emptied, and make checkpoints.
         self.connection = EmbeddedServer(self.settings.home / "postgres").connect(SUPERUSER)
 
     def cafcat(self, *words: str | Path, cwd: Path | None = None) -> None:
@@ -61,7 +61,7 @@ class Home:
         return {"CAFCAT_HOME": str(self.folder)}
 
     def one(self, statement: str) -> object:
-        """The first column of the first row."""
+        """Return the first column of the first row."""
         row = self.connection.execute(statement.encode()).fetchone()
         return row[0] if row else None
 
@@ -72,10 +72,10 @@ class Home:
         return sorted(self.chunk_folder.glob("*.caf"))
 
     def empty(self) -> None:
-        """As it was before the first ingest; nothing of it is left to be written by the database later."""
+        """Empty the catalog and the store. A checkpoint leaves the database nothing to write later."""
         tables = self.one(_ALL_TABLES)
         with self.connection.transaction():
-            # A trigger keeps rows of chunks from being removed: this lets it rest.
+            # A trigger prevents the removal of rows of chunks: this disables it.
             self.connection.execute("SET LOCAL session_replication_role = replica")
             self.connection.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE".encode())
         self.connection.execute("CHECKPOINT")
@@ -87,7 +87,7 @@ class Home:
 
 
 class Bench:
-    """Data sets and repositories are made when a row first asks for them. To be closed."""
+    """The options of a run, and its data sets and repositories, which are made at their first use."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self.folder = folder
@@ -105,34 +105,34 @@ class Bench:
 
     @functools.cached_property
     def small(self) -> DataSet:
-        """(a)"""
+        """The data set (a)."""
         self.say(f"making (a): {self.files:,} files of 1 to 4 KiB")
         return small_files(self.folder / "small", self.files)
 
     @functools.cached_property
     def medium(self) -> DataSet:
-        """(b)"""
+        """The data set (b)."""
         files = scaled(MEDIUM, self.scale)
         self.say(f"making (b): {files:,} files of 1 MiB")
         return equal_files(self.folder / "medium", files, MIB)
 
     @functools.cached_property
     def large(self) -> DataSet:
-        """(c)"""
+        """The data set (c)."""
         files = scaled(LARGE, self.scale)
         self.say(f"making (c): {files:,} files of 64 MiB")
         return equal_files(self.folder / "large", files, LARGE_BYTES)
 
     @functools.cached_property
     def pages(self) -> DataSet:
-        """(d)"""
+        """The data set (d)."""
         files = scaled(PAGES, self.scale)
         self.say(f"making (d): {files:,} files of 4 KiB")
         return equal_files(self.folder / "pages", files, 4 * KIB)
 
     @contextlib.contextmanager
     def joined(self, data: DataSet) -> Iterator[Path]:
-        """One file of the same bytes, in the page cache."""
+        """Yield one file with the bytes of all files of a data set, in the page cache."""
         path = concatenated(data, self.folder / f"{data.name}.bytes")
         read_all(iter([path]))
         try:
@@ -141,27 +141,30 @@ class Bench:
             path.unlink()
 
     def home(self, name: str = "empty") -> Home:
-        """A repository by name, the same each time. "empty" is for those who empty it."""
+        """Return the repository of this name. "empty" is for functions that empty it."""
         if name not in self._homes:
             self._homes[name] = Home(self.folder / f"home-{name}")
         return self._homes[name]
 
     def packed(self, data: DataSet, chunks: int = 1) -> Home:
-        """A repository with one data set in it, in so many chunks, made once."""
+        """Return a repository with one data set in about so many chunks, made at its first use."""
         name = f"packed-{data.name}"
         if name not in self._homes:
             self.ingest(self.home(name), data, "--target-size", str(data.size_bytes * 6 // 5 // chunks))
         return self._homes[name]
 
     def ingest(self, home: Home, data: DataSet, *options: str) -> float:
-        """Seconds of the whole command. Raises AssertionError if not every file is in the catalog."""
+        """Return the seconds of an ingest command. Raises AssertionError if a file is missing from the catalog."""
         command = ["ingest", "-q", *options, data.name]
         seconds = timed(lambda: home.cafcat(*command, cwd=data.folder.parent))
         assert home.files() == data.files, f"{home.files()} of {data.files} files are in the catalog"
         return seconds
 
     def ingest_anew(self, data: DataSet, *options: str, before: Callable[[], object] | None = None) -> float:
-        """The same into an empty catalog, which is emptied again. `before` is called before the clock starts."""
+        """Return the seconds of an ingest into an empty catalog, which is emptied again afterwards.
+
+        before: called before the clock starts.
+        """
         home = self.home()
         home.empty()
         if before:
@@ -172,14 +175,14 @@ class Bench:
 
     @functools.cached_property
     def ingest_has_jobs(self) -> bool:
-        """Whether `cafcat ingest` can be told how many processes to use."""
+        """True if `cafcat ingest` has an option for the number of processes."""
         command = [*CAFCAT, "ingest", "--help"]
         done = subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True)
         return re.search(r"\s-j\b", done.stdout) is not None
 
     @functools.cached_property
     def can_write_directly(self) -> bool:
-        """Whether dd can bypass the page cache in this folder."""
+        """True if dd can bypass the page cache in this folder."""
         probe = self.folder / "probe"
         command = ["dd", "if=/dev/zero", f"of={probe}", "oflag=direct", f"bs={_BLOCK_BYTES}", "count=1"]
         done = subprocess.run(command, capture_output=True)
@@ -187,29 +190,31 @@ class Bench:
         return done.returncode == 0
 
     def say(self, line: str) -> None:
-        """What is being done, beside the table."""
+        """Print a line about the progress to stderr, beside the table."""
         print(line, file=sys.stderr, flush=True)
 
 
 def needed_bytes(options: argparse.Namespace) -> int:
-    """Most room that a run takes: data sets, the same as one file, and as a chunk or what a peer wrote; 500 bytes
-    and as much of write-ahead log for each row; the servers themselves."""
+    """Return the largest space that a run needs.
+
+    Each data set exists three times: as files, as one file, and as a chunk or a peer's archive. A row of the
+    catalog takes 500 bytes, and as much in the write-ahead log. The servers need space, too.
+    """
     files = max(options.files, 1_000_000 if options.growth_million else 0)
     others = scaled(MEDIUM, options.scale) * MIB + scaled(LARGE, options.scale) * LARGE_BYTES
     return int(3 * files * (_BLOCK_BYTES + _BLOCK_BYTES // 2) + 3 * others + 1000 * options.rows + (1 << 30))
 
 
 def check_room(folder: Path, options: argparse.Namespace) -> None:
-    """Ends the program where the folder has too little room."""
+    """Exit if the folder has too little space."""
     needed, free = needed_bytes(options), shutil.disk_usage(folder).free
     if free < needed:
         message = f"{folder} has {free / 1e9:.1f} GB free, up to {needed / 1e9:.1f} GB are needed"
-        raise SystemExit(f"{message}: name another --folder, or ask for less by --scale, --files and --rows")
+        raise SystemExit(f"{message}: name another --folder, or reduce --scale, --files and --rows")
 
 
 def forget_settings() -> None:
-    """What the user has set for cafcat and PostgreSQL is not what is measured, nor compiling modules again and
-    again."""
+    """Remove the user's settings of cafcat and PostgreSQL, and let Python store compiled modules."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in [name for name in os.environ if name.startswith(("CAFCAT_", "PG"))]:
         if not name.startswith("CAFCAT_TEST_"):

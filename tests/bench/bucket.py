@@ -1,4 +1,4 @@
-"""A folder of small files out of a chunk in a bucket, against one GET of the same bytes; on a real S3 server."""
+"""A folder of small files from a chunk in a bucket, against one GET of the same bytes; on a real S3 server."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ _GETS = 10
 
 
 def folder(bench: Bench) -> Iterator[Row]:
-    """The look-ups are part of it; the peer knows where the bytes are."""
+    """The time includes the look-ups; the peer has the range of bytes already."""
     data = small_files(bench.folder / "remote", FOLDERS * FOLDER_FILES)
     with _server(bench.folder / "s3") as server, leads_to(server):
         bucket = new_bucket(server.client())
@@ -41,7 +41,7 @@ ROWS = (folder,)
 
 
 def object_store(server: S3Server, bucket: str) -> "S3Store":
-    """obstore's way to a bucket."""
+    """Return obstore's client of a bucket."""
     from obstore.store import S3Store
 
     return S3Store(
@@ -74,7 +74,7 @@ def _row(repository: Repository, store: "S3Store", name: str, rounds: int) -> Ro
 
 @contextlib.contextmanager
 def _server(place: Path) -> Iterator[S3Server]:
-    """Raises NotImplementedError where there is none."""
+    """Yield an S3 server. Raises NotImplementedError if none is available."""
     place.mkdir()
     try:
         with any_server(place) as server:
@@ -85,7 +85,7 @@ def _server(place: Path) -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def leads_to(server: S3Server) -> Iterator[None]:
-    """Leads cafcat to the server, and nobody else afterwards."""
+    """Point cafcat to the server meanwhile."""
     before = dict(os.environ)
     for name in DEVELOPERS_OWN:
         os.environ.pop(name, None)

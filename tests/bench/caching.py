@@ -1,4 +1,4 @@
-"""The page cache: emptied where a row is about cold data."""
+"""The page cache, which is emptied for rows about cold data."""
 
 import os
 from collections.abc import Iterable
@@ -9,8 +9,10 @@ _EVERYTHING = "3"
 
 
 def forget_all(paths: Iterable[Path]) -> str:
-    """Contents, names and inodes leave the memory. Returns in which way that was done, for the table. Raises
-    NotImplementedError where it cannot be done at all."""
+    """Drop contents, names and inodes from memory, and return the method, for the table.
+
+    Raises NotImplementedError if no method is available.
+    """
     os.sync()
     try:
         _DROP.write_text(_EVERYTHING)
@@ -21,7 +23,7 @@ def forget_all(paths: Iterable[Path]) -> str:
 
 
 def forget_contents(paths: Iterable[Path]) -> None:
-    """The bytes of these files leave the page cache, and nothing else does."""
+    """Drop the contents of these files, and nothing else, from the page cache."""
     if not hasattr(os, "posix_fadvise"):
         raise NotImplementedError("this system has no way to empty the page cache")
     for path in paths:

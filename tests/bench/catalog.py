@@ -1,7 +1,7 @@
 """python -m tests.bench.catalog: the time of each verb in catalogs of very different sizes, as a table.
 
-Every verb touches the same few files; the other rows are synthetic. So the columns should not differ, but for the
-verbs that read whole tables.
+Every verb touches the same few files; the other rows are synthetic. So the columns should not differ, except for
+the verbs that read whole tables.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def measured(databases: Databases, folder: Path, rows: int, rounds: int, *, whole: bool) -> Times:
-    """Times in a catalog of so many synthetic rows, with fresh statistics."""
+    """Return the times in a catalog with this number of synthetic rows, and fresh statistics."""
     with databases.fresh(databases.template()) as url:
         world = SizeWorld(folder, url)
         with world.repository() as repository:
@@ -75,7 +75,7 @@ def measured(databases: Databases, folder: Path, rows: int, rounds: int, *, whol
 
 
 def run(world: SizeWorld, verbs: Iterable[Verb], round: str, times: dict[str, list[float]]) -> None:
-    """Runs verbs, each with a connection of its own, and adds their milliseconds."""
+    """Run verbs, each with a connection of its own, and add their milliseconds to `times`."""
     for verb in verbs:
         with world.repository() as repository:
             repository.runs(1)  # connects
@@ -85,7 +85,7 @@ def run(world: SizeWorld, verbs: Iterable[Verb], round: str, times: dict[str, li
 
 
 def table(sizes: Iterable[int], columns: list[Times]) -> str:
-    """A line for each verb: its time at each size, and the last one as a multiple of the first."""
+    """Return a table with a line for each verb: its time at each size, and the last time relative to the first."""
     heads = ["verb", *(f"{rows:,} rows" for rows in sizes), "last to first"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for name in columns[0]:

@@ -1,4 +1,4 @@
-"""A chunk's mapping into the catalog against the limit: COPY of the same rows into a heap without any index."""
+"""The commit of a chunk's mapping, against the limit: COPY of the same rows into a heap without any index."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _SAME_ROWS = "COPY (SELECT * FROM file_locations ORDER BY file_path) TO STDOUT (
 
 
 def commit(bench: Bench) -> Iterator[Row]:
-    """From the moment that the object is durable: COMMIT of the rows, and the journal record beside the chunk."""
+    """The time begins when the object is durable, and includes COMMIT and the journal record beside the chunk."""
     home = bench.home()
     _commit(home, bench.files)
     blocks = _rows(home)
@@ -52,13 +52,13 @@ class _TimeOfCheckpoint(Progress):
 
 
 def _commit(home: Home, files: int) -> float:
-    """Seconds of committing one chunk into an empty catalog; it stays there."""
+    """Return the seconds for committing one chunk into an empty catalog, where it stays."""
     home.empty()
     session = SessionFactory(home.settings)(Progress())
     catalog, store = session.catalog, session.stores[home.settings.store]
     catalog.stores.register(store.url)
-    place = ChunkTarget(catalog, store, formats.by_name("caf"), None, "bench")
-    chunk = OpenChunk(place)
+    target = ChunkTarget(catalog, store, formats.by_name("caf"), None, "bench")
+    chunk = OpenChunk(target)
     for number in range(files):
         path = f"projects/2026/instrument-07/run-{number // 500:06}/frame-{number:09}.dat"
         chunk.add(path, _CONTENT, _MODIFIED_NS + number * 1000)
@@ -71,14 +71,14 @@ def _commit(home: Home, files: int) -> float:
 
 
 def _rows(home: Home) -> Sequence[bytes]:
-    """The mapping that is in the catalog, as COPY reads it, in blocks as cafcat's own."""
+    """Return the rows of the catalog in the binary form of COPY, in blocks of cafcat's own size."""
     with home.connection.cursor() as cursor, cursor.copy(_SAME_ROWS) as copy:
         stream = b"".join(copy)
     return [stream[start : start + _BLOCK_BYTES] for start in range(0, len(stream), _BLOCK_BYTES)]
 
 
 def _copy(home: Home, blocks: Sequence[bytes]) -> float:
-    """Seconds of a transaction that copies the rows into the empty heap."""
+    """Return the seconds of a transaction that copies the rows into the empty heap."""
     home.connection.execute("TRUNCATE bare_heap")
     home.connection.execute("CHECKPOINT")
     return timed(lambda: _copy_all(home, blocks))

@@ -1,4 +1,4 @@
-"""The data sets, the same bytes each time: (a) small files, (b) of 1 MiB, (c) of 64 MiB, (d) of 4 KiB."""
+"""The data sets, with the same bytes in each run: (a) small files, (b) of 1 MiB, (c) of 64 MiB, (d) of 4 KiB."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from typing import NamedTuple
 FOLDER_FILES = 500
 KIB, MIB = 1 << 10, 1 << 20
 SMALL, MEDIUM, LARGE, PAGES = 200_000, 2_000, 64, 200_000
-"""Files of (a), (b), (c) and (d) at full size."""
+"""Numbers of files of (a), (b), (c) and (d) at full size."""
 SMALLEST_BYTES, LARGEST_BYTES = 1024, 4096
 
 
@@ -26,7 +26,7 @@ class DataSet(NamedTuple):
         return self.folder.name
 
     def paths(self) -> Iterator[Path]:
-        """In the order of their names."""
+        """Yield the paths in the order of their names."""
         for place in sorted(self.folder.iterdir()):
             yield from sorted(place.iterdir())
 
@@ -39,7 +39,7 @@ def scaled(files: int, scale: float) -> int:
 
 
 def small_files(folder: Path, files: int, folder_files: int = FOLDER_FILES) -> DataSet:
-    """Files of 1 to 4 KiB."""
+    """Write files of 1 to 4 KiB."""
     source = random.Random(20260101)
     noise = source.randbytes(1 << 16)
     total = 0
@@ -51,7 +51,7 @@ def small_files(folder: Path, files: int, folder_files: int = FOLDER_FILES) -> D
 
 
 def equal_files(folder: Path, files: int, size_bytes: int) -> DataSet:
-    """Files of one size, of noise."""
+    """Write files of one size with random bytes."""
     source = random.Random(20260102)
     for number in range(files):
         _place(folder, number, FOLDER_FILES).write_bytes(source.randbytes(size_bytes))
@@ -66,7 +66,7 @@ def _place(folder: Path, number: int, folder_files: int) -> Path:
 
 
 def concatenated(data: DataSet, target: Path) -> Path:
-    """One file of the very bytes, for dd."""
+    """Write all bytes of a data set into one file, for dd."""
     with target.open("wb") as output:
         for path in data.paths():
             output.write(path.read_bytes())
@@ -75,7 +75,7 @@ def concatenated(data: DataSet, target: Path) -> Path:
 
 
 def read_all(paths: Iterator[Path]) -> None:
-    """Into the page cache."""
+    """Read files, so that they are in the page cache."""
     buffer = bytearray(MIB)
     for path in paths:
         with path.open("rb", buffering=0) as file:

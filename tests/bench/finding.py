@@ -1,7 +1,7 @@
 """Look-up and read of single files and of many, in one process and as a command, in a catalog of very many rows.
 
-The files that are read are real. The other rows of the catalog are synthetic: between any two real paths as many
-made-up ones, so that the index is as deep, and its pages are as far apart, as if all were real.
+The files that are read are real. The other rows are synthetic, with an equal number of them between any two real
+paths: the index is as deep, and its pages are as far apart, as if all rows were real.
 """
 
 import itertools
@@ -31,7 +31,7 @@ MOST_FILES = 20_000
 READS = 1000
 TURN_READS = 25
 COMMANDS = 4
-"""Commands are short, and more of them are run: so many for each round."""
+"""Number of commands for each round: commands are short, so more of them are run."""
 
 LOOK_UP = """
 SELECT c.object_key, l.start_byte, l.end_byte
@@ -65,12 +65,12 @@ class World:
         self._synthetic = 0
 
     def grow(self, rows: int) -> int:
-        """Puts synthetic rows in, up to about so many rows in all. Returns their number."""
-        wanted = max(self._synthetic, rows // self.data.files - 1)
-        if wanted > self._synthetic:
-            statement = _SYNTHETIC.format(first=self._synthetic + 1, last=wanted)
+        """Add synthetic rows, up to about this number of rows in all. Return the number of rows."""
+        needed = max(self._synthetic, rows // self.data.files - 1)
+        if needed > self._synthetic:
+            statement = _SYNTHETIC.format(first=self._synthetic + 1, last=needed)
             self.home.connection.execute(statement.encode())
-            self._synthetic = wanted
+            self._synthetic = needed
         self.home.connection.execute("VACUUM (ANALYZE) file_locations")
         self.home.connection.execute("CHECKPOINT")
         return self.home.files()
@@ -79,13 +79,13 @@ class World:
         return random.Random(seed).choices(self.paths, k=READS)
 
     def neighbours(self) -> list[str]:
-        """The paths of one folder."""
+        """Return the paths of one folder."""
         start = len(self.paths) // FOLDER_FILES // 2 * FOLDER_FILES
         return self.paths[start : start + FOLDER_FILES]
 
 
 class ByHand:
-    """What one would write without cafcat: a prepared statement on a kept connection, pread on kept descriptors."""
+    """Code without cafcat: a prepared statement on an open connection, pread on open descriptors."""
 
     def __init__(self, home: Home) -> None:
         self._folder = home.chunk_folder
@@ -109,7 +109,7 @@ class ByHand:
 
 
 def finding(bench: Bench) -> Iterator[Row]:
-    """All rows of one catalog, so that it is filled once."""
+    """All rows use one catalog, so that it is filled only once."""
     bench.say(f"making a catalog of {bench.rows:,} rows, most of them synthetic")
     world = World(bench, "finding", min(MOST_FILES, bench.files, bench.rows))
     rows = world.grow(bench.rows)
@@ -126,7 +126,7 @@ ROWS = (finding,)
 
 
 def p50(read: Read, paths: Sequence[str]) -> float:
-    """Median seconds of single calls."""
+    """Return the median seconds of single calls."""
     return statistics.median(_seconds(read, paths))
 
 
@@ -141,8 +141,11 @@ def _seconds(read: Read, paths: Sequence[str]) -> list[float]:
 
 
 def p50_in_turn(ways: Mapping[str, Read], paths: Sequence[str]) -> dict[str, float]:
-    """The same of several, which take turns after every few calls: a call is so short that whoever else is on the
-    machine would decide. No path is read by two: the first would bring its pages into memory for the second."""
+    """Return the median seconds of single calls for several ways, which alternate after every few calls.
+
+    Calls are very short: without turns, the load by other programs would distort the comparison. No path is read in
+    two ways, because the first read brings its pages into memory for the second.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     turns = itertools.cycle(ways)
     for start in range(0, len(paths), TURN_READS):
@@ -153,8 +156,11 @@ def p50_in_turn(ways: Mapping[str, Read], paths: Sequence[str]) -> dict[str, flo
 
 @contextmanager
 def on_one_processor(home: Home) -> Iterator[None]:
-    """This process and its database sessions. Otherwise it is a matter of luck, for each session, whether waking
-    the other side takes a few microseconds or, on another processor of a virtual machine, more than the look-up."""
+    """Bind this process and its database sessions to one processor meanwhile.
+
+    Otherwise chance decides, for each session, whether waking the other side takes a few microseconds or, on
+    another processor of a virtual machine, longer than the look-up.
+    """
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -171,7 +177,7 @@ def on_one_processor(home: Home) -> Iterator[None]:
 
 
 def single(world: World, repository: Repository, rounds: int, rows: int) -> Row:
-    """Paths at random, half of them read by each."""
+    """Random paths, half of them read in each way."""
     by_hand = ByHand(world.home)
     assert all(by_hand.read(path) == repository.read(path) for path in world.sample(0))
     ways = {"by hand": by_hand.read, "cafcat": repository.read}
@@ -190,7 +196,7 @@ def single(world: World, repository: Repository, rounds: int, rows: int) -> Row:
 
 
 def neighbours(world: World, repository: Repository, rounds: int) -> Row:
-    """How many times faster."""
+    """The ratio is the factor by which read_many is faster."""
     paths = world.neighbours()
     many = partial(read_many, repository, paths)
     ways: dict[str, Way] = {
@@ -212,7 +218,7 @@ def neighbours(world: World, repository: Repository, rounds: int) -> Row:
 
 
 def against_tree(world: World, repository: Repository, rounds: int) -> Row:
-    """Files a second, of everything, to the original tree's, warm."""
+    """Files per second of reading everything, against reading the warm original tree."""
     read_all(world.data.paths())
     files = [str(world.data.folder.parent / path) for path in world.paths]
     ways = {"tree": partial(_read_tree, files), "cafcat": partial(read_many, repository, world.paths)}
@@ -225,7 +231,7 @@ def against_tree(world: World, repository: Repository, rounds: int) -> Row:
 
 
 def read_many(repository: Repository, paths: Sequence[str]) -> float:
-    """Seconds until the last file is there."""
+    """Return the seconds until the last file is read."""
     contents: list[object] = []
     seconds = timed(lambda: contents.extend(content for _, content in repository.read_many(paths)))
     assert sum(isinstance(content, bytes) for content in contents) == len(paths)
@@ -244,7 +250,7 @@ def _read_tree(files: Sequence[str]) -> float:
 
 
 def command(world: World, bench: Bench, rows: int) -> Row:
-    """One small file to standard output."""
+    """The command writes one small file to standard output."""
     path = world.paths[len(world.paths) // 2]
     get = [*CAFCAT, "get", path, "-o", "-"]
     by_hand = [sys.executable, "-c", _BY_HAND, world.home.url, str(world.home.chunk_folder), path]

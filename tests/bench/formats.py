@@ -1,4 +1,4 @@
-"""Each format that files can be packed into, against CAF: the same tree, the same commands, in turn."""
+"""Each format in which files can be packed, against CAF: the same tree and the same commands, in turn."""
 
 import random
 import shutil
@@ -28,42 +28,42 @@ ZSTD_LEVEL = 3
 
 
 def write_small(bench: Bench) -> Iterator[Row]:
-    """(a), one process, its catalog committed."""
+    """Pack (a) with one process, including the commit."""
     yield from _write(bench, "formats.write_small", "ingest (a), -j1", bench.small)
 
 
 def write_medium(bench: Bench) -> Iterator[Row]:
-    """(b)"""
+    """Pack (b) with one process."""
     yield from _write(bench, "formats.write_medium", "ingest (b), 1 MiB each, -j1", bench.medium)
 
 
 def read_small(bench: Bench) -> Iterator[Row]:
-    """(a), in the page cache, into a new folder."""
+    """Extract (a) from the page cache into a new folder."""
     yield from _extract(bench, "formats.read_small", "extract of (a)", bench.small)
 
 
 def read_medium(bench: Bench) -> Iterator[Row]:
-    """(b)"""
+    """Extract (b) from the page cache into a new folder."""
     yield from _extract(bench, "formats.read_medium", "extract of (b), 1 MiB each", bench.medium)
 
 
 def random_get(bench: Bench) -> Iterator[Row]:
-    """Files of (d), one after the other in random order, in one process."""
+    """Read files of (d) one by one in random order, in one process."""
     homes = {name: _packed(bench, bench.pages, name) for name in _writable()}
     paths = [f"{bench.pages.name}/{path.relative_to(bench.pages.folder)}" for path in bench.pages.paths()]
-    wanted = random.Random(2).sample(paths, min(READS, len(paths)))
-    ways = {name: partial(_read, home, wanted) for name, home in homes.items()}
+    sample = random.Random(2).sample(paths, min(READS, len(paths)))
+    ways = {name: partial(_read, home, sample) for name, home in homes.items()}
     measured = in_turn(ways, bench.rounds)
     for name in _others():
-        work = f"Repository.read of {len(wanted):,} files of (d), 4 KiB each, {name}"
-        micro = {way: [seconds / len(wanted) * 1e6 for seconds in measured[way]] for way in (name, CAF)}
+        work = f"Repository.read of {len(sample):,} files of (d), 4 KiB each, {name}"
+        micro = {way: [seconds / len(sample) * 1e6 for seconds in measured[way]] for way in (name, CAF)}
         absolute = "; ".join(f"{way} {figure(micro[way], 'us')}" for way in micro)
         ratios = pair_ratios(measured[name], measured[CAF])
         yield Row(f"formats.get {name}", work, CAF, NO_TARGET, ratios, absolute)
 
 
 def size(bench: Bench) -> Iterator[Row]:
-    """Python's own library: text that compresses. Sizes of chunks, not of catalogs."""
+    """Sizes of chunks, without catalogs, of text that compresses: Python's standard library."""
     data = _text(bench)
     sizes = {name: _size(_packed(bench, data, name)) for name in _writable()}
     compressed = _compressed(_packed(bench, data, CAF))
@@ -80,7 +80,7 @@ ROWS = (write_small, write_medium, read_small, read_medium, random_get, size)
 
 
 def _writable() -> list[str]:
-    """Formats that files can be packed into, CAF first."""
+    """Return the formats in which files can be packed, CAF first."""
     found = [CAF]
     for name in registry.NAMES:
         try:
@@ -124,7 +124,7 @@ def _rate(data: DataSet, seconds: Sequence[float]) -> str:
 
 
 def _packed(bench: Bench, data: DataSet, name: str) -> Home:
-    """A repository with the data in one format, made once."""
+    """Return a repository with the data in one format, made at its first use."""
     home = bench.home(f"{data.name}-{name}")
     if not home.files():
         bench.ingest(home, data, "-j", "1", "--format", name)
@@ -167,5 +167,5 @@ def _text(bench: Bench) -> DataSet:
 
 
 def _compressed(home: Home) -> int:
-    """Bytes of the chunks, each compressed as a whole."""
+    """Return the size of the chunks, each compressed as a whole."""
     return sum(len(zstd.compress(path.read_bytes(), ZSTD_LEVEL)) for path in _objects(home))

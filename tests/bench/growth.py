@@ -1,4 +1,4 @@
-"""How cost grows with the number of files: packing should be linear, finding flat or logarithmic."""
+"""Growth of cost with the number of files: packing should be linear, look-ups constant or logarithmic."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _STEPS = (10_000, 100_000, 1_000_000, 10_000_000)
 
 
 def ingest(bench: Bench) -> Iterator[Row]:
-    """Microseconds a file, at each power of ten, to those at the first; cafcat's defaults."""
+    """Microseconds per file at each power of ten, relative to the first; with cafcat's default options."""
     first: list[float] = []
     for files in sizes(bench):
         data = small_files(bench.folder / f"growth-{files}", files)
@@ -27,13 +27,13 @@ def ingest(bench: Bench) -> Iterator[Row]:
 
 
 def look_up(bench: Bench) -> Iterator[Row]:
-    """p50 of Repository.read in a catalog that grows by synthetic rows."""
+    """Median time of Repository.read in a catalog that grows by synthetic rows."""
     steps = sorted({*(rows for rows in _STEPS if rows <= bench.rows), bench.rows})
     world = World(bench, "growing", min(steps[0], bench.files))
     first: list[float] = []
     first_rows = 0
-    for wanted in steps:
-        rows = world.grow(wanted)
+    for step in steps:
+        rows = world.grow(step)
         first_rows = first_rows or rows
         with cafcat.open(world.home.settings) as repository:
             p50(repository.read, world.sample(0))
@@ -42,7 +42,7 @@ def look_up(bench: Bench) -> Iterator[Row]:
         work = f"growth: Repository.read, {rows:,} rows, {rows - world.data.files:,} of them synthetic"
         peer = f"at {first_rows:,} rows"
         absolute = f"p50 {figure(costs, 'µs')}"
-        yield Row(f"growth.look_up {wanted}", work, peer, NO_TARGET, pair_ratios(costs, first), absolute)
+        yield Row(f"growth.look_up {step}", work, peer, NO_TARGET, pair_ratios(costs, first), absolute)
 
 
 ROWS = (ingest, look_up)

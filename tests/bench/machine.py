@@ -1,4 +1,4 @@
-"""Where and when the table was made."""
+"""The machine and the time of the measurement."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def described(folder: Path, postgres: str) -> str:
-    """Markdown: a line for the time and the program, one for the machine."""
+    """Return Markdown: a line with time and versions, and a line with the machine."""
     today = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     program = f"cafcat {cafcat.__version__}{_commit()}, Python {platform.python_version()}, PostgreSQL {postgres}"
     parts = [f"{os.cpu_count()} CPUs ({_cpu()})", f"{_memory_bytes() / (1 << 30):.0f} GiB", file_system(folder)]
@@ -23,7 +23,7 @@ def described(folder: Path, postgres: str) -> str:
 
 
 def shown_command(arguments: Sequence[str]) -> str:
-    """What to type to get the table again. Names of folders are this machine's, and left out."""
+    """Return the command that prints the table again, without names of folders on this machine."""
     shown, skip = [], False
     for argument in arguments:
         if not skip and not argument.startswith("--folder"):
@@ -33,7 +33,7 @@ def shown_command(arguments: Sequence[str]) -> str:
 
 
 def file_system(folder: Path) -> str:
-    """Type of the file system that a folder is in; "unknown file system" where that cannot be told."""
+    """Return the type of the file system of a folder, or "unknown file system"."""
     try:
         lines = Path("/proc/self/mounts").read_text().splitlines()
     except OSError:
@@ -57,7 +57,7 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    """ " (1a2b3c4)", with "+" if something is changed; "" outside a git checkout."""
+    """Return the commit as " (1a2b3c4)", with "+" if files are changed; "" outside a git checkout."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -67,5 +67,5 @@ def _commit() -> str:
 
 
 def _version(program: str) -> str:
-    """The first line of --version."""
+    """Return the first line that the program prints for --version."""
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]

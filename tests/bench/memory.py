@@ -1,4 +1,4 @@
-"""Peak memory of the processes that ingest, as the kernel counts it (VmHWM); of the largest one."""
+"""Peak memory of the largest process of an ingest, as the kernel measures it (VmHWM)."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _LOOK_SECONDS = 0.01
 
 
 def memory(bench: Bench) -> Iterator[Row]:
-    """At 10⁴ and 10⁵ files, 10⁶ if asked for: the limit does not depend on their number."""
+    """The peaks for 10⁴ and 10⁵ files, and with --growth-million for 10⁶: one limit holds for all."""
     for files in sizes(bench):
         data = small_files(bench.folder / f"memory-{files}", files)
         for option in JOBS if bench.ingest_has_jobs else ["-j1"]:
@@ -34,7 +34,10 @@ def memory(bench: Bench) -> Iterator[Row]:
 
 
 def synthetic(bench: Bench) -> Iterator[Row]:
-    """In one process; with --growth-million ten million, too. The files are made up, so that they need no disk."""
+    """The peak of one process with synthetic files, which need no disk.
+
+    With --growth-million there is a second row for ten million files.
+    """
     home = bench.home()
     for files in [min(bench.files, 100_000)] + [10_000_000] * bench.million:
         home.empty()
@@ -56,13 +59,13 @@ ROWS = (memory, synthetic)
 
 
 def sizes(bench: Bench) -> list[int]:
-    """Powers of ten that this run reaches, at least one."""
+    """Return the powers of ten that this run reaches, at least one."""
     wanted = [10_000, 100_000] + [1_000_000] * bench.million
     return [files for files in wanted if files <= bench.files or files == 1_000_000] or [bench.files]
 
 
 def _ingest(bench: Bench, data: DataSet, option: str) -> list[int]:
-    """Peak bytes of each process of an ingest, largest first."""
+    """Return the peak bytes of each process of an ingest, largest first."""
     home = bench.home()
     home.empty()
     options = JOBS[option] if bench.ingest_has_jobs else ()
@@ -94,7 +97,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def peak_bytes(pid: int) -> int:
-    """0 for a process that has ended."""
+    """Return the peak memory of a process in bytes; 0 if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -66,7 +66,7 @@ def nginx_server(folder: Path, root: Path) -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def delayed(server: S3Server, seconds: float) -> Iterator[S3Server]:
-    """The same server behind a proxy that holds back each request for so many seconds."""
+    """Yield the server behind a proxy that delays each request by so many seconds."""
     upstream = urlsplit(server.endpoint_url).port
     port = _free_port()
     command = [sys.executable, "-m", __name__, str(port), str(upstream), str(seconds)]
@@ -76,7 +76,7 @@ def delayed(server: S3Server, seconds: float) -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def _running(command: list[str], port: int) -> Iterator[None]:
-    """Run a server while this is entered; it listens when this begins."""
+    """Run a server meanwhile. It listens when the context begins."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
             _wait_for(port, process)
@@ -102,7 +102,11 @@ def _free_port() -> int:
 
 
 async def _proxy(port: int, upstream: int, seconds: float) -> None:
-    """A client that sends no request before the last is answered sends each in one piece: so each is delayed."""
+    """Delay all data from a client.
+
+    A client that waits for each answer before it sends the next request sends a request in one piece. So each
+    request is delayed once.
+    """
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, delay: float) -> None:
         with contextlib.suppress(ConnectionError):
@@ -113,8 +117,8 @@ async def _proxy(port: int, upstream: int, seconds: float) -> None:
         target.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", upstream)
-        await asyncio.gather(copy(reader, back, seconds), copy(there, writer, 0))
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", upstream)
+        await asyncio.gather(copy(reader, server_writer, seconds), copy(server_reader, writer, 0))
 
     server = await asyncio.start_server(serve, "127.0.0.1", port, backlog=_BACKLOG)
     async with server:

@@ -1,4 +1,4 @@
-"""Python packages that only peers need: installed into a folder of the bench, if that is wanted."""
+"""Python packages that only peers need, installed into a folder of the bench if requested."""
 
 import importlib.util
 import sys
@@ -8,7 +8,7 @@ from tests.bench.timing import run
 
 
 def provide(bench: Bench, package: str) -> None:
-    """Installs it with --install-peers, unless it is there; what cannot be had stays missing."""
+    """Install a missing package if --install-peers is given. If that fails, the package stays missing."""
     if not bench.install_peers or importlib.util.find_spec(package) is not None:
         return
     folder = bench.folder / "packages"

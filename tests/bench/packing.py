@@ -1,4 +1,4 @@
-"""Ingest against tar and dd: whole commands, durable at their end, cafcat's with its catalog committed."""
+"""Ingest against tar and dd: whole commands whose output is durable at their end, including cafcat's commit."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,13 +24,13 @@ _DD = 'dd if="$1" of="$2" bs=4M oflag=direct conv=fsync status=none'
 
 
 def small(bench: Bench) -> Iterator[Row]:
-    """(a), warm, with one process and with two."""
+    """Pack (a) from the page cache, with one process and with two."""
     read_all(bench.small.paths())
     yield from _against_tar(bench, "packing.small", "ingest (a), warm", TARGETS, _tars(bench, bench.small))
 
 
 def small_cold(bench: Bench) -> Iterator[Row]:
-    """(a), from the disk: nothing of the files is in memory, but all programs are."""
+    """Pack (a) from disk: the page cache has the programs, but none of the files."""
     data = bench.small
     how = forget_all(data.paths())
     if how != "drop_caches":
@@ -42,12 +42,12 @@ def small_cold(bench: Bench) -> Iterator[Row]:
 
 
 def medium(bench: Bench) -> Iterator[Row]:
-    """(b)"""
+    """Pack (b)."""
     yield from _against_dd(bench, "packing.medium", "ingest (b), 1 MiB each", bench.medium)
 
 
 def large(bench: Bench) -> Iterator[Row]:
-    """(c)"""
+    """Pack (c)."""
     yield from _against_dd(bench, "packing.large", "ingest (c), 64 MiB each", bench.large)
 
 
@@ -55,7 +55,7 @@ ROWS = (small, small_cold, medium, large)
 
 
 def tar(bench: Bench, data: DataSet, script: str = _TAR, before: Callable[[], object] | None = None) -> float:
-    """Seconds of an archive's making."""
+    """Return the seconds for making a tar archive."""
     archive = bench.folder / "peer.tar"
     if before:
         before()
@@ -70,7 +70,7 @@ def _tars(bench: Bench, data: DataSet, before: Callable[[], object] | None = Non
 
 
 def ways_to_ingest(bench: Bench, data: DataSet, before: Callable[[], object] | None = None) -> dict[str, Way]:
-    """One process and two; one way only where cafcat does not know of processes."""
+    """Return the ways to ingest: with one process and with two; one way if cafcat has no such option."""
     chosen = JOBS if bench.ingest_has_jobs else {"-j1": ()}
 
     def ingest(options: tuple[str, ...]) -> float:
@@ -87,7 +87,7 @@ def _against_tar(
     tars: dict[str, Way],
     before: Callable[[], object] | None = None,
 ) -> Iterator[Row]:
-    """The base is the better of the tars."""
+    """Yield rows against the faster way to use tar."""
     measured = in_turn(tars | ways_to_ingest(bench, bench.small, before), bench.rounds)
     base = better_of({peer: measured[peer] for peer in tars})
     for option, target in targets.items():
@@ -127,7 +127,7 @@ def _absolute(data: DataSet, measured: dict[str, list[float]], option: str, *pee
 
 
 def _cool(bench: Bench, data: DataSet) -> None:
-    """Empties the page cache, then brings the programs back into it."""
+    """Empty the page cache, then load the programs into it again."""
     forget_all(data.paths())
     nothing = bench.folder / "nothing"
     nothing.mkdir(exist_ok=True)

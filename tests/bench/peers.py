@@ -1,4 +1,4 @@
-"""(a) into other archives. Each is named as missing if it is not there; --install-peers installs it (Debian)."""
+"""(a) into other archives. The table names a missing peer as missing; --install-peers installs it (Debian)."""
 
 import shutil
 import sys
@@ -13,7 +13,7 @@ from tests.bench.timing import Way, in_turn, run, seconds_of, shell, timed
 
 
 class Peer(NamedTuple):
-    """Shell commands: $1 is the archive, $2 the tree, $3 this Python. `prepare` is not timed."""
+    """Another program. Commands get $1, the archive, $2, the tree, and $3, this Python. `prepare` is not timed."""
 
     title: str
     program: str
@@ -50,7 +50,7 @@ PEERS = (
 
 
 def peers(bench: Bench) -> Iterator[Row]:
-    """One after the other, each in turn with cafcat."""
+    """Rows for one peer after the other, each in turn with cafcat."""
     if bench.install_peers:
         install(bench)
     read_all(bench.small.paths())
@@ -73,7 +73,7 @@ ROWS = (peers,)
 
 
 def install(bench: Bench) -> None:
-    """Those that are not there, from Debian; what cannot be had stays missing."""
+    """Install the missing peers from Debian. If that fails, they stay missing."""
     missing = [peer.package for peer in PEERS if shutil.which(peer.program) is None]
     if missing:
         try:
@@ -83,7 +83,7 @@ def install(bench: Bench) -> None:
 
 
 def _archive(bench: Bench, peer: Peer) -> float:
-    """Seconds of an archive's making, from nothing."""
+    """Return the seconds for making an archive that does not exist yet."""
     place = bench.folder / "peer.archive"
     arguments = (place, bench.small.name, sys.executable)
     shell(peer.prepare, *arguments, cwd=bench.folder)

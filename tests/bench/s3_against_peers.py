@@ -32,7 +32,7 @@ THREADS = 8
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall and CPU seconds of this process."""
+    """Return wall seconds, and CPU seconds of this process."""
     begun, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - begun, time.process_time() - cpu
@@ -43,7 +43,7 @@ def figure(values: list[float], digits: int = 2) -> str:
 
 
 def fill(server: S3Server, bucket: str, sizes: list[int]) -> int:
-    """Objects of these sizes; the same each time. Returns their bytes."""
+    """Write objects of these sizes, with the same bytes in each run. Return their total size."""
     client, noise = server.client(max_attempts=5), random.Random(5).randbytes(1 << 20)
     bodies = {size: (noise * (size // len(noise) + 1))[:size] for size in set(sizes)}
 
@@ -57,7 +57,7 @@ def fill(server: S3Server, bucket: str, sizes: list[int]) -> int:
 
 
 class Reading:
-    """The same ranges of the same object, in the same order, by three ways."""
+    """Reads the ranges of one object in one order, in three ways."""
 
     def __init__(self, server: S3Server, repository: Repository, bucket: str) -> None:
         import boto3
@@ -114,7 +114,7 @@ class Reading:
 
 
 class Packing:
-    """A bucket into chunks, or into a folder; each as a whole process, from nothing."""
+    """Packs a bucket into chunks, or copies it into a folder; each in a new process, with nothing prepared."""
 
     def __init__(self, server: S3Server, folder: Path, aws: Path | None) -> None:
         self.server, self.folder, self.aws = server, folder, aws
@@ -165,7 +165,7 @@ class Packing:
 
 
 def aws_program(folder: Path) -> Path | None:
-    """`aws` of the machine, else of an environment made for it from PyPI; None if that cannot be had."""
+    """Return `aws` of the machine, or of a new environment with awscli from PyPI; None if that fails."""
     found = shutil.which("aws")
     if found:
         return Path(found)

@@ -1,4 +1,4 @@
-"""200 scattered files of 20 KB out of one large chunk in a bucket, where each request is answered after 30 ms."""
+"""200 scattered files of 20 KB from one large chunk in a bucket whose server delays each request by 30 ms."""
 
 import asyncio
 import random
@@ -26,16 +26,16 @@ __all__ = ["ROWS"]
 FILES = 200
 FILE_BYTES = 20_000
 BETWEEN_BYTES = 1_300_000
-"""Size of the files between them: more than the gap (1 MiB) over which near files are read together."""
+"""Size of the files between them: larger than the gap (1 MiB) over which near files are read together."""
 DELAY_SECONDS = 0.030
 REQUESTS = 64
 REQUESTS_BEFORE = 8
-"""Requests in flight before this was a setting."""
+"""Number of requests in flight before there was a setting for it."""
 BUCKET = "chunks"
 
 
 def scattered(bench: Bench) -> Iterator[Row]:
-    """The look-ups in the catalog are part of it, and every checksum; the peer has a list of ranges."""
+    """The time includes look-ups in the catalog and all checksums; the peer has a list of ranges."""
     home = bench.home("scattered")
     with (
         nginx_server(bench.folder / "nginx", home.folder) as server,
@@ -63,7 +63,7 @@ ROWS = (scattered,)
 
 
 def _chunk_in_bucket(bench: Bench, home: Home) -> list[str]:
-    """Pack the files into a folder that nginx serves as a bucket. Returns the paths of the scattered files."""
+    """Pack the files into a folder that nginx serves as a bucket. Return the paths of the scattered files."""
     data = _files(bench.folder / "scattered")
     bench.ingest(home, data, "-j", "1")
     assert len(home.chunks()) == 1
@@ -74,7 +74,7 @@ def _chunk_in_bucket(bench: Bench, home: Home) -> list[str]:
 
 
 def _files(folder: Path) -> DataSet:
-    """Each file of 20 KB is followed by a large one."""
+    """Write the files. A large file follows each file of 20 KB."""
     source = random.Random(20260103)
     place = folder / "00000"
     place.mkdir(parents=True)
@@ -108,7 +108,7 @@ async def _get_all(store: "S3Store", locations: Sequence[Location]) -> list[int]
 
 
 def _row(measured: dict[str, list[float]], name: str, peer: str, target: Target) -> Row:
-    """Ratios are of files per second: more is better."""
+    """Return a row with ratios of files per second, where more is better."""
     ours, theirs = measured["read_many"], measured[name]
     ratios = [other / mine for mine, other in zip(ours, theirs, strict=True)]
     rate = partial(map, lambda seconds: FILES / seconds)

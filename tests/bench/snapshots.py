@@ -1,6 +1,6 @@
-"""Reading small files at random by a snapshot, against what one would write by hand, and against the tree itself.
+"""Reading small files at random from a snapshot, against code without cafcat, and against the tree itself.
 
-By the processor time of the process: reads of a few microseconds, from memory, by one thread.
+Processor time of the process is measured: reads take a few microseconds, from memory, in one thread.
 """
 
 import contextlib
@@ -36,8 +36,11 @@ MAP_BYTES = 1 << 40
 
 
 class LMDBByHand:
-    """The same without cafcat: path to chunk, offset, size and checksum; one read transaction that stays open,
-    pread on kept descriptors, the checksum compared."""
+    """Code without cafcat: LMDB maps a path to chunk, offset, size and checksum.
+
+    One read transaction stays open. Files are read with pread on open descriptors, and their checksums are
+    compared.
+    """
 
     def __init__(self, lmdb: Any, home: Home, folder: Path) -> None:
         self._environment = lmdb.open(str(folder), map_size=MAP_BYTES, sync=False)
@@ -66,7 +69,7 @@ class LMDBByHand:
 
 
 def snapshot(world: "World", repository: Repository, folder: Path, rounds: int, rows: int) -> Iterator[Row]:
-    """Of the whole catalog, made-up rows and all; read are the real files, in a random order."""
+    """Rows for a snapshot of the whole catalog. Only real files are read, in random order."""
     output = folder / "bench.cafs"
     yield written(world, repository, output, rounds, rows)
     paths = random.Random(7).sample(world.paths, len(world.paths))
@@ -85,7 +88,7 @@ def snapshot(world: "World", repository: Repository, folder: Path, rounds: int, 
 
 
 def against(measured: dict[str, list[float]], files: int, rows: int) -> Iterator[Row]:
-    """A row for each peer; that of LMDB says so if it is not there."""
+    """Yield a row for each peer. The row of LMDB names it as missing if it is not installed."""
     rates = {name: [files / seconds for seconds in values] for name, values in measured.items()}
     for peer, name in {"LMDB + pread by hand": "lmdb", "open().read() of the tree": "tree"}.items():
         work = f"Snapshot.read of {files:,} small files at random; {rows:,} rows"
@@ -98,7 +101,7 @@ def against(measured: dict[str, list[float]], files: int, rows: int) -> Iterator
 
 
 def written(world: "World", repository: Repository, output: Path, rounds: int, rows: int) -> Row:
-    """From Postgres to a file that is synced; the peer only reads the same rows."""
+    """The row for writing a snapshot from Postgres to a synced file; the peer only reads the same rows."""
     ways: dict[str, Way] = {
         "cafcat": lambda: timed(lambda: repository.snapshot(output, overwrite=True)),
         "COPY": lambda: timed(lambda: copy_out(world.home)),
@@ -123,7 +126,7 @@ def copy_out(home: Home) -> None:
 
 
 def lmdb_by_hand(world: "World", folder: Path) -> LMDBByHand | None:
-    """None where there is no lmdb."""
+    """Return LMDB with the rows of the catalog; None if lmdb is not installed."""
     try:
         import lmdb
     except ImportError:
@@ -132,7 +135,7 @@ def lmdb_by_hand(world: "World", folder: Path) -> LMDBByHand | None:
 
 
 def cpu_seconds(read: Callable[[str], bytes], paths: Sequence[str]) -> float:
-    """Of this process, for all of them."""
+    """Return the CPU seconds of this process for reading all paths."""
     begun = time.process_time()
     for path in paths:
         read(path)

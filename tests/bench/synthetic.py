@@ -1,7 +1,7 @@
-"""python -m tests.bench.synthetic FILES: an ingest of so many files, which are made up as they are listed and read.
+"""python -m tests.bench.synthetic FILES: an ingest of this number of files, whose contents are generated.
 
-What packs, commits and asks the catalog is the real thing; CAFCAT_HOME says where. Prints the peak of its memory in
-bytes, as the kernel counts it.
+Packing, commits and queries are those of a real ingest, into the repository at CAFCAT_HOME. Prints the peak memory
+in bytes, as the kernel measures it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Rows of the table: what was compared, with what target, what came out, and how that is written."""
+"""Rows of the table of results, and how they are formatted."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ HEAD = ("work", "peer", "target", "ratio", "absolute", "met")
 
 
 class Target(NamedTuple):
-    """What a ratio should be: at most, or at least, so much; None: nothing is asked of it."""
+    """A bound for a ratio: an upper or a lower one; None: no bound."""
 
     bound: float | None
     at_least: bool = False
@@ -23,7 +23,7 @@ class Target(NamedTuple):
 
 
 NO_TARGET = Target(None)
-"""Less is better, but no number is asked for."""
+"""Less is better, but there is no bound."""
 
 
 def at_most(bound: float) -> Target:
@@ -35,7 +35,7 @@ def at_least(bound: float) -> Target:
 
 
 class Row(NamedTuple):
-    """One line. `ratios`: cafcat to the peer, one for each round. Without any, `missing` says why."""
+    """A row of the table. ratios: of cafcat to the peer, by round. missing: the reason if there are no ratios."""
 
     name: str
     work: str
@@ -47,12 +47,12 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """The median."""
+        """The median ratio."""
         return statistics.median(self.ratios) if self.ratios else None
 
     @property
     def met(self) -> str:
-        """yes or no, by the median."""
+        """ "yes" or "no" for the median ratio, or "—" without a bound."""
         met = None if self.ratio is None else self.target.met(self.ratio)
         return "—" if met is None else "yes" if met else "no"
 
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def number(value: float) -> str:
-    """Three digits, without an exponent: 0.048, 0.52, 1.30, 61.2, 5,400."""
+    """Return a number with about three digits, without an exponent: 0.048, 0.52, 1.30, 61.2, 5,400."""
     if value and abs(value) < 0.1:
         return f"{value:.3f}"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
@@ -70,18 +70,18 @@ def number(value: float) -> str:
 
 
 def figure(values: Sequence[float], unit: str = "") -> str:
-    """Median and range: "0.52 [0.48-0.60]", with a unit "1.20 s [1.10-1.31]"."""
+    """Return median and range: "0.52 [0.48-0.60]", with a unit "1.20 s [1.10-1.31]"."""
     unit = f" {unit}" if unit else ""
     return f"{number(statistics.median(values))}{unit} [{number(min(values))}-{number(max(values))}]"
 
 
 def pair_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours to theirs, round by round: what was noisy in a round was so for both."""
+    """Return our values relative to theirs, by round: noise in a round affects both sides."""
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 
 def better_of(measured: dict[str, list[float]]) -> str:
-    """The name with the lower median."""
+    """Return the name with the lowest median."""
     return min(measured, key=lambda name: statistics.median(measured[name]))
 
 

@@ -1,4 +1,4 @@
-"""Verify and extract, against what reads the same bytes."""
+"""Verify and extract, against programs that read the same bytes."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ from tests.bench.table import Row, at_most, pair_ratios
 from tests.bench.timing import in_turn, seconds_of, shell, timed
 
 CHUNKS = 4
-"""(a) is kept in so many chunks, that several processes have something to do."""
+"""Number of chunks of (a), so that several processes have work."""
 _SHA256 = 'sha256sum "$@"'
 _CAT = 'cat "$@" >/dev/null'
 _UNTAR = 'tar xf "$1" -C "$2"'
 
 
 def verify(bench: Bench) -> Iterator[Row]:
-    """(a), its chunks in the page cache."""
+    """Verify (a), whose chunks are in the page cache."""
     home = bench.packed(bench.small, CHUNKS)
     read_all(iter(home.chunks()))
     ways = {
@@ -37,7 +37,7 @@ def verify(bench: Bench) -> Iterator[Row]:
 
 
 def verify_large(bench: Bench) -> Iterator[Row]:
-    """(c), from the disk."""
+    """Verify (c) from disk."""
     home = bench.packed(bench.large)
     before = partial(forget_contents, home.chunks())
     ways = {"cat": partial(_of_chunks, home, _CAT, before), "cafcat": partial(_verify, home, before=before)}
@@ -49,7 +49,7 @@ def verify_large(bench: Bench) -> Iterator[Row]:
 
 
 def extract(bench: Bench) -> Iterator[Row]:
-    """(a), into a new folder on the same disk; neither is told to sync."""
+    """Extract (a) into a new folder on the same disk. Neither program gets an option to sync."""
     home = bench.packed(bench.small, CHUNKS)
     archive = bench.folder / "small.tar"
     shell('tar cf "$1" "$2"', archive, bench.small.name, cwd=bench.folder)
@@ -81,7 +81,7 @@ def _of_chunks(home: Home, script: str, before: Callable[[], object] = list) -> 
 
 
 def _extract(bench: Bench, work: Callable[[], object]) -> float:
-    """Seconds until all files of (a) are there; then they are removed."""
+    """Return the seconds until all files of (a) are extracted, and remove them."""
     target = bench.folder / "extracted"
     target.mkdir()
     seconds = timed(work)

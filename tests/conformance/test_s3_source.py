@@ -47,7 +47,7 @@ class TestS3Source(SourceSuite):
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """Other than a file of a disk: its entity tag says that it is another version than the one listed."""
+        """Unlike a file on disk, the changed object is refused: its entity tag is not the listed one."""
         raw.write("file", b"old")
         source = open_source()
         listed = found(source)["file"]
@@ -59,5 +59,7 @@ class TestS3Source(SourceSuite):
     def test_names_that_the_catalog_cannot_take_are_problems(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A key has at most 1,024 bytes: it becomes too long by what is put before it, which test_s3_source.py
-        tries."""
+        """A key has at most 1,024 bytes.
+
+        Only a prefix makes the path too long: see integration/test_s3_source.py.
+        """

@@ -26,7 +26,7 @@ class FolderBeside:
         (self.folder / path).unlink()
 
     def paths(self) -> list[str]:
-        """In the order of the folder, which is none."""
+        """Return the paths in the order of the folder, which is arbitrary."""
         paths = (file.relative_to(self.folder) for file in self.folder.rglob("*") if file.is_file())
         return [str(path) for path in paths]
 

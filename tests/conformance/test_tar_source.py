@@ -17,7 +17,7 @@ from cafcat.testing.sources import MIB, RawFiles, SourceSuite, found
 
 
 class ArchiveBeside:
-    """An archive that is written anew with each change, as a backup program would do it."""
+    """An archive that is written again after each change, as a backup program does."""
 
     def __init__(self, path: Path, mode: str) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class TestTarFileSource(SourceSuite):
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """An archive that changed has its members elsewhere: none of them is taken any more."""
+        """A changed archive has its members at other positions: all of them are refused."""
         raw.write("file", b"old")
         source = open_source()
         listed = found(source)["file"]
@@ -66,7 +66,7 @@ class TestTarFileSource(SourceSuite):
     def test_a_file_that_vanished_fails_and_others_go_on(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A member goes only with a change of the archive, and that ends them all."""
+        """A member vanishes only by a change of the archive, after which all members are refused."""
         raw.write("gone", b"1")
         raw.write("here", b"2")
         source = open_source()
@@ -79,7 +79,7 @@ class TestTarFileSource(SourceSuite):
 
 
 def contents_as_they_come(source: Source) -> dict[str, tuple[SourceFile, list[bytes]]]:
-    """Each file opened before the next batch is asked for, and its blocks."""
+    """Open each file before the next one is listed, and return its blocks."""
     contents = {}
     for item in source.files():
         assert isinstance(item, SourceFile), item
@@ -91,7 +91,7 @@ def contents_as_they_come(source: Source) -> dict[str, tuple[SourceFile, list[by
 
 
 class TestTarStreamSource(SourceSuite):
-    """Tests of the suite that list everything and then open it are made anew: a stream has gone by then."""
+    """Tests of the suite that list all files before they open one are replaced: a stream is over by then."""
 
     ordered = False
 
@@ -111,7 +111,7 @@ class TestTarStreamSource(SourceSuite):
         assert batches == [["file"]]
 
     def test_every_file_comes_once_with_its_content(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
-        """Opened as they come, by read()."""
+        """Files are opened while they are listed, and read with read()."""
         expected = {f"folder{n % 7}/file{n}": b"%d" % n * n for n in range(20)} | {"top": b""}
         for path, data in expected.items():
             raw.write(path, data)
@@ -129,7 +129,7 @@ class TestTarStreamSource(SourceSuite):
     def test_blocks_are_the_content_in_pieces_of_at_most_1_mib(
         self, open_source: Callable[[], Source], raw: RawFiles, size_bytes: int
     ) -> None:
-        """Opened as they come."""
+        """The file is opened while it is listed."""
         data = (bytes(range(253)) * (size_bytes // 253 + 1))[:size_bytes]
         raw.write("file", data)
         _, blocks = contents_as_they_come(open_source())["file"]
@@ -143,14 +143,14 @@ class TestTarStreamSource(SourceSuite):
     def test_odd_but_valid_names_are_taken_as_they_are(
         self, open_source: Callable[[], Source], raw: RawFiles, path: str
     ) -> None:
-        """Opened as they come."""
+        """The file is opened while it is listed."""
         raw.write(path, b"data")
         assert contents_as_they_come(open_source())[path][1] == [b"data"]
 
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """What was listed was read: it is taken as it was then, and the change is reported at the end."""
+        """The listed file was read already: its old content is returned, and the listing ends with the change."""
         raw.write("file", b"old")
         source = open_source()
         items = source.files()
@@ -165,7 +165,7 @@ class TestTarStreamSource(SourceSuite):
     def test_a_file_that_changes_while_open_fails(
         self, open_source: Callable[[], Source], raw: RawFiles, change: bytes, by_blocks: bool
     ) -> None:
-        """Opened as it comes; then the listing ends with the same problem."""
+        """The file is opened while it is listed. Then the listing ends with the same problem."""
         raw.write("file", random.Random(1).randbytes(4 * MIB))
         source = open_source()
         items = source.files()
@@ -181,7 +181,7 @@ class TestTarStreamSource(SourceSuite):
     def test_a_file_that_vanished_fails_and_others_go_on(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A member cannot vanish; one whose batch has gone by can no longer be opened."""
+        """A member cannot vanish. A member whose batch is over cannot be opened any more."""
         raw.write("gone", b"1")
         raw.write("large", bytes(MIB + 1))
         raw.write("here", b"2")

@@ -21,7 +21,7 @@ __all__ = ["package"]
 
 
 class GzipFiles:
-    """The files of a file+gz:// store, not through the store."""
+    """The files of a file+gz:// store, accessed without the store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class TestGzipStore(StoreSuite):
 
 
 class ZipFiles:
-    """A zip archive that is written anew for each change."""
+    """A zip archive that is written again after each change."""
 
     def __init__(self, archive: Path) -> None:
         self.archive = archive

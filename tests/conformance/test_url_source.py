@@ -19,14 +19,14 @@ __all__ = ["web_server"]
 
 
 class Urls(SourceSuite):
-    """What holds for every URL, other than for a file of a disk."""
+    """Tests of the suite that differ for URLs."""
 
     ordered = False
 
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """It is not: its tag says that it is another version than the one listed."""
+        """The changed file is refused: its entity tag is not the listed one."""
         raw.write("file", b"old")
         source = open_source()
         listed = found(source)["file"]
@@ -38,7 +38,7 @@ class Urls(SourceSuite):
     def test_names_that_the_catalog_cannot_take_are_problems(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A key has at most 1,024 bytes, and before a path comes a host: unit/test_url_source.py tries them."""
+        """A key has at most 1,024 bytes, and a host comes before the path: see unit/test_url_source.py."""
 
 
 class BucketBeside:

@@ -1,4 +1,4 @@
-"""Archives as their documentation says they are, read by nothing of cafcat's own code: for the checker."""
+"""Parsers of archives for the checker. They follow the documented formats and use nothing of cafcat's own code."""
 
 import json
 import struct
@@ -18,19 +18,19 @@ else:
 __all__ = ["KINDS", "Entry", "Unit", "content", "parse", "units"]
 
 KINDS = {".caf": "caf", ".car": "car", ".cio": "chunkio", ".clp": "clp-s", ".dbs": "databundle"}
-"""By the suffix of a file."""
+"""Kinds by suffix of a file."""
 
 METER_EVERY, METER_BYTES = 1 << 16, 16
 RECORD_HEADER = struct.Struct("<16sQ8s8s")
 CID_BYTES = 36
 CLP_HEAD = struct.Struct("<4s4sQQ32sI4s")
 CLP_SECTIONS, CLP_RANGES, CLP_NOTED = 1, 3, 202
-"""Packets of metadata."""
+"""Types of metadata packets."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """crc32c: None if the archive does not say it."""
+    """A file in an archive. crc32c: None if the archive has no checksum of the file."""
 
     path: str
     start: int
@@ -39,7 +39,7 @@ class Entry:
 
 
 class Unit(NamedTuple):
-    """A log file in an archive of logs, with its records; source_bytes: None if the archive does not say it."""
+    """A log file in an archive of logs, with its records. source_bytes: None if the archive lacks the size."""
 
     number: int
     file_name: str
@@ -49,12 +49,12 @@ class Unit(NamedTuple):
 
 
 def parse(kind: str, data: bytes) -> tuple[int, int, list[Entry]]:
-    """(index start, index end, entries). Raises ValueError for what is none."""
+    """Return index start, index end and entries. Raises ValueError for bytes that are not such an archive."""
     return _PARSERS[kind](data)
 
 
 def units(data: bytes) -> list[Unit]:
-    """Of a clp-s archive."""
+    """Return the log files of a clp-s archive."""
     packets = _clp_packets(data)[1]
     ranges = msgpack.unpackb(packets.get(CLP_RANGES, b"\x90"))
     noted = msgpack.unpackb(packets[CLP_NOTED])["sources"] if CLP_NOTED in packets else [(None, None)] * len(ranges)
@@ -65,7 +65,7 @@ def units(data: bytes) -> list[Unit]:
 
 
 def content(kind: str, data: bytes, start: int, end: int, decoding: str | None) -> bytes:
-    """The file that the bytes `[start, end)` of an archive are, or are decoded to."""
+    """Return the content of a file from the bytes `[start, end)` of an archive, decoded if it has a decoding."""
     if decoding is None:
         return data[start:end]
     if (kind, decoding) == ("chunkio", "pieces"):
@@ -75,17 +75,17 @@ def content(kind: str, data: bytes, start: int, end: int, decoding: str | None) 
         return b"".join(_leaves(data, start, end))
     if kind == "databundle" and decoding.startswith("deflate "):
         return b"".join(_inflated(data, start, end, *decoding.split()[1:]))
-    raise ValueError(f"{kind} knows no {decoding}")
+    raise ValueError(f"{kind} has no decoding {decoding}")
 
 
 def _index(text: bytes) -> list[Entry]:
     pairs: dict[str, Any] = dict(json.loads(text, object_pairs_hook=list))
     entries = []
     for path, members in pairs["files"]:
-        of = dict(members)
-        entries.append(Entry(path, of["start_byte"], of["end_byte"], of["crc32c"]))
+        fields = dict(members)
+        entries.append(Entry(path, fields["start_byte"], fields["end_byte"], fields["crc32c"]))
     if len({entry.path for entry in entries}) != len(entries):
-        raise ValueError("a name twice")
+        raise ValueError("two files have the same name")
     return entries
 
 
@@ -93,14 +93,14 @@ def _caf(data: bytes) -> tuple[int, int, list[Entry]]:
     end = len(data) - 4
     start = end - int.from_bytes(data[end:], "little")
     if end < 0 or start < 0:
-        raise ValueError("no CAF")
+        raise ValueError("not a CAF")
     return start, end, _index(data[start:end])
 
 
 def _car(data: bytes) -> tuple[int, int, list[Entry]]:
-    """CARv2; the text of a CAF index, its footer and 32 bytes of a trailer stand before the CAR's own index."""
+    """Parse a CARv2. A CAF index, its footer and a trailer of 32 bytes precede the CAR's own index."""
     if data[:11] != b"\x0a\xa1\x67version\x02":
-        raise ValueError("no CARv2")
+        raise ValueError("not a CARv2")
     data_start, data_bytes, index_start = struct.unpack("<QQQ", data[27:51])
     start = data_start + data_bytes
     magic, manifest_start, size = struct.unpack("<16sQQ", data[index_start - 32 : index_start])
@@ -108,7 +108,7 @@ def _car(data: bytes) -> tuple[int, int, list[Entry]]:
         raise ValueError("no manifest")
     text_end = index_start - 36
     if int.from_bytes(data[text_end : text_end + 4], "little") != text_end - start:
-        raise ValueError("a manifest of another size")
+        raise ValueError("the manifest has another size")
     return start, len(data), _index(data[start:text_end])
 
 
@@ -129,7 +129,7 @@ def _leaves(data: bytes, start: int, end: int) -> list[bytes]:
 
 
 def _chunkio(data: bytes) -> tuple[int, int, list[Entry]]:
-    """The last record is an end mark that names the first record of the index."""
+    """Parse a ChunkIO file. The last record is an end mark that contains the position of the index."""
     payload = _without_meters(data, 0, len(data))
     user_data, size, *_ = RECORD_HEADER.unpack(payload[-40:])
     if user_data[:8] != b"cafcat1E" or size:
@@ -137,7 +137,7 @@ def _chunkio(data: bytes) -> tuple[int, int, list[Entry]]:
     start = int.from_bytes(user_data[8:], "little")
     records = list(_records(_without_meters(data, start, len(data))))
     if any(user_data[:8] != b"cafcat1I" for user_data, _ in records[:-1]):
-        raise ValueError("an index of something else")
+        raise ValueError("the index has other records")
     before = len(payload) - RECORD_HEADER.size
     end = before + METER_BYTES * -(-before // (METER_EVERY - METER_BYTES))
     return start, end, _index(b"".join(part for _, part in records[:-1]))
@@ -153,7 +153,7 @@ def _without_meters(data: bytes, start: int, end: int) -> bytes:
 
 
 def _records(payload: bytes) -> list[tuple[bytes, bytes]]:
-    """User data and content of each."""
+    """Return user data and content of each record."""
     found, at = [], 0
     while at < len(payload):
         user_data, size, *_ = RECORD_HEADER.unpack_from(payload, at)
@@ -164,7 +164,10 @@ def _records(payload: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _databundle(data: bytes) -> tuple[int, int, list[Entry]]:
-    """The last 26 bytes name the table: protobuf, field 1 of which is a row of a key and a value."""
+    """Parse a DataBundle shard. The last 26 bytes have the position of the table.
+
+    The table is a protobuf message. Each field 1 is a row with a key and a value.
+    """
     end = len(data) - 26
     tag, start, data_start, _, word = struct.unpack("<2sQII8s", data[end:])
     if (tag, data_start, word, data[:4]) != (b"\x7a\x18", 4096, b"daBSmeta", b"daBS"):
@@ -181,7 +184,7 @@ def _databundle(data: bytes) -> tuple[int, int, list[Entry]]:
 
 
 def _clp(data: bytes) -> tuple[int, int, list[Entry]]:
-    """Sections, without any index behind them. Checksums are in a packet of cafcat's own."""
+    """Parse a clp-s archive. It has no index behind its sections; checksums are in a packet of cafcat's own."""
     start, packets = _clp_packets(data)
     sections = msgpack.unpackb(packets[CLP_SECTIONS])["files"]
     starts = [start + section["o"] for section in sections]
@@ -195,10 +198,10 @@ def _clp(data: bytes) -> tuple[int, int, list[Entry]]:
 
 
 def _clp_packets(data: bytes) -> tuple[int, dict[int, bytes]]:
-    """Where the sections begin, and the contents of the packets by their types."""
+    """Return the start of the sections, and the contents of the packets by type."""
     magic, _, _, size, _, metadata_bytes, _ = CLP_HEAD.unpack(data[: CLP_HEAD.size])
     if magic != b"\xfd\x2f\xc5\x30" or size != len(data):
-        raise ValueError("no archive of logs, or not all of it")
+        raise ValueError("not an archive of logs, or an incomplete one")
     start = CLP_HEAD.size + metadata_bytes
     metadata = zstd.decompress(data[CLP_HEAD.size : start])
     packets, at = {}, 1
@@ -210,7 +213,7 @@ def _clp_packets(data: bytes) -> tuple[int, dict[int, bytes]]:
 
 
 def _fields(message: bytes) -> list[tuple[int, Any]]:
-    """Numbers and values of the fields of a protobuf message: varints, and what has a length."""
+    """Return number and value of each field of a protobuf message with varints and length-delimited values."""
     found: list[tuple[int, Any]] = []
     at = 0
 
@@ -235,7 +238,7 @@ def _fields(message: bytes) -> list[tuple[int, Any]]:
 
 
 def _inflated(data: bytes, start: int, end: int, offset: str, runs: str = "") -> list[bytes]:
-    """Piece by piece; only the first can begin in the midst of a record, and then without a head of zlib."""
+    """Return the inflated pieces. Only the first piece can begin inside a record, without a head of zlib."""
     zeros = {int(first): int(count) for first, count in (run.split("+") for run in runs.split(",") if run)}
     parts: list[bytes] = []
     number, raw = 0, offset != "0"

@@ -1,9 +1,9 @@
-"""Counts the calls by which a program makes something durable or visible, and kills it before or after one of them.
+"""Count the calls by which a program makes something durable or visible, and kill it before or after one of them.
 
-Files: write (the labels of those that pass by the page cache say so), pwrite, fsync (of files and of folders),
-syncfs, link, unlink, rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3, every read of
-obstore. Postgres: every round trip, thus every statement, block of a COPY, and COMMIT. Pipes between processes of
-cafcat: every message, where it is sent and where it is received.
+Files: write (the label distinguishes direct writes), pwrite, fsync (of files and of folders), syncfs, link, unlink,
+rename, replace, mkdir, rmdir, open for writing. S3: every operation of boto3, every read of obstore. Postgres:
+every round trip, thus every statement, block of a COPY, and COMMIT. Pipes between processes of cafcat: every
+message, when it is sent and when it is received.
 """
 
 import fcntl
@@ -27,8 +27,11 @@ def _die() -> None:
 
 
 class Boundaries:
-    """What a call does is told by `report`: ("passed", label) for each, with "before" or "after" in front, and
-    ("killed", label) just before the kill."""
+    """Counts calls, reports them, and kills the process at one of them.
+
+    `report` is called with ("passed", label) before and after each call. The label begins with "before" or "after".
+    `report` is called with ("killed", label) just before the kill.
+    """
 
     def __init__(
         self,
@@ -37,8 +40,14 @@ class Boundaries:
         report: Callable[[str, str], object],
         kill: Callable[[], object] = _die,
     ) -> None:
-        """Args: kill_at: counts from 1, before and after each call; kill_before: how labels of calls begin, which
-        are met in that order; the call of the last one is not made. Neither: nothing is killed."""
+        """Choose the call at which the process is killed. Without kill_at and kill_before it is never killed.
+
+        Args:
+            kill_at: number of the step, counted from 1. Each call has two steps: before and after it.
+            kill_before: beginnings of labels. The process is killed before the call that completes this sequence.
+            report: called with a kind and a label.
+            kill: kills the process.
+        """
         self._passed = 0
         self._kill_at = kill_at
         self._awaited = list(kill_before)
@@ -47,7 +56,7 @@ class Boundaries:
         self._lock = threading.Lock()
 
     def arm(self, *, s3: bool = True) -> None:
-        """From here on calls count; those of S3 only if that is used."""
+        """Count the calls from now on. s3: count the calls of S3, too."""
         from multiprocessing.connection import Connection
 
         import psycopg
@@ -87,7 +96,7 @@ class Boundaries:
             self._step("before", label)
             try:
                 return function(*arguments, **named)
-            finally:  # a look for an object that is not there has an end, too
+            finally:  # a call that raises an error ends, too
                 self._step("after", label)
 
         return counted
@@ -126,7 +135,7 @@ def _open_label(_path: object, flags: int = 0, *_: object) -> str | None:
 
 
 def _sql_label(_connection: object, steps: Any, *_: object) -> str:
-    """By the generator that psycopg runs for a round trip, and what it was called with."""
+    """Return the label of a round trip, from psycopg's generator for the round trip and its arguments."""
     name = getattr(steps, "__name__", "")
     frame = getattr(steps, "gi_frame", None)
     values = {} if frame is None else frame.f_locals

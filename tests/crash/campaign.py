@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tests.crash import archives
 from tests.crash.checker import Seen, crc32c, problems
 from tests.crash.places import Bucket, Folder, Place
-from tests.crash.verbs import VERBS, Verb, here
+from tests.crash.verbs import VERBS, Verb, available_verbs
 from tests.crash.world import Outcome, State, World, fast_databases, zygote
 from tests.s3_servers.kinds import DEFAULT_KIND, KINDS
 from tests.worlds.memory import memory_folder
@@ -39,7 +39,7 @@ __all__ = ["Found", "Tally", "crash", "spread", "world"]
 
 
 class Found(NamedTuple):
-    """What was wrong after a kill at boundary `number`."""
+    """A problem that was found after a kill at boundary `number`."""
 
     verb: str
     store: str
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 @dataclass
 class Tally:
-    """What a campaign did: kills by kind of boundary, and what it found."""
+    """The result of a campaign: kills by kind of boundary, and the problems."""
 
     kills: Counter[str] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Tally:
 
 @dataclass
 class _Trial:
-    """One verb in one world: the state before it, and what it makes of that when nobody kills it."""
+    """One verb in one world: the state before the verb, and the state after it when it is not killed."""
 
     world: World
     verb: Verb
@@ -77,31 +77,34 @@ class _Trial:
         return self.world.cafcat(*self.command, code=None, kill_at=kill_at, victim=self.verb.victim)
 
     def when_killed(self, outcome: Outcome) -> Iterator[str]:
-        """What a team makes of the death of one: whoever leads it says so, the others leave nothing."""
+        """Yield the problems of a team of which one process, or all, was killed.
+
+        The leader must report the death of a worker, and no process may remain.
+        """
         victim = self.verb.victim
         if victim is None:
             return
         if outcome.left:
-            yield f"{len(outcome.left)} processes did not leave"
+            yield f"{len(outcome.left)} processes are still running"
         if victim.number == 0 or victim.everybody:
             if outcome.code != -9:
                 yield f"it ended with {outcome.code}: {outcome.output}"
-        elif "after pipe finished" in outcome.passed:  # that was the last that anybody waited for
+        elif "after pipe finished" in outcome.passed:  # the leader needs no more messages of this worker
             if outcome.code or self.world.look().live != self.after.live:
                 yield f"it had finished, and it ended with {outcome.code}: {outcome.output}"
         elif outcome.code != 1 or DIED not in outcome.output:
-            yield f"the death of a worker was not told: it ended with {outcome.code}: {outcome.output}"
+            yield f"the death of a worker was not reported: it ended with {outcome.code}: {outcome.output}"
         dead_packers = 2 if victim.everybody else min(victim.number, 1)
-        for what, count in self._open().items():
+        for kind, count in self._open().items():
             if count > dead_packers:
-                yield f"{count} {what} are left by {dead_packers} dead packers"
+                yield f"{count} {kind} are left by {dead_packers} dead packers"
 
     def _open(self) -> dict[str, int]:
         rows = self.world.sql("SELECT count(*) FROM chunks WHERE state = 'writing'")
         return {"open chunks": rows[0][0], "uploads": sum(len(place.uploads()) for place in self.world.places)}
 
     def after_kill(self) -> Iterator[str]:
-        """What recover leaves of the one that was killed."""
+        """Recover, and yield the problems that remain after the kill."""
         outcome = self.world.cafcat("recover", "-q", code=None)
         if outcome.code:
             yield f"recover ended with {outcome.code}: {outcome.output}"
@@ -111,7 +114,7 @@ class _Trial:
         yield from self._outputs(self.state.outputs, self.outputs)
 
     def after_all(self) -> Iterator[str]:
-        """What the verb makes of it when it is run again."""
+        """Run the verb again, and yield the problems after that."""
         outcome = self.world.cafcat(*self.command, code=None)
         if outcome.code not in self.verb.codes:
             yield f"run again it ended with {outcome.code}: {outcome.output}"
@@ -129,17 +132,17 @@ class _Trial:
             yield f"neither all nor nothing: {_difference(before, seen.live)}"
         for path in before.keys() | after.keys() | seen.live.keys():
             if seen.live.get(path) not in (before.get(path), after.get(path)):
-                yield f"{path} is neither what it was nor what it was to become"
+                yield f"{path} has neither its old content nor its new one"
         if seen.objects.get(seen.outside) != self.before.objects.get(seen.outside):
-            yield "the archives of somebody else are not what they were"
+            yield "the third-party archives have changed"
 
     def _outputs(self, *allowed: Mapping[str, bytes]) -> Iterator[str]:
-        """What a command writes is there as a whole or not at all; beside it is, at most, one temporary file."""
+        """Yield a problem unless each output is whole or absent, with at most one temporary file beside it."""
         found = self.world.outputs()
         partial = [name for name in found if PARTIAL.fullmatch(name)]
         whole = {name: data for name, data in found.items() if name not in partial}
         if whole not in allowed:
-            yield f"the folder of outputs has {sorted(whole)}, or other bytes in them than it should"
+            yield f"the folder of outputs has {sorted(whole)}, or their bytes are wrong"
         if len(partial) > bool(self.verb.output):
             yield f"these temporary files are left: {partial}"
 
@@ -148,6 +151,7 @@ class _Trial:
 
 
 def prepare(world: World, verb: Verb) -> _Trial:
+    """Return a trial of the verb, after running it once without a kill."""
     world.begin()
     command = verb.prepare(world)
     damaged = world.damaged
@@ -167,7 +171,7 @@ def prepare(world: World, verb: Verb) -> _Trial:
 
 
 def check_output(name: str, data: bytes, before: Seen) -> None:
-    """That an archive that was written has the files of the catalog, or those of the archive that it is made of."""
+    """Check that a written archive has the files of the catalog, or those of the archive from which it was made."""
     expected = {(path, crc32c(content)) for path, content in before.live.items()}
     if not expected:
         [(other, other_data)] = before.objects[before.outside].items()
@@ -180,9 +184,17 @@ def _listed(name: str, data: bytes) -> set[tuple[str, int | None]]:
 
 
 def crash(world: World, name: str, store: str, numbers: Callable[[int], Iterable[int]]) -> Tally:
-    """Kills a verb at boundaries, until a run comes to its end before; a team until some runs in a row do, since
-    what each of its processes has to do is not always the same. `numbers` gives them for how many there were when
-    it was not killed."""
+    """Kill a verb at boundaries until a run ends before its boundary.
+
+    The processes of a team do not always make the same calls. So a team must end before its boundary several times
+    in a row.
+
+    Args:
+        world: the world of the verb.
+        name: of the verb.
+        store: kind of the store, for the findings.
+        numbers: returns the boundaries at which to kill, given their number in a run without a kill.
+    """
     tally, begun = Tally(), time.monotonic()
     trial = prepare(world, VERBS[name])
     unkilled, most_unkilled = 0, 5 if trial.verb.victim else 1
@@ -208,7 +220,10 @@ def crash(world: World, name: str, store: str, numbers: Callable[[int], Iterable
 
 
 def spread(number: int) -> Callable[[int], Iterable[int]]:
-    """So many of all boundaries, from the first quarter on: before it nothing much has happened."""
+    """Return a function that selects this many boundaries, evenly spaced, without the first quarter.
+
+    Few things have happened before the first quarter ends.
+    """
     return lambda boundaries: range(boundaries // 4, boundaries, max(1, boundaries * 3 // 4 // number))
 
 
@@ -220,7 +235,7 @@ def _difference(expected: dict[str, bytes], found: dict[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def world(databases: Databases, store: str, folder: Path) -> Iterator[World]:
-    """A world with two stores of that kind, "folder" or "s3", in a folder of its own."""
+    """Yield a world with two stores of one kind, "folder" or "s3", in its own folder."""
     with contextlib.ExitStack() as cleanup:
         environment: dict[str, str] = {}
         places: list[Place] = [Folder(folder / name) for name in ("store", "second", "outside")]
@@ -239,20 +254,20 @@ def world(databases: Databases, store: str, folder: Path) -> Iterator[World]:
 
 
 class _Task(NamedTuple):
-    """A part of the boundaries of a verb: every `of`-th from `first` on."""
+    """A part of the boundaries of a verb: every `step`-th from `first` on."""
 
     verb: str
     store: str
     first: int
-    of: int
+    step: int
 
 
 def _run(conninfo: str, task: _Task) -> tuple[_Task, Tally]:
-    """In a process of its own."""
+    """Run a task in a process of its own."""
     folder = Path(tempfile.mkdtemp(prefix="cafcat-crash-", dir=memory_folder()))
     try:
         with contextlib.closing(Databases(conninfo)) as databases, world(databases, task.store, folder) as made:
-            return task, crash(made, task.verb, task.store, lambda _: itertools.count(task.first, task.of))
+            return task, crash(made, task.verb, task.store, lambda _: itertools.count(task.first, task.step))
     except Exception:
         found = Found(task.verb, task.store, 0, "", "the campaign itself", traceback.format_exc())
         return task, Tally(found=[found])
@@ -288,13 +303,13 @@ def table(tallies: dict[tuple[str, str], Tally]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="SIGKILL at every boundary of every verb; then look.")
-    parser.add_argument("--verb", action="append", choices=VERBS, help="only this one; may be given again")
+    parser = argparse.ArgumentParser(description="SIGKILL at every boundary of every verb; then check.")
+    parser.add_argument("--verb", action="append", choices=VERBS, help="only this verb; may be repeated")
     parser.add_argument("--store", action="append", choices=("folder", "s3"))
-    parser.add_argument("--every", type=int, default=1, help="only every so many-th boundary")
-    parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th boundary")
+    parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="number of processes")
     given = parser.parse_args()
-    stores, verbs = given.store or ["folder", "s3"], given.verb or here()
+    stores, verbs = given.store or ["folder", "s3"], given.verb or available_verbs()
     parts = range(given.j)
     tasks = [
         _Task(verb, store, 1 + part * given.every, given.every * given.j)

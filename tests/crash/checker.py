@@ -1,7 +1,7 @@
-"""The invariant of docs/design.md, looked at from outside: SQL, raw bytes, and nothing of cafcat's own code.
+"""Checks of the invariant of docs/design.md from outside: by SQL and raw bytes, without cafcat's own code.
 
-`look` gathers what catalog and stores say, `problems` what contradicts what, in words. The catalog is at rest: no
-writer is alive, recover has run.
+`look` reads catalog and stores, `problems` returns the contradictions between them as sentences. The catalog must
+be at rest: no writer is alive, and recover has run.
 """
 
 import base64
@@ -33,9 +33,16 @@ Spot = tuple[int, str, int, int]
 
 @dataclass
 class Seen:
-    """`tables`: rows by table; `objects` and `uploads` by URL of the store; `live`: what each path is now, and each
-    log file, in place of the sections of archives of logs, whose names are others in each run; `outside`: URL of
-    the place that is somebody else's."""
+    """The contents of catalog and stores.
+
+    Attributes:
+        tables: rows by table.
+        objects: objects by URL of the store.
+        uploads: keys of unfinished uploads by URL of the store.
+        live: content of each live path; for archives of logs the log files in place of the sections, whose names
+            differ from run to run.
+        outside: URL of the place with third-party archives.
+    """
 
     tables: dict[str, list[Any]]
     objects: dict[str, dict[str, bytes]]
@@ -87,7 +94,7 @@ def _is_own_log(chunk: Any) -> bool:
 
 
 def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
-    """`damaged`: keys of objects whose bytes were spoilt on purpose; what they contain is not looked at."""
+    """Return all problems. damaged: keys of objects that were damaged on purpose, and are not read."""
     checks: list[Callable[[Seen, frozenset[str]], Iterator[str]]] = [
         _states,
         _locations,
@@ -98,29 +105,29 @@ def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
         _nothing_else,
         _markers,
         _journal,
-        _told,
+        _removals_known,
         _replayed,
     ]
     return [problem for check in checks for problem in check(seen, damaged)]
 
 
 def _states(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """Nobody writes any more, and what was given up is gone."""
+    """Check that no row is in state `writing`, and that abandoned and deleted objects were removed."""
     for table in ("chunks", "chunk_copies", "backups"):
         for row in seen.tables[table]:
             if row.state == "writing":
                 yield f"{table} {row.id} is still writing"
             if row.state in ("abandoned", "deleted") and row.deleted_at is None:
-                yield f"{table} {row.id} is {row.state}, and nobody noted that it was removed"
+                yield f"{table} {row.id} is {row.state}, and has no deleted_at"
     for row in seen.tables["chunks"]:
         if row.state in KEPT and (row.state == "retired") != (row.live_file_count == 0):
             yield f"chunk {row.id} is {row.state} with {row.live_file_count} live files"
         if (row.state == "retired") and row.retired_at is None:
-            yield f"chunk {row.id} is retired since never"
+            yield f"chunk {row.id} is retired and has no retired_at"
 
 
 def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
-    """Every row of file_locations points to durable bytes of a committed chunk with that checksum."""
+    """Check that every row of file_locations points to bytes of a committed chunk with that checksum."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
     for row in seen.tables["file_locations"]:
         chunk = chunks.get(row.caf_file_id)
@@ -129,7 +136,7 @@ def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
             continue
         data = seen.object_of(chunk)
         if data is None:
-            yield f"{row.file_path} points to {chunk.object_key}, which is not there"
+            yield f"{row.file_path} points to {chunk.object_key}, which is missing"
         elif chunk.object_key not in damaged and (
             crc32c(_content(chunk, data, row)) != row.crc32c or row.end_byte > chunk.index_start_byte
         ):
@@ -137,7 +144,7 @@ def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _content(chunk: Any, data: bytes, row: Any) -> bytes:
-    """Of a file; what cannot be decoded is none."""
+    """Return the content of a file, or a placeholder if it cannot be decoded."""
     try:
         return archives.content(chunk.format, data, row.start_byte, row.end_byte, row.decoding)
     except (ValueError, struct.error, IndexError):
@@ -145,21 +152,21 @@ def _content(chunk: Any, data: bytes, row: Any) -> bytes:
 
 
 def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
-    """Every kept chunk has its object, as its row describes it; so has every copy."""
+    """Check that every kept chunk and every copy has an object as its row describes it."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
     rows = [(row, row) for row in chunks.values() if row.state in KEPT]
     rows += [(row, chunks[row.chunk_id]) for row in seen.tables["chunk_copies"] if row.state == "committed"]
     for place, chunk in rows:
         data, name = seen.object_of(place), f"{place.store} {place.object_key}"
         if data is None:
-            yield f"{name} is not there"
+            yield f"{name} is missing"
         elif place.object_key not in damaged or place is not chunk:
             yield from (f"{name}: {problem}" for problem in _object_problems(chunk, data))
 
 
 def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
     start, end, files = archives.parse(chunk.format, data)
-    if chunk.adopted_prefix is not None:  # where its index is does not matter
+    if chunk.adopted_prefix is not None:  # the position of its index does not matter
         start = end = len(data)
     if (chunk.size_bytes, chunk.index_start_byte, chunk.index_end_byte) != (len(data), start, end):
         yield "its sizes are not those of its row"
@@ -172,11 +179,11 @@ def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
     for file in files:
         is_verbatim = chunk.format in ("caf", LOGS) and file.crc32c is not None
         if is_verbatim and crc32c(data[file.start : file.end]) != file.crc32c:
-            yield f"{file.path} has another checksum than its index says"
+            yield f"{file.path} has another checksum than in its index"
 
 
 def _entries(seen: Seen, chunk: Any, damaged: frozenset[str]) -> list[Entry] | None:
-    """With the paths that they have to have in the catalog. None where it cannot be known."""
+    """Return the entries of a chunk with their paths in the catalog; None if the object is missing or damaged."""
     data = seen.object_of(chunk)
     if data is None or chunk.object_key in damaged:
         return None
@@ -192,7 +199,7 @@ def _checksum(entry: Entry, data: bytes) -> int:
 
 
 def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
-    """Every entry of a kept chunk is live or retired, once, and nothing else is."""
+    """Check that every entry of a kept chunk is live or retired exactly once, and that no other file is."""
     rows = seen.tables["file_locations"] + seen.tables["retired_locations"]
     for chunk in seen.tables["chunks"]:
         of_rows = Counter(
@@ -211,7 +218,7 @@ def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _log_files(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """Every log file of a kept archive is in the catalog as the archive says, and no other is."""
+    """Check that the catalog has every log file of each kept archive as the archive lists it, and no other."""
     for chunk in seen.tables["chunks"]:
         data = seen.object_of(chunk) if chunk.format == LOGS and chunk.state in KEPT else None
         expected = [] if data is None else archives.units(data)
@@ -238,8 +245,11 @@ def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """A store has the objects that rows name, and nothing else. A killed process may leave a probe, which has no
-    content: the next `recover` of a store in use removes the probe (test_store_names.py)."""
+    """Check that a store has the objects that rows name, and nothing else.
+
+    A killed process may leave an empty probe: the next `recover` of a store in use removes the probe
+    (test_store_names.py).
+    """
     expected: dict[str, set[str]] = {url: set() for url in seen.objects}
     for table, states in {"chunks": KEPT, "chunk_copies": ("committed",), "backups": ("committed",)}.items():
         for row in seen.tables[table]:
@@ -253,13 +263,13 @@ def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
                 yield f"{url} has {key}, which no row names"
         own = expected[url] and url != seen.outside
         for key in seen.uploads[url]:
-            # Before a store has anything, no row leads recover to it: the next ingest removes the upload.
+            # Before a store has a chunk, no row leads recover to it: the next ingest removes the upload.
             if (own or not key.startswith(MARKERS)) and not key.startswith(PROBE):
                 yield f"{url} has an upload of {key}"
 
 
 def _markers(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """A store has the marker of this catalog from before its first chunk on, and no other."""
+    """Check that a store with objects has the marker of this catalog, and no other marker."""
     [identity] = seen.tables["catalog_identity"]
     marker = f"{MARKERS}{identity.uuid}.json"
     rows = [row for row in seen.tables["chunks"] if row.state in KEPT and row.adopted_prefix is None]
@@ -277,7 +287,7 @@ def _markers(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
 
 
 def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """Every journal record is in its stores, as its row says; no other is there."""
+    """Check that every journal record is in its stores as its row describes it, and that no other record is."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
     records = {f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl": row for row in seen.tables["journal"]}
     for key, row in records.items():
@@ -292,7 +302,7 @@ def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
         if chunk is None and not holders:
             yield f"journal {row.id} ({row.kind}) is in no store"
         for url in holders:
-            yield from (f"{url} {key}: {what}" for what in _record_problems(seen.objects[url][key], row, chunk))
+            yield from (f"{url} {key}: {text}" for text in _record_problems(seen.objects[url][key], row, chunk))
     for url, objects in seen.objects.items():
         for key in objects:
             if key.startswith(JOURNAL) and key not in records:
@@ -308,7 +318,7 @@ def _record_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
     if chunk is not None:
         names = ("object_key", "size_bytes", "index_start_byte", "file_count", "crc64nvme", "index_crc32c")
         if any(head.get("chunk", {}).get(name) != getattr(chunk, name) for name in names):
-            yield "what it says of its chunk is not what its row says"
+            yield "its description of the chunk differs from the chunk's row"
         if any(UUID(file["chunk"]) != chunk.uuid for file in files):
             yield "it names files of other chunks"
     elif not files:
@@ -316,7 +326,7 @@ def _record_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
 
 
 def parse_record(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Head and files of a journal record. Raises ValueError for one that is not whole."""
+    """Return head and files of a journal record. Raises ValueError if the record is incomplete."""
     *before, foot = data.splitlines(keepends=True)
     documents = [json.loads(line) for line in before]
     if json.loads(foot) != {"files": len(documents) - 1, "crc32c": crc32c(b"".join(before))}:
@@ -324,33 +334,35 @@ def parse_record(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return documents[0], documents[1:]
 
 
-def _told(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
-    """Every store knows what was removed and brought back since the first of the chunks that it has."""
+def _removals_known(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """Check that every store has the records of all removals and restores since its first chunk."""
     commits = {row.chunk_id: row.id for row in seen.tables["journal"] if row.chunk_id is not None}
     for url, objects in seen.objects.items():
         first = min((commits[row.id] for row in _kept_in(seen, url)), default=None)
         for row in seen.tables["journal"]:
             key = f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl"
             if first is not None and row.chunk_id is None and row.id > first and key not in objects:
-                yield f"{url} has chunks, and was not told of journal {row.id} ({row.kind})"
+                yield f"{url} has chunks, and does not have journal {row.id} ({row.kind})"
 
 
 def _kept_in(seen: Seen, url: str) -> list[Any]:
-    """Chunks of our own that a store has, itself or as copies."""
+    """Return cafcat's own chunks that a store has as original or copy."""
     copies = seen.tables["chunk_copies"]
     copied = {row.chunk_id for row in copies if row.store == url and row.state == "committed"}
     return [row for row in _own(seen).values() if row.store == url or row.id in copied]
 
 
 def _own(seen: Seen) -> dict[UUID, Any]:
-    """Chunks that are kept, without archives of somebody else."""
+    """Return the kept chunks, without third-party archives, by uuid."""
     rows = seen.tables["chunks"]
     return {row.uuid: row for row in rows if row.state in KEPT and row.adopted_prefix is None}
 
 
 def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
-    """From a store alone that has all chunks, the last event of each path says where it is: as file_locations. Of a
-    path that an archive of somebody else has now it says what was before."""
+    """Replay the journal of each store that has all chunks, and compare the result with file_locations.
+
+    A path that a third-party archive has now is left out: the journal describes its earlier state.
+    """
     chunks = _own(seen)
     if any(row.object_key in damaged for row in chunks.values()):
         return
@@ -367,13 +379,13 @@ def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
                 events[path] = (sequence, spot)
         replayed = {spot for _, spot in events.values() if spot is not None}
         for _, path, *_ in sorted(rows - replayed):
-            yield f"{path} is not where the journal in {url} says"
+            yield f"{path} is not at its location in the journal of {url}"
         for _, path, *_ in sorted(spot for spot in replayed - rows if spot[1] not in adopted):
-            yield f"{path} is where the journal in {url} says, and the catalog does not"
+            yield f"{path} has a location in the journal of {url}, and none in the catalog"
 
 
 def _events(seen: Seen, url: str, chunks: Mapping[UUID, Any]) -> Iterator[tuple[int, str, Spot | None]]:
-    """(sequence, path, where it is from then on)."""
+    """Yield sequence number, path and new location of each change in the journal of a store."""
     for key, data in seen.objects[url].items():
         if not key.startswith(JOURNAL):
             continue

@@ -1,4 +1,4 @@
-"""Stores whose objects can be put back to what they were, once the dead have come to rest."""
+"""Stores that can be put back into an earlier state, once the requests of dead clients have had their effect."""
 
 import os
 import shutil
@@ -18,8 +18,11 @@ _CLOSE_WAIT = "08"
 
 
 class Place(places.Place, Protocol):
-    """`put` makes it what `objects` said before; `settle` waits until requests of clients that are dead have had
-    their effect."""
+    """A store that can be put back into an earlier state.
+
+    `put` writes the given objects and uploads, and removes all others. `settle` waits until the requests of dead
+    clients have had their effect.
+    """
 
     def put(self, objects: dict[str, bytes], uploads: list[str]) -> None: ...
 
@@ -35,7 +38,7 @@ class Folder(places.Folder):
             self.begin_upload(key)
 
     def settle(self) -> None:
-        """The kernel has done all that it was asked."""
+        """Do nothing: the kernel has completed all calls."""
 
 
 class Bucket(places.Bucket):
@@ -56,21 +59,21 @@ class Bucket(places.Bucket):
             self.begin_upload(key)
 
     def write(self, key: str, data: bytes) -> None:
-        """In one part, as cafcat wrote it: then it has the same entity tag."""
+        """Write an object in one part, as cafcat does, so that it has the same entity tag."""
         upload_id = self._begin(key)
         part = {"PartNumber": 1, "ETag": self._send(key, upload_id, data)}
         where = {"Bucket": self.bucket, "Key": PREFIX + key, "UploadId": upload_id}
         self.client.complete_multipart_upload(**where, MultipartUpload={"Parts": [part]})  # type: ignore[arg-type]
 
     def settle(self) -> None:
-        """A client's death closes its side of a connection; the server closes its own when it is done with it."""
+        """Wait until the server has finished the requests of dead clients and closed their connections."""
         deadline = time.monotonic() + _IDLE_SECONDS
         while self._half_closed():
             assert time.monotonic() < deadline, "the S3 server does not come to rest"
             time.sleep(0.005)
 
     def _half_closed(self) -> bool:
-        """Whether the server has a connection whose other end is gone (proc_net_tcp(5))."""
+        """Return True if the server has a connection whose client has closed it (proc_net_tcp(5))."""
         if not os.path.exists("/proc/net/tcp"):
             time.sleep(0.2)
             return False

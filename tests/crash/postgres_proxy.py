@@ -1,7 +1,7 @@
 """A proxy in front of Postgres that cuts a connection at a chosen request: before it, or before its answer.
 
-Speaks as much of the protocol (PostgreSQL documentation, "Message Formats") as it takes to tell one request from
-the next: messages up to a Sync, a Query or the end of a COPY.
+The proxy parses only as much of the protocol (PostgreSQL documentation, "Message Formats") as it needs to separate
+requests: messages up to a Sync, a Query or the end of a COPY.
 """
 
 import contextlib
@@ -25,17 +25,20 @@ _ANSWERED = b"ZG"
 
 
 class Cut(StrEnum):
-    """Where the connection ends."""
+    """The moment at which the connection ends."""
 
     REQUEST = "request"
-    """The server never gets the request."""
+    """The server does not get the request."""
     ANSWER = "answer"
-    """The server has done what was asked; its answer is thrown away."""
+    """The server has executed the request; its answer is discarded."""
 
 
 class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
-    """Listens while it is entered. `cut` is asked about each request, with the statements of its transaction (the
-    last one its own); it is asked no more once it has said yes."""
+    """Serves while it is entered.
+
+    `cut` is called for each request with the statements of its transaction, the request's own statement last. After
+    it has returned a Cut, it is not called again.
+    """
 
     daemon_threads = True
 
@@ -61,7 +64,7 @@ class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
             return cut
 
     def connect(self) -> socket.socket:
-        """To the server, by its unix socket or by TCP."""
+        """Connect to the server, by its unix socket or by TCP."""
         host, port = str(self._server["host"]), str(self._server.get("port", 5432))
         if not host.startswith("/"):
             return socket.create_connection((host, int(port)))
@@ -74,7 +77,7 @@ class _Client(socketserver.BaseRequestHandler):
     server: PostgresProxy
 
     def handle(self) -> None:
-        # An answer is several messages: without this each would wait for the acknowledgement of the one before.
+        # An answer is several messages: without this each waits for the acknowledgement of the one before.
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._swallow = False
         self._transaction: list[bytes] = []
@@ -126,7 +129,7 @@ class _Client(socketserver.BaseRequestHandler):
 
 
 def _messages(connection: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """(type, all of it). Raises EOFError in the end."""
+    """Yield type and bytes of each message. Raises EOFError at the end of the connection."""
     while True:
         head = _exactly(connection, 5)
         yield head[0], head + _exactly(connection, int.from_bytes(head[1:]) - 4)

@@ -1,11 +1,11 @@
-"""Runs a command of cafcat, and records what a power cut would leave at each moment: `python -m
-tests.crash.power_cut ORDER`, where ORDER is a JSON document.
+"""Run a command of cafcat, and record the files that a power cut would leave at each moment.
 
-The model has two trees at each moment. `least`: only what was synced: names of a folder as they were when the
-folder was synced last, contents likewise; so a file is there if all folders above it are. `names`: all names as
-they are, as after a commit of the file system's journal, and only contents that were synced: ext4 leaves files of 0
-bytes.
-A real file system leaves something between these two.
+Usage: `python -m tests.crash.power_cut ORDER`, where ORDER is a JSON document.
+
+The model has two trees at each moment. `least` has only synced data: the names of a folder as they were when the
+folder was last synced, and contents likewise. So a file exists in it if all folders above it do. `names` has all
+present names, as after a commit of the file system's journal, but only synced contents: ext4 leaves files of 0
+bytes. A real file system leaves a state between these two.
 """
 
 import json
@@ -27,8 +27,10 @@ _SYNCING = ("fsync", "fdatasync")
 
 
 class Point(NamedTuple):
-    """What a power cut would leave just before a call. printed: bytes that the command had written to its standard
-    output by then."""
+    """The files that a power cut just before a call would leave.
+
+    printed: number of bytes that the command had written to its standard output.
+    """
 
     before: str
     least: Tree
@@ -37,17 +39,22 @@ class Point(NamedTuple):
 
 
 class Recorder:
-    """Wraps functions of `os`, and the C library that cafcat calls."""
+    """Wraps functions of `os` and of the C library that cafcat calls."""
 
     def __init__(self, root: Path, unsynced: list[str]) -> None:
-        """Args: root: the folder to watch; unsynced: folders in it that exist, and that were never synced."""
+        """Watch a folder.
+
+        Args:
+            root: the folder.
+            unsynced: existing folders in it whose names were never synced.
+        """
         self._root = str(root)
         self._lock = threading.RLock()
         self._contents: dict[int, bytes] = {}
         self._folders: dict[int, dict[str, int]] = {}
         self._is_folder: set[int] = set()
         self._numbers: dict[int, int] = {}
-        """Numbers of our own by those of the file system, which gives the number of a removed file to a new one."""
+        """File numbers of this class by inode: the file system gives the inode of a removed file to a new one."""
         self._made = 0
         self.points: list[Point] = []
         self._open = os.open
@@ -57,7 +64,7 @@ class Recorder:
             del self._folders[self._number(path.parent.stat().st_ino)][path.name]
 
     def arm(self) -> None:
-        """From here on calls are recorded."""
+        """Record calls from now on."""
         for name in _NAMING:
             setattr(os, name, self._noted(name, getattr(os, name)))
         for name in _SYNCING:
@@ -65,7 +72,7 @@ class Recorder:
         vars(os)["open"] = self._opened
         try:
             from cafcat.support import syncing
-        except ImportError:  # a version that syncs nothing but single files
+        except ImportError:  # a version of cafcat that syncs only single files
             return
         library: Any = _Library()
         library.syncfs = self._synced("syncfs", syncing._library().syncfs, lambda _: self._look_at_all())
@@ -74,7 +81,7 @@ class Recorder:
         vars(syncing)["_library"] = lambda: library
 
     def note(self, before: str) -> None:
-        """Adds a point."""
+        """Add a point."""
         with self._lock:
             root = self._number(os.stat(self._root).st_ino)
             now, least = self._tree(root, self._names_now()), self._tree(root, self._folders)
@@ -89,13 +96,13 @@ class Recorder:
         return call
 
     def _synced(self, name: str, function: Callable[..., Any], look: Callable[[Any], Any]) -> Callable[..., Any]:
-        """What is there when the call begins is durable when it returns."""
+        """Wrap a function that syncs. The state at the beginning of the call is durable after it."""
 
-        def call(what: Any) -> Any:
+        def call(file: Any) -> Any:
             with self._lock:
-                self.note(f"{name} {what}")
-                seen = look(what)
-            result = function(what)
+                self.note(f"{name} {file}")
+                seen = look(file)
+            result = function(file)
             with self._lock:
                 self._see(seen)
             return result
@@ -115,7 +122,7 @@ class Recorder:
             return descriptor
 
     def _look_at(self, file: Any) -> dict[int, Any]:
-        """Names or content of an open file, by its number."""
+        """Return the names or the content of an open file, by its number."""
         number = file if isinstance(file, int) else file.fileno()
         found = os.fstat(number)
         path = os.readlink(f"/proc/self/fd/{number}")
@@ -129,7 +136,7 @@ class Recorder:
         return self._numbers.get(inode, inode)
 
     def _look_at_all(self) -> dict[int, Any]:
-        """The same of everything below the root, and of files without names."""
+        """Return names and contents of everything below the root, and of open files without names."""
         seen: dict[int, Any] = {}
         for folder, _, files in os.walk(self._root):
             seen[self._number(os.stat(folder).st_ino)] = self._names_in(folder)
@@ -138,7 +145,7 @@ class Recorder:
         for number in map(int, os.listdir("/proc/self/fd")):
             try:
                 seen |= self._look_at(number)
-            except OSError:  # that of the listing itself
+            except OSError:  # the descriptor of the listing itself
                 continue
         return seen
 
@@ -151,17 +158,17 @@ class Recorder:
         return names
 
     def _content(self, path: str) -> bytes:
-        """By a descriptor of its own: the one that is synced may be only for writing."""
+        """Read a file through a new descriptor, because the synced one may be open only for writing."""
         descriptor = self._open(path, os.O_RDONLY)
         with os.fdopen(descriptor, "rb") as file:
             return file.read()
 
     def _see(self, seen: dict[int, Any]) -> None:
-        for number, what in seen.items():
-            if isinstance(what, bytes):
-                self._contents[number] = what
+        for number, found in seen.items():
+            if isinstance(found, bytes):
+                self._contents[number] = found
             else:
-                self._folders[number] = what
+                self._folders[number] = found
 
     def _names_now(self) -> dict[int, dict[str, int]]:
         folders = [folder for folder, _, _ in os.walk(self._root)]
@@ -179,11 +186,11 @@ class Recorder:
 
 
 class _Library:
-    """Stands for the C library."""
+    """Replaces the C library."""
 
 
 def _set_limits(order: dict[str, Any]) -> None:
-    """So that few files are many, and the file system has only what it is to have."""
+    """Change limits of cafcat, so that a few files count as many."""
     if not order["limits"]:
         return
     from cafcat.reading import durable_files

@@ -1,6 +1,7 @@
-"""An ingest by several processes, of which one is killed, or all: what its leader and its workers are told.
+"""An ingest by several processes, of which one or all are killed: code for its leader and its workers.
 
-A team is for many files; here it is made to start with one, and gets its work in small pieces.
+cafcat starts a team only for many files, and gives it large pieces of work. Here a team starts with one file and
+gets small pieces.
 """
 
 import json
@@ -20,21 +21,26 @@ _PIECE_FILES = 3
 
 
 class Victim(NamedTuple):
-    """Who is killed: the leader (0) or one of its workers (from 1 on, in the order in which they start), alone or
-    together with all others."""
+    """The process that is killed: the leader (0), or a worker (numbered from 1 in the order of their start).
+
+    everybody: all other processes are killed with it.
+    """
 
     number: int
     everybody: bool = False
 
 
 def reporter(report: int, number: int) -> Callable[[str, str], object]:
-    """Writes lines of JSON into a pipe that others write to, too: each is short enough to come as a whole."""
+    """Return a function that writes lines of JSON into a pipe.
+
+    Several processes write to the pipe. Each line is short enough to be written as a whole.
+    """
     write = os.write
     return lambda kind, text: write(report, f"{json.dumps([number, kind, text])}\n".encode())
 
 
 def boundaries_of(order: dict[str, Any], report: int, number: int = 0) -> Boundaries:
-    """Of a process in a team, or of one that is alone."""
+    """Return the boundaries of a process of a team, or of a single process."""
     victim, everybody = order.get("victim") or (0, False)
     kill_at, kill_before = (order["kill_at"], order["kill_before"]) if number == victim else (None, ())
     more = {"kill": lambda: os.killpg(0, signal.SIGKILL)} if everybody else {}
@@ -42,8 +48,11 @@ def boundaries_of(order: dict[str, Any], report: int, number: int = 0) -> Bounda
 
 
 def lead(order: dict[str, Any], report: int) -> None:
-    """In the process that is to lead: workers are in its process group, which can be killed as a whole, and keep
-    the pipe `report` open as long as they live."""
+    """Prepare this process to lead a team.
+
+    The workers are in its process group, which can be killed as a whole. They keep the pipe `report` open as long
+    as they live.
+    """
     import cafcat.operations.ingest.coordinator
     import cafcat.operations.ingest.worker_pool
 
@@ -65,14 +74,14 @@ def lead(order: dict[str, Any], report: int) -> None:
 
 
 def _joining(order: dict[str, Any], report: int, number: int) -> str:
-    told = {name: order[name] for name in ("victim", "kill_at", "kill_before")}
+    victim = {name: order[name] for name in ("victim", "kill_at", "kill_before")}
     return (
         f"import sys; sys.path.insert(0, {str(PROJECT)!r}); from tests.crash.team import join; "
-        f"join({json.dumps(told)!r}, {report}, {number})"
+        f"join({json.dumps(victim)!r}, {report}, {number})"
     )
 
 
 def join(order: str, report: int, number: int) -> None:
-    """In a worker, before it does anything."""
+    """Prepare a worker, before it does anything else."""
     reporter(report, number)("started", str(os.getpid()))
     boundaries_of(json.loads(order), report, number).arm(s3=os.environ["CAFCAT_STORE"].startswith("s3:"))

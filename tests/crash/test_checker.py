@@ -1,4 +1,4 @@
-"""The checker finds what is wrong: each kind of damage that it is there for, planted in what it sees."""
+"""The checker finds each kind of damage. The tests plant the damage in the data that the checker has read."""
 
 import copy
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _seen: dict[str, Seen] = {}
 
 @pytest.fixture
 def seen(crash_world: World) -> Seen:
-    """A catalog in which everything has happened, and all is well."""
+    """A catalog with every kind of row, without problems."""
     if not _seen:
         crash_world.begin()
         packed(crash_world)
@@ -72,14 +72,14 @@ def spoil(objects: dict[str, bytes], key: str, at: int = 0) -> None:
 
 
 def spoil_a_file(seen: Seen, archive_format: str) -> None:
-    """Its last byte, in a chunk of that format."""
+    """Damage the last byte of a file in a chunk of that format."""
     chunk = next(row for row in seen.tables["chunks"] if row.format == archive_format and row.live_file_count)
     last = max(row.end_byte for row in seen.tables["file_locations"] if row.caf_file_id == chunk.id)
     spoil(store_of(seen), chunk.object_key, last - 1)
 
 
 def spoil_outside(seen: Seen) -> None:
-    """Two files are in it: the first byte that is one of them, and not of its head."""
+    """Damage the last byte of the first file in the third-party CAR."""
     chunk = next(row for row in seen.tables["chunks"] if row.adopted_prefix is not None and row.format == "car")
     [row, *_] = [row for row in seen.tables["file_locations"] if row.caf_file_id == chunk.id]
     spoil(seen.objects[seen.outside], chunk.object_key, row.end_byte - 1)
@@ -103,7 +103,7 @@ def forget_a_record(seen: Seen) -> None:
 
 
 def swap_order(seen: Seen) -> None:
-    """A journal record under another number, in row and store alike: the order of changes is another."""
+    """Exchange the contents of two journal records, so that the order of changes is wrong."""
     first, second = (record_of(seen, "remove"), record_of(seen, "commit"))
     store = store_of(seen)
     store[first], store[second] = store[second], store[first]
@@ -113,7 +113,7 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "still writing": (lambda seen: change("chunks", chunk_of(seen, "abandoned"), state="writing")(seen), "writing"),
     "not removed": (
         lambda seen: change("chunks", chunk_of(seen, "abandoned"), deleted_at=None)(seen),
-        "nobody noted",
+        "has no deleted_at",
     ),
     "retired with live files": (
         lambda seen: change("chunks", chunk_of(seen, "committed"), state="retired")(seen),
@@ -122,26 +122,26 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
     "points to nothing": (change("file_locations", caf_file_id=0), "points to chunk 0"),
     "wrong checksum": (change("file_locations", crc32c=1), "another checksum"),
     "wrong span": (change("file_locations", end_byte=1 << 40), "another checksum"),
-    "no object": (lambda seen: store_of(seen).pop(key_of(seen, "committed")), "not there"),
-    "no retired object": (lambda seen: store_of(seen).pop(key_of(seen, "retired")), "not there"),
-    "no copy": (lambda seen: copies_of(seen).pop(key_of(seen, "committed")), "not there"),
+    "no object": (lambda seen: store_of(seen).pop(key_of(seen, "committed")), "is missing"),
+    "no retired object": (lambda seen: store_of(seen).pop(key_of(seen, "retired")), "is missing"),
+    "no copy": (lambda seen: copies_of(seen).pop(key_of(seen, "committed")), "is missing"),
     "spoilt bytes": (lambda seen: spoil(store_of(seen), key_of(seen, "committed")), "checksum"),
     "spoilt car": (lambda seen: spoil_a_file(seen, "car"), "have another checksum"),
     "spoilt chunkio": (lambda seen: spoil_a_file(seen, "chunkio"), "have another checksum"),
     "spoilt databundle": (lambda seen: spoil_a_file(seen, "databundle"), "have another checksum"),
     "spoilt copy": (lambda seen: spoil(copies_of(seen), key_of(seen, "committed")), "checksum"),
-    "spoilt archive of somebody else": (spoil_outside, "have another checksum"),
-    "a log file less": (drop("ingestion_units"), "has the log files []"),
-    "a log file of nobody": (double("ingestion_units"), "has the log files"),
+    "spoilt third-party archive": (spoil_outside, "have another checksum"),
+    "a missing log file": (drop("ingestion_units"), "has the log files []"),
+    "a superfluous log file": (double("ingestion_units"), "has the log files"),
     "lost row": (drop("file_locations"), "neither live nor retired"),
     "lost history": (drop("retired_locations"), "neither live nor retired"),
-    "twice": (double("retired_locations"), "more often"),
+    "retired twice": (double("retired_locations"), "more often"),
     "wrong counter": (
         lambda seen: change("chunks", chunk_of(seen, "committed"), live_bytes=1)(seen),
         "counts",
     ),
-    "an object of nobody": (lambda seen: store_of(seen).update({"0.caf": b""}), "which no row names"),
-    "a backup of nobody": (drop("backups"), "which no row names"),
+    "a superfluous object": (lambda seen: store_of(seen).update({"0.caf": b""}), "which no row names"),
+    "a superfluous backup": (drop("backups"), "which no row names"),
     "an upload": (lambda seen: seen.uploads[seen.tables["chunks"][0].store].append("x.caf"), "upload"),
     "no marker": (lambda seen: store_of(seen).pop(marker_of(seen)), "has no marker"),
     "half a marker": (
@@ -153,32 +153,32 @@ PLANTED: dict[str, tuple[Callable[[Seen], object], str]] = {
         "the marker of another catalog",
     ),
     "no record": (lambda seen: store_of(seen).pop(record_of(seen, "commit")), "is not in"),
-    "a record of nobody": (lambda seen: seen.tables["journal"].pop(), "which no row names"),
+    "a superfluous record": (lambda seen: seen.tables["journal"].pop(), "which no row names"),
     "a record not written": (change("journal", unwritten=["s3://x"]), "is not written"),
-    "a store that was not told": (forget_a_record, "was not told"),
-    "a record of something else": (swap_order, "its head is not that of its row"),
+    "a store without a removal": (forget_a_record, "does not have journal"),
+    "exchanged records": (swap_order, "its head is not that of its row"),
 }
 
 
-@pytest.mark.parametrize("what", PLANTED)
-def test_what_is_planted_is_found(seen: Seen, what: str) -> None:
-    plant, words = PLANTED[what]
+@pytest.mark.parametrize("damage", PLANTED)
+def test_checker_finds_planted_damage(seen: Seen, damage: str) -> None:
+    plant, words = PLANTED[damage]
     plant(seen)
     found = problems(seen)
     assert any(words in problem for problem in found), found
 
 
-def test_a_record_that_is_cut_is_none(seen: Seen) -> None:
+def test_checker_refuses_a_truncated_journal_record(seen: Seen) -> None:
     key = record_of(seen, "commit")
     store_of(seen)[key] = store_of(seen)[key][:-20]
     with pytest.raises(ValueError, match=r"Expecting|foot|Unterminated|Extra"):
         problems(seen)
 
 
-def test_the_order_of_the_journal_decides(seen: Seen) -> None:
-    """A removal that is older than the commit does not remove."""
+def test_checker_finds_files_that_only_the_journal_has(seen: Seen) -> None:
+    """Without the record of a removal, the replay of the journal still has the removed files."""
     store, copies = store_of(seen), copies_of(seen)
     for objects in (store, copies):
         del objects[record_of(seen, "remove")]
     seen.tables["journal"] = [row for row in seen.tables["journal"] if row.kind != "remove"]
-    assert any("and the catalog does not" in problem for problem in problems(seen))
+    assert any("and none in the catalog" in problem for problem in problems(seen))

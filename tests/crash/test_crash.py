@@ -1,4 +1,4 @@
-"""A sample of the crash campaign (`make crash` runs all of it), and that its parts do what they say."""
+"""A sample of the crash campaign (`make crash` runs all of it), and tests of the campaign's own parts."""
 
 import fcntl
 import itertools
@@ -12,22 +12,22 @@ import pytest
 
 from tests.crash.campaign import DIED, crash, prepare, spread
 from tests.crash.team import Victim
-from tests.crash.verbs import SMALL, VERBS, here, ingest_by_two, packed, write_files
+from tests.crash.verbs import SMALL, VERBS, available_verbs, ingest_by_two, packed, write_files
 from tests.crash.world import Outcome, World
 from tests.worlds.servers.services import missing_service
 
 ALONE = [name for name, verb in VERBS.items() if verb.victim is None]
 QUICK = ("ingest", "copy")
-"""Sampled on S3, too, where each takes its time."""
+"""Sampled on S3, too, where each verb takes long."""
 QUICK_TEAMS = ("ingest by two: leader", "ingest by two: worker 1", "ingest by two: all at worker 2")
 
 
-def slow_but(quick: Sequence[str], all_of_them: Iterable[str]) -> list[Any]:
+def slow_except(quick: Sequence[str], all_of_them: Iterable[str]) -> list[Any]:
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in all_of_them]
 
 
 def check_here(name: str) -> None:
-    if name not in here():
+    if name not in available_verbs():
         missing_service(f"{VERBS[name].needs}, for {name}")
 
 
@@ -38,16 +38,16 @@ def store_of(world: World) -> str:
 @pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_some_kills_in_a_folder(crash_world: World, name: str, kills: int) -> None:
+def test_killed_verb_recovers_in_a_folder(crash_world: World, name: str, kills: int) -> None:
     check_here(name)
     tally = crash(crash_world, name, "folder", spread(kills))
     assert tally.kills.total() >= kills
     assert tally.found == []
 
 
-@pytest.mark.parametrize("name", slow_but(QUICK_TEAMS, (name for name in VERBS if name not in ALONE)))
-@pytest.mark.parametrize("crash_world", slow_but(["folder"], ["folder", "s3"]), indirect=True)
-def test_a_kill_of_one_of_a_team_or_of_all(crash_world: World, name: str) -> None:
+@pytest.mark.parametrize("name", slow_except(QUICK_TEAMS, (name for name in VERBS if name not in ALONE)))
+@pytest.mark.parametrize("crash_world", slow_except(["folder"], ["folder", "s3"]), indirect=True)
+def test_killed_team_recovers(crash_world: World, name: str) -> None:
     tally = crash(crash_world, name, store_of(crash_world), spread(1))
     assert tally.kills.total() >= 1
     assert tally.found == []
@@ -58,7 +58,7 @@ def test_a_kill_of_one_of_a_team_or_of_all(crash_world: World, name: str) -> Non
     [*((name, 1) for name in QUICK), *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ALONE)],
 )
 @pytest.mark.parametrize("crash_world", ["s3"], indirect=True)
-def test_some_kills_on_s3(crash_world: World, name: str, kills: int) -> None:
+def test_killed_verb_recovers_on_s3(crash_world: World, name: str, kills: int) -> None:
     check_here(name)
     tally = crash(crash_world, name, "s3", spread(kills))
     assert tally.kills.total() >= kills
@@ -77,7 +77,7 @@ IN_FOLDER = {
 ON_S3 = {"s3 CreateMultipartUpload", "s3 UploadPart", "s3 CompleteMultipartUpload", "s3 HeadObject"}
 
 
-def test_the_boundaries_of_an_ingest_are_seen(crash_world: World) -> None:
+def test_boundaries_of_an_ingest_are_counted(crash_world: World) -> None:
     crash_world.begin()
     write_files(crash_world, "one", "ab", 1)
     passed = crash_world.cafcat("ingest", *SMALL, "one").passed
@@ -87,9 +87,9 @@ def test_the_boundaries_of_an_ingest_are_seen(crash_world: World) -> None:
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_the_head_of_a_car_is_written_before_it_is_made_durable(crash_world: World) -> None:
+def test_car_head_is_written_before_the_sync(crash_world: World) -> None:
     crash_world.begin()
-    packed(crash_world)  # and with it the marker of the store, which is made durable first
+    packed(crash_world)  # this also writes the marker of the store, which is made durable first
     write_files(crash_world, "one", "ab", 1)
     passed = crash_world.cafcat("ingest", *SMALL, "--format", "car", "one").passed
     assert (
@@ -99,8 +99,8 @@ def test_the_head_of_a_car_is_written_before_it_is_made_durable(crash_world: Wor
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_a_kill_comes_at_its_boundary_and_leaves_what_was_before(crash_world: World) -> None:
-    """The first chunk is there, of the second there is what was done before."""
+def test_kill_happens_at_its_boundary_and_keeps_earlier_effects(crash_world: World) -> None:
+    """A killed ingest leaves the first chunk, and an upload of the second one."""
     crash_world.begin()
     packed(crash_world)
     write_files(crash_world, "dead", "abc", 3)
@@ -114,7 +114,7 @@ def test_a_kill_comes_at_its_boundary_and_leaves_what_was_before(crash_world: Wo
 
 
 def direct_writes_are_possible(folder: Path) -> bool:
-    """Whether its file system has O_DIRECT."""
+    """Return True if the file system of the folder supports O_DIRECT."""
     descriptor = os.open(folder / "probe", os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
@@ -126,8 +126,8 @@ def direct_writes_are_possible(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_the_boundaries_of_each_of_a_team_are_seen(crash_world: World) -> None:
-    """A chunk of more than a block is written directly first, and buffered from where the last block begins."""
+def test_boundaries_of_every_process_of_a_team_are_counted(crash_world: World) -> None:
+    """The whole blocks of a large chunk are written directly; its last block is buffered."""
     for number in (0, 1):
         crash_world.begin()
         passed = crash_world.cafcat(*ingest_by_two(crash_world), victim=Victim(number)).passed
@@ -147,56 +147,60 @@ def test_the_boundaries_of_each_of_a_team_are_seen(crash_world: World) -> None:
 
 
 BAD: dict[str, tuple[str, Outcome, str]] = {
-    "a worker that stays": ("leader", Outcome(-9, "", "", (), (1,)), "1 processes did not leave"),
-    "a leader that lives": ("all at worker 1", Outcome(1, DIED, "", (), ()), "it ended with 1"),
-    "a death that is not told": ("worker 1", Outcome(0, "", "", (), ()), "was not told"),
-    "another code": ("worker 1", Outcome(2, DIED, "", (), ()), "was not told"),
+    "a worker that keeps running": ("leader", Outcome(-9, "", "", (), (1,)), "1 processes are still running"),
+    "a leader that survives": ("all at worker 1", Outcome(1, DIED, "", (), ()), "it ended with 1"),
+    "a death that is not reported": ("worker 1", Outcome(0, "", "", (), ()), "was not reported"),
+    "another exit code": ("worker 1", Outcome(2, DIED, "", (), ()), "was not reported"),
     "a success without all files": (
         "worker 1",
         Outcome(0, "", "", ("after pipe finished",), ()),
         "it had finished",
     ),
-    "an open chunk of the living": ("leader", Outcome(-9, "", "", (), ()), "1 open chunks are left by 0 dead"),
+    "an open chunk of a living process": (
+        "leader",
+        Outcome(-9, "", "", (), ()),
+        "1 open chunks are left by 0 dead",
+    ),
 }
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_what_a_team_must_not_do_is_found(crash_world: World) -> None:
+def test_campaign_finds_wrong_behaviour_of_a_team(crash_world: World) -> None:
     trial = prepare(crash_world, VERBS["ingest by two: leader"])
     crash_world.restore(trial.state)
     crash_world.killed(*trial.command, before="file link")
-    for what, (name, outcome, words) in BAD.items():
+    for case, (name, outcome, words) in BAD.items():
         found = list(replace(trial, verb=VERBS[f"ingest by two: {name}"]).when_killed(outcome))
-        assert any(words in problem for problem in found), what
+        assert any(words in problem for problem in found), case
     crash_world.close()
 
 
 PARTIAL = ".cafcat-0123456789abcdef.partial"
 LEFT: dict[str, tuple[dict[str, bytes], str]] = {
-    "half an archive": ({"all.caf": b"half"}, "has ['all.caf'], or other bytes"),
-    "nothing of what was there before": ({}, "has [], or other bytes"),
+    "half an archive": ({"all.caf": b"half"}, "has ['all.caf'], or their bytes"),
+    "the older output is gone": ({}, "has [], or their bytes"),
     "another name": ({"all.caf": b"older", "all.caf.tmp": b""}, "'all.caf.tmp'"),
     "two temporary files": ({"all.caf": b"older", PARTIAL: b"", PARTIAL.replace("0", "f"): b""}, "are left"),
 }
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_what_a_killed_export_must_not_leave_is_found(crash_world: World) -> None:
+def test_campaign_finds_wrong_outputs_of_a_killed_export(crash_world: World) -> None:
     trial = prepare(crash_world, VERBS["export over another"])
-    for what, (left, words) in LEFT.items():
+    for case, (left, words) in LEFT.items():
         crash_world.restore(trial.state._replace(outputs=left))
-        assert any(words in problem for problem in trial.after_kill()), what
+        assert any(words in problem for problem in trial.after_kill()), case
     crash_world.restore(trial.state._replace(outputs={"all.caf": b"older", PARTIAL: b"half"}))
     assert [*trial.after_kill(), *trial.after_all()] == []
     crash_world.close()
 
 
 @pytest.mark.parametrize("crash_world", ["folder"], indirect=True)
-def test_an_archive_that_was_touched_is_found(crash_world: World) -> None:
+def test_campaign_finds_a_changed_third_party_archive(crash_world: World) -> None:
     trial = prepare(crash_world, VERBS["adopt"])
     crash_world.restore(trial.state)
     assert crash_world.outside is not None
     [*_, key] = crash_world.outside.objects()
     crash_world.outside.write(key, b"")
-    assert "the archives of somebody else are not what they were" in list(trial.after_kill())
+    assert "the third-party archives have changed" in list(trial.after_kill())
     crash_world.close()

@@ -1,4 +1,4 @@
-"""What a power cut leaves of files that cafcat writes for its users: whole files or none, and after success all."""
+"""A power cut leaves files that cafcat writes for users whole or absent. After success all files are durable."""
 
 import json
 import os
@@ -16,19 +16,19 @@ from tests.crash.power_cut import Point, Tree
 TEMPORARY = re.compile(r"\.cafcat-[0-9a-f]{16}\.partial|.*\.partial")
 FILES = {f"tree/{number % 5}/{number}.dat": b"%d\n" % number * (number % 50) for number in range(40)}
 SEVERAL_BATCHES = {"_FEW_FILES": 4, "_MOST_DESCRIPTORS": 16}
-"""Of durable_files: 40 files are synced in more than two batches."""
+"""Limits of durable_files with which 40 files are synced in more than two batches."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which files are open")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
 @dataclass
 class Machine:
-    """A folder that is watched, and the catalog of its files."""
+    """A watched folder, and the catalog of its files."""
 
     folder: Path
     database_url: str
     is_poor: bool = False
-    """Whether its file system has neither files without names nor a sync of all of it."""
+    """True if the file system has neither unnamed files (O_TMPFILE) nor syncfs."""
 
     @property
     def root(self) -> Path:
@@ -44,7 +44,7 @@ class Machine:
         subprocess.run(command, cwd=self.root, env=self.environment(), check=True, capture_output=True)
 
     def record(self, *arguments: str, unsynced: tuple[str, ...] = (), **limits: int) -> "Recorded":
-        """Runs a command, which has to succeed."""
+        """Run a command that must succeed, and return the recorded points."""
         before = self.tree()
         points, printed = self.folder / "points", self.folder / "printed"
         order = {
@@ -68,7 +68,7 @@ class Machine:
 
 @dataclass
 class Recorded:
-    """A command that has succeeded: the files before and after, and all that a power cut could leave."""
+    """A command that has succeeded: the files before and after, and all states that a power cut could leave."""
 
     before: Tree
     after: Tree
@@ -87,7 +87,7 @@ class Recorded:
 
     def _wrong(self, tree: Tree) -> list[str]:
         return [
-            f"{path} has {len(content or b'')} bytes that it never should have"
+            f"{path} has {len(content or b'')} bytes , which are neither its old nor its new ones"
             for path, content in tree.items()
             if not TEMPORARY.fullmatch(path.rsplit("/", 1)[-1])
             and content != self.after.get(path, b"?")
@@ -95,7 +95,7 @@ class Recorded:
         ]
 
     def new(self) -> set[str]:
-        """Files that are new, or other than before."""
+        """Return the files that are new or changed."""
         return {path for path, content in self.after.items() if content != self.before.get(path, b"?")}
 
 
@@ -115,7 +115,7 @@ def packed(machine: Machine) -> Machine:
 
 
 on_both = pytest.mark.parametrize("machine", ["rich", "poor"], indirect=True)
-"""With files without names and a sync of the whole file system, and without either."""
+"""Runs with unnamed files and syncfs, and without either."""
 
 
 def as_extracted(folder: str) -> set[str]:
@@ -133,7 +133,7 @@ def test_extract(packed: Machine, limits: dict[str, int]) -> None:
 
 @on_both
 def test_extract_over_other_files(packed: Machine) -> None:
-    """Each is the old one or the new one."""
+    """Each file has its old or its new content."""
     for number, path in enumerate(FILES):
         if number % 3:
             (packed.root / "out" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def test_extract_over_other_files(packed: Machine) -> None:
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_get_one_file(packed: Machine, force: list[str]) -> None:
-    """Into a folder that somebody made a moment ago."""
+    """The file is durable although its folder was made shortly before, and not synced."""
     path = "tree/3/8.dat"
     (packed.root / "new/out").mkdir(parents=True)
     if force:
@@ -165,7 +165,7 @@ def test_get_without_a_name(packed: Machine) -> None:
 @on_both
 @pytest.mark.parametrize("limits", [{}, SEVERAL_BATCHES], ids=["one batch", "several batches"])
 def test_get_many_files(packed: Machine, limits: dict[str, int]) -> None:
-    """Each is durable when the document about it is printed."""
+    """Each file is durable before its JSON document is printed."""
     (packed.root / "out").mkdir()
     recorded = packed.record("get", "--json", *FILES, "-o", "out", **limits)
     assert recorded.problems() == []
@@ -212,7 +212,7 @@ def test_backup(packed: Machine) -> None:
 
 @pytest.mark.parametrize("made", [(), ("home",), ("home", "home/chunks")], ids=["nothing", "home", "store"])
 def test_ingest_into_a_new_home(machine: Machine, made: tuple[str, ...]) -> None:
-    """Also where another process made home and store a moment ago, and did not sync them."""
+    """The chunk is durable although another process made home and store shortly before, and did not sync them."""
     for name in made:
         (machine.root / name).mkdir()
     recorded = machine.record("ingest", "-q", "tree", unsynced=made[:1])
@@ -220,8 +220,7 @@ def test_ingest_into_a_new_home(machine: Machine, made: tuple[str, ...]) -> None
     assert len([path for path in recorded.new() if path.endswith(".caf")]) == 1
 
 
-def test_what_a_power_cut_must_not_leave_is_found(packed: Machine) -> None:
-    """Files of 0 bytes, names that are lost."""
+def test_problems_include_empty_and_lost_files(packed: Machine) -> None:
     recorded = packed.record("extract", "-q", "-C", "out")
     last = recorded.points[-1]
     path = next(path for path, content in last.least.items() if path.startswith("out/") and content)

@@ -1,4 +1,4 @@
-"""What is killed: each verb, the state that it finds, and what it promises."""
+"""The verbs that the campaign kills: each verb with the state from which it starts, and its guarantees."""
 
 import json
 import os
@@ -17,20 +17,27 @@ from tests.crash.world import World
 from tests.worlds.archives.log_archives import container
 from tests.worlds.archives.written_formats import WRITTEN
 
-__all__ = ["VERBS", "Verb", "here"]
+__all__ = ["VERBS", "Verb", "available_verbs"]
 
 MODIFIED = 1_795_255_200
 SMALL = ("-q", "--target-size", "8kB")
 LARGE_BYTES = 5_000_000
-"""More than a block of a chunk (4 MiB)."""
+"""Larger than a block of a chunk (4 MiB)."""
 PRUNE = ("-q", "--grace", "0", "--yes")
 
 
 class Verb(NamedTuple):
-    """`prepare` makes the state from an empty catalog and returns the command. `shape`: queries that have the same
-    answers after a verb that was killed and run again as after one that never was. `is_atomic`: whether it is all
-    or nothing. `codes`: with which it may end when it is run again. `victim`: it is done by a team, and this one is
-    killed. `output`: a file that it writes; `needs`: a package that it cannot do without."""
+    """A verb of the campaign.
+
+    Attributes:
+        prepare: makes the state from an empty catalog, and returns the command.
+        shape: queries whose answers after a kill and a second run equal those after a run without a kill.
+        is_atomic: the verb has all of its effects or none.
+        codes: allowed exit codes of the second run.
+        victim: the verb is done by a team, of which this process is killed.
+        output: a file that the verb writes.
+        needs: a package without which the verb cannot run.
+    """
 
     prepare: Callable[[World], list[str]]
     shape: tuple[str, ...]
@@ -41,13 +48,13 @@ class Verb(NamedTuple):
     needs: str | None = None
 
 
-def here() -> list[str]:
-    """The verbs that can be done here."""
+def available_verbs() -> list[str]:
+    """Return the names of the verbs whose packages are installed."""
     return [name for name, verb in VERBS.items() if verb.needs is None or find_spec(verb.needs)]
 
 
 def write_files(world: World, folder: str, names: str, seed: int) -> None:
-    """Files of 0 to 3 kB; those of another seed have other contents and times."""
+    """Write files of 0 to 3 kB. Another seed gives other contents and times."""
     content = random.Random(f"{seed} {names}")
     for name in names:
         path = world.folder / folder / f"{name}.dat"
@@ -57,7 +64,7 @@ def write_files(world: World, folder: str, names: str, seed: int) -> None:
 
 
 def packed(world: World) -> None:
-    """Several chunks, some with dead space."""
+    """Ingest several chunks, some with dead space."""
     shutil.rmtree(world.folder / "tree", ignore_errors=True)
     write_files(world, "tree", "abcdefghijkl", 1)
     world.cafcat("ingest", *SMALL, "tree")
@@ -66,14 +73,17 @@ def packed(world: World) -> None:
 
 
 def ingest(world: World) -> list[str]:
-    """New files, changed ones and others, in several chunks."""
+    """Prepare an ingest of new, changed and unchanged files into several chunks."""
     packed(world)
     write_files(world, "tree", "acfmnopqrs", 3)
     return ["ingest", *SMALL, "tree"]
 
 
 def ingest_as(archive_format: str) -> Callable[[World], list[str]]:
-    """The same into chunks of a format, of which some are there already; with a file of several blocks."""
+    """Return a function that prepares an ingest into a format.
+
+    Some files are packed in it already; one is large.
+    """
 
     def prepare(world: World) -> list[str]:
         packed(world)
@@ -90,7 +100,7 @@ def ingest_as(archive_format: str) -> Callable[[World], list[str]]:
 
 
 def ingest_by_two(world: World) -> list[str]:
-    """The same, and for each of two workers a file of which a part is written directly."""
+    """Prepare an ingest by two workers. Each gets a file that is large enough for direct writes."""
     ingest(world)
     for name, seed in {"a1": 4, "g1": 5}.items():
         path = world.folder / "tree" / f"{name}.dat"
@@ -100,8 +110,11 @@ def ingest_by_two(world: World) -> list[str]:
 
 
 def recover(world: World) -> list[str]:
-    """One of everything that a dead writer leaves. Each looks like that of a living one while the next is made,
-    else the next ingest would settle it."""
+    """Prepare a recover of every kind of leftover.
+
+    Each leftover gets a lease of a living writer while the next one is made. Otherwise the next ingest would
+    recover it.
+    """
     packed(world)
     in_bucket = world.places[0].url.startswith("s3:")
     half = "s3 UploadPart" if in_bucket else "file write"
@@ -126,7 +139,7 @@ def recover(world: World) -> list[str]:
 
 
 def removed_names(world: World) -> list[str]:
-    """All files of one chunk, and one of another."""
+    """Return the names of all files of one chunk, and of one file of another chunk."""
     rows = world.sql(
         "SELECT file_path FROM file_locations WHERE caf_file_id = (SELECT id FROM chunks WHERE state = 'committed' "
         "ORDER BY live_file_count, id LIMIT 1)"
@@ -137,7 +150,7 @@ def removed_names(world: World) -> list[str]:
 
 
 def rm(world: World) -> list[str]:
-    """Also of a second store, which has copies."""
+    """Prepare a removal. A second store has copies of the chunks."""
     packed(world)
     copied(world)
     return ["rm", "-q", *removed_names(world)]
@@ -152,7 +165,7 @@ def undelete(world: World) -> list[str]:
 
 
 def prune(world: World) -> list[str]:
-    """Of two chunks, which have copies."""
+    """Prepare a prune of two chunks that have copies."""
     packed(world)
     copied(world)
     world.cafcat("rm", "-q", *removed_names(world))
@@ -167,7 +180,7 @@ def repack(world: World) -> list[str]:
 
 
 def repack_into_car(world: World) -> list[str]:
-    """Chunks of two other formats."""
+    """Prepare a repack of chunks of two other formats into CARs."""
     packed(world)
     write_files(world, "tree", "bcd", 3)
     world.cafcat("ingest", *SMALL, "--format", "chunkio", "tree")
@@ -181,14 +194,14 @@ def copied(world: World) -> list[str]:
 
 
 def copy(world: World) -> list[str]:
-    """Some chunks, after something was removed: the second store has to know of that, too."""
+    """Prepare a copy of some chunks after a removal, whose journal record the second store needs, too."""
     packed(world)
     world.cafcat("rm", "-q", *removed_names(world))
     return ["copy", "-q", "--all", "--to", world.places[1].url]
 
 
 def migrate(world: World) -> list[str]:
-    """Chunks, one of them retired, and a backup."""
+    """Prepare a migration of several chunks, a retired one, and a backup."""
     packed(world)
     world.cafcat("rm", "-q", *removed_names(world))
     world.cafcat("backup", "-q")
@@ -196,13 +209,13 @@ def migrate(world: World) -> list[str]:
 
 
 def prune_migrated(world: World) -> list[str]:
-    """Remove the copies that a migration left in the old store."""
+    """Prepare a prune of the copies that a migration left in the old store."""
     world.cafcat(*migrate(world))
     return ["prune", *PRUNE]
 
 
 def damage(world: World) -> None:
-    """Spoils one byte of a file in the first store; verify finds it."""
+    """Damage one byte of a file in the first store, and let verify find it."""
     row = world.sql(
         "SELECT object_key, l.start_byte FROM file_locations AS l JOIN chunks AS c ON c.id = caf_file_id "
         "WHERE c.store = %s AND l.end_byte > l.start_byte ORDER BY l.file_path LIMIT 1",
@@ -230,7 +243,7 @@ def repair_from_source(world: World) -> list[str]:
 
 
 def write_archive(world: World, archive_format: str, names: str, *, large: bool = False) -> str:
-    """Puts one where somebody else keeps archives; returns its path or URL."""
+    """Write a third-party archive, and return its path or URL."""
     written = registry.by_name(archive_format)
     content = random.Random(f"{archive_format} {names}")
     files = [(f"{name}.dat", content.randbytes(content.randrange(3000)), MODIFIED * 10**9) for name in names]
@@ -246,7 +259,7 @@ def put_outside(world: World, key: str, data: bytes) -> str:
 
 
 def adopt(world: World) -> list[str]:
-    """One archive of each format; some of their paths are those of files that are packed."""
+    """Prepare the adoption of one archive of each format. Some of their paths are those of packed files."""
     packed(world)
     names = ("axy", "bzA", "cBC", "dDE")
     urls = [write_archive(world, kind, letters) for kind, letters in zip(WRITTEN, names, strict=True)]
@@ -256,7 +269,7 @@ def adopt(world: World) -> list[str]:
 
 
 def ingest_logs(world: World) -> list[str]:
-    """Log files beside files, in several archives, of which one is there already."""
+    """Prepare an ingest of log files and other files into several archives, after an earlier one."""
     packed(world)
     shutil.rmtree(world.folder / "logs", ignore_errors=True)
     options = ("-q", "--format", "clp-s", "--timestamp-key", "time", "--target-size", "10kB")
@@ -277,7 +290,7 @@ def write_logs(world: World, names: str) -> None:
 
 
 def export(world: World) -> list[str]:
-    """Of chunks of several formats, as a CAR, whose head is written once more at the end."""
+    """Prepare an export of chunks of several formats to a CAR. The export rewrites the CAR's head at the end."""
     ingest_as("chunkio")(world)
     world.cafcat("ingest", *SMALL, "--format", "databundle", "tree")
     return ["export", "-q", "-o", "out/all.car"]
@@ -290,7 +303,7 @@ def export_over_another(world: World) -> list[str]:
 
 
 def convert(source: str, output: str) -> Callable[[World], list[str]]:
-    """An archive of somebody else."""
+    """Return a function that prepares a conversion of a third-party archive."""
 
     def prepare(world: World) -> list[str]:
         return ["convert", "-q", write_archive(world, source, "abcdef", large=True), f"out/{output}"]
@@ -304,12 +317,12 @@ def convert_over_another(world: World) -> list[str]:
 
 
 def convert_logs(world: World) -> list[str]:
-    """Put together again from its parts."""
+    """Prepare a conversion from clp-s to clp-s, which assembles the archive again from its sections."""
     return ["convert", "-q", put_outside(world, "logs.clp", container([("app.log", 0, 7)])), "out/again.clp"]
 
 
 def backup(world: World) -> list[str]:
-    """A second one, which takes the place of the first."""
+    """Prepare a second backup, which replaces the first."""
     packed(world)
     world.cafcat("backup", "-q")
     return ["backup", "-q", "--keep", "1"]
@@ -336,7 +349,7 @@ ADOPTED = (
 )
 LOG_FILES = "SELECT file_name, end_record - first_record, source_bytes FROM ingestion_units ORDER BY 1"
 SOME_FAILED, CONFLICT = 3, 1
-"""Exit codes: what was adopted, or written, by the first run cannot be once more."""
+"""Exit codes of a second run that cannot adopt or write the same archive again."""
 
 VERBS = {
     "ingest": Verb(ingest, LISTINGS),

@@ -1,4 +1,4 @@
-"""One catalog, its stores and its source, that can be put back to a state; and cafcat, that can be killed in it."""
+"""A catalog with its stores and sources, which can be put back into a saved state; commands that can be killed."""
 
 import contextlib
 import json
@@ -28,8 +28,15 @@ _GIVE_UP_SECONDS = 30
 
 
 class Outcome(NamedTuple):
-    """code: of the command, -9 if it was killed; label: the boundary at which somebody was; passed: those of who
-    was to be; left: processes that were there for long after the command was gone."""
+    """The outcome of a command.
+
+    Attributes:
+        code: exit code; -9 if it was killed.
+        output: of stdout and stderr.
+        label: the boundary at which a process was killed; None if no process was.
+        passed: boundaries that the victim passed.
+        left: processes that were still running long after the command had ended.
+    """
 
     code: int
     output: str
@@ -39,7 +46,7 @@ class Outcome(NamedTuple):
 
 
 class State(NamedTuple):
-    """A moment to come back to: a database to copy, what the stores had, and the folder of outputs."""
+    """A saved state: a database to copy, the contents of the stores, and the folder of outputs."""
 
     database: str
     objects: Mapping[str, dict[str, bytes]]
@@ -48,7 +55,7 @@ class State(NamedTuple):
 
 
 class Zygote:
-    """The process that forks one for each command (zygote.py)."""
+    """The process that forks a child for each command (zygote.py)."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -80,7 +87,7 @@ def zygote() -> Iterator[Zygote]:
 
 @contextlib.contextmanager
 def fast_databases() -> Iterator[Databases]:
-    """A Postgres server whose files are in memory, if that can be."""
+    """Yield databases on a Postgres server whose files are in memory, if possible."""
     with (
         in_memory(),
         temporary_server() as server,
@@ -91,8 +98,13 @@ def fast_databases() -> Iterator[Databases]:
 
 @dataclass
 class World:
-    """`places`: the store, and a second one. `environment`: what leads cafcat to them. `outside`: where somebody
-    else keeps archives."""
+    """A catalog with its stores.
+
+    Attributes:
+        places: the store, and a second one.
+        environment: variables that point cafcat to the stores.
+        outside: the place with third-party archives.
+    """
 
     folder: Path
     databases: Databases
@@ -102,7 +114,7 @@ class World:
     name: str = ""
     templates: list[str] = field(default_factory=list)
     damaged: frozenset[str] = frozenset()
-    """Keys of objects that were spoilt on purpose."""
+    """Keys of objects that were damaged on purpose."""
     outside: Place | None = None
 
     @property
@@ -115,19 +127,19 @@ class World:
 
     @property
     def output_folder(self) -> Path:
-        """For files that commands write."""
+        """The folder for files that commands write."""
         return self.folder / "out"
 
     def outputs(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.output_folder.iterdir()}
 
     def begin(self) -> None:
-        """An empty catalog with empty stores."""
+        """Start with an empty catalog and empty stores."""
         self.damaged = frozenset()
         self.restore(State(self.databases.template(), {}, {}, {}))
 
     def save(self) -> State:
-        """The state that is now; the world has to be restored to go on."""
+        """Return the present state. The world must be restored before it is used again."""
         objects = {place.url: place.objects() for place in self.everywhere}
         uploads = {place.url: place.uploads() for place in self.everywhere}
         self._wait_for_the_server()
@@ -165,8 +177,10 @@ class World:
         kill_before: Sequence[str] = (),
         victim: Victim | None = None,
     ) -> Outcome:
-        """Runs a command, which has to end with `code` (None: any). `victim`: it is an ingest by a team, of which
-        this one counts."""
+        """Run a command. It must end with `code`, unless that is None.
+
+        victim: the command is an ingest by a team; this process of the team is counted and killed.
+        """
         output = self.folder / "output"
         output.write_text("")
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CAFCAT_")}
@@ -192,14 +206,19 @@ class World:
         return outcome
 
     def killed(self, *arguments: str, before: str, after: Sequence[str] = ()) -> None:
-        """Runs a command that is killed before the first boundary whose label begins so, after others that begin
-        as those."""
+        """Run a command that is killed before a boundary.
+
+        Args:
+            arguments: of the command.
+            before: beginning of the boundary's label.
+            after: beginnings of labels that must have passed earlier, in this order.
+        """
         outcome = self.cafcat(*arguments, code=-9, kill_before=[*after, before])
         assert (outcome.label or "").startswith(f"before {before}")
         self.settle()
 
     def settle(self) -> None:
-        """Waits until servers have done what clients asked before they died."""
+        """Wait until the servers have finished the requests of dead clients."""
         for place in self.places:
             place.settle()
         self._wait_for_the_server()

@@ -1,10 +1,12 @@
-"""Runs commands of cafcat in children that have everything imported already: `python -m tests.crash.zygote`.
+"""Run commands of cafcat in children that have imported everything: `python -m tests.crash.zygote`.
 
-Reads a JSON document a line: arguments, environment, folder, output (a file for what the command prints), kill_at
-or kill_before (boundaries.py), and the victim if it is one of a team (team.py). Answers each with one: the exit
-code, the boundaries that the victim passed, the one at which it was killed, if it was, and what did not leave.
+Each line of the input is a JSON document: arguments, environment, folder, output (a file for stdout and stderr),
+kill_at or kill_before (boundaries.py), and the victim if the command is an ingest by a team (team.py). The answer
+is one line: the exit code, the boundaries that the victim passed, the boundary of the kill if there was one, and
+the remaining processes.
 
-It is like tests/worlds/fork_server.py, but counts what the children do, and kills them.
+tests/worlds/fork_server.py works in a similar way. This program also counts the steps of the children, and kills
+them.
 """
 
 import contextlib
@@ -21,11 +23,11 @@ from tests.crash.team import boundaries_of, lead
 from tests.worlds.fork_server import freeze, import_everything
 
 _LEAVE_SECONDS = 30.0
-"""So long a process may live on whose leader is gone."""
+"""How long a process may outlive its leader, in seconds."""
 
 
 def run_child(order: dict[str, Any], report: int) -> None:
-    """In the child: never returns."""
+    """Run the command in this child. Never returns."""
     boundaries = boundaries_of(order, report)
     code = 70
     try:
@@ -53,7 +55,7 @@ def run_child(order: dict[str, Any], report: int) -> None:
 
 
 def answer(order: dict[str, Any]) -> dict[str, Any]:
-    """Forks, waits, tells."""
+    """Fork a child, wait for it, and return the answer."""
     reading, report = os.pipe()
     child = os.fork()
     if child == 0:
@@ -74,8 +76,11 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def hear(pipe: int, child: int) -> tuple[bytes, int, bool]:
-    """What all that have the other end of the pipe write into it, until all are gone; how the child ended; and
-    whether the others are gone, too, which they have some time for."""
+    """Read the reports of all processes that have the other end of the pipe, until all have ended.
+
+    Returns:
+        The reports, the wait status of the child, and False if other processes outlived the child for too long.
+    """
     text, status = b"", None
     ends_at = float("inf")
     while time.monotonic() < ends_at:
@@ -91,7 +96,7 @@ def hear(pipe: int, child: int) -> tuple[bytes, int, bool]:
 
 
 def end(workers: list[int]) -> list[int]:
-    """Those of these that are there, which they then are no longer."""
+    """Kill the workers, and return those that were still running."""
     left = []
     for worker in workers:
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""docs/cli.md names every verb, every option, every exit code and every key: neither more nor less."""
+"""docs/cli.md documents exactly the existing verbs, options, exit codes and keys."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SHARED = TEXT.split("## Options of every verb")[1].split("\n## ")[0]
 
 
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Every verb by its full name; groups are only the way to them."""
+    """Yield every verb by its full name. Groups of verbs are not verbs."""
     below = getattr(command, "commands", {})
     for word in below:
         yield from commands(command.get_command(None, word), f"{name} {word}")
@@ -58,7 +58,7 @@ def test_every_option_of_a_verb_is_documented_and_exists(name: str) -> None:
     assert documented_options(text) <= options(VERBS[name])
 
 
-def test_the_shared_options_are_documented_and_are_those_of_every_verb() -> None:
+def test_shared_options_are_documented_and_every_verb_has_them() -> None:
     shared = options(ROOT) - {"--version"}
     assert documented_options(SHARED) == shared | {"--help"}
     for name, command in VERBS.items():

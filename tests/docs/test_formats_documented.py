@@ -1,4 +1,4 @@
-"""The worked examples in docs/formats are what the writers give."""
+"""The worked examples in docs/formats equal the output of the writers."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def dumps(page: str) -> list[bytes]:
     return [bytes.fromhex("".join(ROW.findall(block))) for block in blocks if ROW.search(block)]
 
 
-def test_the_chunkio_dump_is_what_the_writer_gives() -> None:
+def test_chunkio_dump_equals_the_output_of_the_writer() -> None:
     data, entries, finished = pack(
         CHUNKIO, [("hello.txt", b"hello\n", 1_700_000_000_000_000_000), ("ü", b"", None)]
     )
@@ -31,7 +31,7 @@ def test_the_chunkio_dump_is_what_the_writer_gives() -> None:
     assert "the records [0, 62) and [62, 102), the index is [102, 347) with 205 bytes of text" in text
 
 
-def test_the_databundle_dump_is_what_the_writer_gives() -> None:
+def test_databundle_dump_equals_the_output_of_the_writer() -> None:
     data, entries, finished = pack(
         DATABUNDLE, [("hello.txt", b"hello\n", 1_700_000_000_000_000_000), ("ü", b"", None)]
     )
@@ -47,7 +47,7 @@ def test_the_databundle_dump_is_what_the_writer_gives() -> None:
     assert f"The table is [{finished.index_start_byte}, {finished.index_end_byte})" in text
 
 
-def test_the_clp_dumps_are_what_the_writer_gives() -> None:
+def test_clp_dumps_equal_the_output_of_the_writer() -> None:
     head, metadata, noted = dumps("clp.md")
     assert (
         noted == pack_packets([pack_annotation(Annotation((0xE3069283,), ((5, 1_700_000_000_000_000_000),)))])[1:]

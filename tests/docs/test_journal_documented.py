@@ -1,4 +1,4 @@
-"""The worked examples in docs/formats/journal.md and backup.md are what is written."""
+"""The worked examples in docs/formats/journal.md and backup.md equal the written objects."""
 
 import base64
 import io
@@ -53,7 +53,7 @@ def records() -> list[tuple[JournalRecord, JournalFile]]:
     ]
 
 
-def test_the_records_are_what_is_written() -> None:
+def test_documented_records_equal_written_ones() -> None:
     written = {
         journal_key(record.sequence, record.uuid): b"".join(_encoded(record, [file])) for record, file in records()
     }
@@ -71,7 +71,7 @@ def test_the_records_can_be_read(tmp_path: Path) -> None:
         assert list(found.files()) == [file]
 
 
-def test_the_backup_begins_as_it_says(database_url: str, tmp_path: Path) -> None:
+def test_backup_begins_as_documented(database_url: str, tmp_path: Path) -> None:
     page = (FORMATS / "backup.md").read_text()
     with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
         report = repository.backup()

@@ -1,4 +1,4 @@
-"""What the pages say is run: links, SQL, and README's Python."""
+"""Links lead to files, SQL runs, and so does the Python of the README."""
 
 import re
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def test_every_query_runs(catalog_url: str, page: str, statement: str) -> None:
         assert connection.execute(statement.encode()).description
 
 
-def test_there_are_queries() -> None:
+def test_pages_have_queries() -> None:
     assert len(SQL) >= 10
 
 
@@ -62,7 +62,7 @@ def test_the_python_of_the_readme_runs(
     assert capsys.readouterr().out == "photos/2026/cat.jpg 4\n"
 
 
-def test_the_public_names_are_there() -> None:
+def test_public_names_exist() -> None:
     for name in cafcat.__all__:
         assert getattr(cafcat, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -1,4 +1,4 @@
-"""docs/snapshots.md: its tables are those of a snapshot, its Python and its SQL run."""
+"""docs/snapshots.md: the tables equal those of a snapshot; Python and SQL run."""
 
 import contextlib
 import re
@@ -17,7 +17,7 @@ TEXT = PAGE.read_text()
 
 @pytest.fixture
 def taken(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A snapshot of the files that the page speaks of, under the name that it has there."""
+    """A snapshot of the files that the page mentions, under the same name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CAFCAT_DATABASE_URL", database_url)
     monkeypatch.setenv("CAFCAT_HOME", str(tmp_path / "home"))
@@ -49,7 +49,7 @@ def test_the_sql_runs(taken: Path) -> None:
         assert all(connection.execute(statement).fetchall() for statement in statements)
 
 
-def test_a_copy_may_be_told_that_the_store_is_elsewhere(taken: Path, tmp_path: Path) -> None:
+def test_store_url_of_a_copy_can_be_changed(taken: Path, tmp_path: Path) -> None:
     [statement] = re.findall(r'`sqlite3 copy\.cafs "(UPDATE .*?)"`', TEXT)
     (tmp_path / "home" / "chunks").rename(tmp_path / "moved")
     with contextlib.closing(sqlite3.connect(taken)) as connection, connection:
@@ -58,7 +58,7 @@ def test_a_copy_may_be_told_that_the_store_is_elsewhere(taken: Path, tmp_path: P
         assert snapshot.read("photos/2024/a.jpg") == b"photos/2024/a.jpg"
 
 
-def test_the_tables_are_those_of_the_page(taken: Path) -> None:
+def test_tables_are_documented(taken: Path) -> None:
     section = TEXT.split("## The tables")[1]
     documented = {
         table: re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*)\|", rows, re.MULTILINE)))
@@ -72,7 +72,7 @@ def test_the_tables_are_those_of_the_page(taken: Path) -> None:
     assert f"the version of these tables: {VERSION}." in section
 
 
-def test_the_methods_are_those_of_the_page() -> None:
+def test_methods_are_documented() -> None:
     section = TEXT.split("## In Python")[1].split("## Limits")[0]
     public = {name for name in vars(cafcat.Snapshot) if not name.startswith("_")}
     rows = re.findall(r"^\| `(\w+)\(", section, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The real command, as a process of its own, with a home, a store and a database that are only its own."""
+"""The real command, as a process with its own home, store and database."""
 
 import json
 import os
@@ -23,7 +23,7 @@ SECRET = "correct-horse"  # noqa: S105
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: bytes
@@ -48,14 +48,14 @@ class Result:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The one error that stderr has in JSON."""
+        """The only error in the JSON lines of stderr."""
         (only,) = [document["error"] for document in map(json.loads, self.err.splitlines()) if "error" in document]
         return dict(only)
 
 
 @dataclass
 class Cafcat:
-    """Runs `python -m cafcat` in a folder of its own."""
+    """Runs `python -m cafcat` in its own folder."""
 
     folder: Path
     database_url: str | None
@@ -122,8 +122,11 @@ the same oids."""
 
 
 def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tuple[Result, list[str]]:
-    """Runs a command, which has to wait for a lock on the files of the catalog that we hold, and sends it SIGINT.
-    Returns its end, and the line that it printed after each signal, when it was still waiting."""
+    """Send SIGINT to a command that waits for a lock on the files of the catalog, and release the lock.
+
+    Returns:
+        The result, and the line that the command printed after each signal while it waited.
+    """
     assert cafcat.database_url
     waiting = WAITING_LOCKS
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
@@ -131,26 +134,26 @@ def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tup
         holder.execute("LOCK TABLE file_locations IN SHARE MODE")
         process = cafcat.popen(*arguments)
         wait_until(lambda: other.execute(waiting).fetchone())
-        said = [_said_after_sigint(process) for _ in range(presses)]
+        lines = [_line_after_sigint(process) for _ in range(presses)]
         holder.rollback()
         out, errors = process.communicate(timeout=PATIENCE_SECONDS)
     rest = [line for line in errors.decode().splitlines(keepends=True) if _WAITS not in line]
-    return Result(process.returncode, out, "".join(rest)), said
+    return Result(process.returncode, out, "".join(rest)), lines
 
 
 _WAITS = "waiting for a lock of the catalog"
 
 
-def _said_after_sigint(process: "subprocess.Popen[bytes]") -> str:
+def _line_after_sigint(process: "subprocess.Popen[bytes]") -> str:
     process.send_signal(signal.SIGINT)
     assert process.stderr
     while _WAITS in (line := process.stderr.readline().decode()):
-        pass  # on a slow machine it has waited long enough to say so
+        pass  # on a slow machine it has waited long enough to print a message
     return line
 
 
 def documented_keys(verb: str) -> set[str]:
-    """What the table of docs/cli.md names in the row of a verb."""
+    """Return the keys of a verb in the table of docs/cli.md."""
     row = next(line for line in CLI_PAGE.read_text().splitlines() if line.startswith(f"| `{verb}` |"))
     return set(re.findall(r"`(\w+)`", row))
 
@@ -172,7 +175,7 @@ TREE = {
     "tree/odd/\x1b[31mred": b"escape",
 }
 MODIFIED = 1_795_255_200
-"""2026-11-21T10:00:00Z; every file is a second younger than the one before."""
+"""2026-11-21T10:00:00Z. Every file is a second older than the one before."""
 
 
 def write_tree(folder: Path) -> None:
@@ -185,7 +188,7 @@ def write_tree(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> Iterator[Cafcat]:
-    """The command with TREE ingested. Tests that share it only read."""
+    """The command with TREE ingested. Tests that share it must not write."""
     with databases.fresh(databases.template()) as url:
         cafcat = Cafcat(tmp_path_factory.mktemp("filled"), url)
         write_tree(cafcat.folder)

@@ -1,4 +1,4 @@
-"""`make bench` from its data to its table, very small. What it measures is nobody's business here."""
+"""A very small run of `make bench`, from its data to its table. The measured numbers are not checked."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def test_a_table_comes_out_and_nothing_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_little_room_is_said_before_anything_is_made(tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_files_are_made(tmp_path: Path) -> None:
     done = bench("--folder", str(tmp_path), "--scale", "1e6")
     assert done.returncode == 1
     assert re.search(r"GB free, up to [\d.]+ GB are needed: name another --folder", done.stderr)

@@ -24,7 +24,7 @@ def test_all_keys_are_documented() -> None:
     assert {field.name for field in fields(AdoptReport)} | set(ArchiveAdopted._fields) <= documented
 
 
-def test_adopt_says_what_it_did(cafcat: Cafcat) -> None:
+def test_adopt_reports_its_effects(cafcat: Cafcat) -> None:
     archive(cafcat)
     result = cafcat("adopt", "--prefix", "old", "old.caf", "-v")
     assert (result.code, result.text) == (0, "adopted 1 archive: 2 files, 3.0 kB\n")
@@ -41,7 +41,7 @@ def test_adopt_in_json(cafcat: Cafcat) -> None:
     assert "missing.caf" in json.dumps(summary["summary"]["failed"])
 
 
-def test_what_fails_is_named(cafcat: Cafcat) -> None:
+def test_failed_files_and_archives_are_named(cafcat: Cafcat) -> None:
     archive(cafcat)
     flip(cafcat.folder / "old.caf", 1)
     result = cafcat("adopt", "old.caf", "old.caf", code=3)
@@ -50,8 +50,8 @@ def test_what_fails_is_named(cafcat: Cafcat) -> None:
     assert result.text == "adopted 1 archive: 1 file, 3.0 kB; 1 file failed; 1 archive refused\n"
 
 
-def test_ctrl_c_does_not_begin_another_archive(cafcat: Cafcat) -> None:
-    """The commit of the first waits for a lock that we hold until it has heard of the signal."""
+def test_ctrl_c_stops_adopt_after_the_current_archive(cafcat: Cafcat) -> None:
+    """The commit of the first archive waits for a lock that the test holds until the signal has arrived."""
     archive(cafcat)
     archive(cafcat, "other.caf")
     cafcat("db", "init")
@@ -60,7 +60,7 @@ def test_ctrl_c_does_not_begin_another_archive(cafcat: Cafcat) -> None:
     assert (result.code, result.text) == (130, "interrupted; adopted 1 archive: 2 files, 3.0 kB\n")
 
 
-def test_a_conflict_says_what_to_do(cafcat: Cafcat) -> None:
+def test_conflict_message_names_the_options(cafcat: Cafcat) -> None:
     archive(cafcat)
     archive(cafcat, "other.caf")
     cafcat("adopt", "old.caf")
@@ -72,7 +72,7 @@ def test_a_conflict_says_what_to_do(cafcat: Cafcat) -> None:
     )
 
 
-def test_prune_lets_it_go(cafcat: Cafcat) -> None:
+def test_prune_lets_adopted_archives_go(cafcat: Cafcat) -> None:
     archive(cafcat)
     cafcat("adopt", "old.caf")
     cafcat("rm", "-r", ".", "--yes")

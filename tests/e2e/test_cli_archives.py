@@ -1,4 +1,4 @@
-"""inspect of all formats, convert and export: what they print, with which code they end, what is left behind."""
+"""inspect of all formats, convert and export: output, exit codes and leftovers."""
 
 import os
 import re
@@ -57,7 +57,7 @@ def test_all_keys_are_documented() -> None:
 
 
 @pytest.mark.parametrize("suffix", NAMES)
-def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
+def test_exported_tree_is_listed_and_converted_without_a_catalog(
     filled: Cafcat, alone: Cafcat, suffix: str
 ) -> None:
     out = alone.folder / f"out{suffix}"
@@ -81,7 +81,7 @@ def test_a_tree_goes_out_and_is_listed_and_converted_without_a_catalog(
     assert sorted(in_archive(out)) == ["tree/a.txt", "tree/folder/c.txt", "tree/folder/deep/d.TXT"]
 
 
-def test_as_json(filled: Cafcat, alone: Cafcat) -> None:
+def test_json_output(filled: Cafcat, alone: Cafcat) -> None:
     out = alone.folder / "x"
     document = filled("export", "tree/folder", "tree/b.bin", "-o", out, "--format", "car", "--json").document
     assert set(document) == {field.name for field in fields(ExportReport)}
@@ -95,7 +95,7 @@ def test_as_json(filled: Cafcat, alone: Cafcat) -> None:
     assert document["size_bytes"] == (alone.folder / "y.cio").stat().st_size
 
 
-def test_entries_that_are_decoded_say_so(filled: Cafcat, alone: Cafcat) -> None:
+def test_inspect_shows_decodings(filled: Cafcat, alone: Cafcat) -> None:
     filled("export", "tree", "-o", alone.folder / "x.cio")
     filled("export", "tree", "-o", alone.folder / "x.car")
     filled("export", "tree", "-o", alone.folder / "x.caf")
@@ -111,7 +111,7 @@ def test_entries_that_are_decoded_say_so(filled: Cafcat, alone: Cafcat) -> None:
 
 
 def clp_archive() -> bytes:
-    """Of three sections that nobody judges."""
+    """Return a clp-s archive with three sections, whose contents are not checked."""
     import msgpack
 
     ranges = msgpack.packb([{"s": 0, "e": 9, "f": {"_filename": "a\nb.log"}}])
@@ -120,7 +120,7 @@ def clp_archive() -> bytes:
     return head + b"xxxzzzzz"
 
 
-def test_what_verbose_says_of_each_format(alone: Cafcat) -> None:
+def test_verbose_output_of_each_format(alone: Cafcat) -> None:
     a, b = leaf(b"first"), leaf(b"second")
     tree = directory((b"a", a[0]), (b"b", b[0]))
     large = file(11, a[0], b[0])
@@ -227,7 +227,7 @@ def test_every_damaged_caf_is_exit_code_5(alone: Cafcat, name: str) -> None:
     assert "the index is damaged" in alone("inspect", name, code=5).err
 
 
-def test_wrong_use(filled: Cafcat, alone: Cafcat) -> None:
+def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
     out = alone.folder
     assert "--output" in filled("export", "tree", code=2).err
     assert "no such file or folder" in filled("export", "tree", "nothing", "-o", out / "x.caf", code=4).err
@@ -283,7 +283,7 @@ def test_damage_of_a_chunk_ends_an_export(cafcat: Cafcat) -> None:
 
 @contextmanager
 def hangup_as_usual() -> Iterator[None]:
-    """These tests may have been started by nohup; the program is to be started as by a terminal."""
+    """Reset SIGHUP meanwhile, as in a terminal. nohup may have started these tests."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         yield
@@ -339,7 +339,7 @@ def test_other_verbs_that_write_one_file_leave_nothing(
 
 
 def test_a_killed_export_leaves_no_archive(filled: Cafcat, tmp_path: Path) -> None:
-    """Only a file of another name, that nobody takes for one."""
+    """Only a file with a temporary name may remain."""
     (tmp_path / "old.car").write_bytes(b"old")
     with waiting(filled, "export", "tree", "-f", "-o", tmp_path / "old.car") as process:
         process.kill()
@@ -361,19 +361,19 @@ def has_unnamed_files(folder: Path) -> bool:
 
 
 def has_written(process: int, folder: Path) -> bool:
-    """Whether a process has begun to write a file without its final name in a folder."""
+    """Return True if a process has written to a file without its final name in a folder."""
     if not has_unnamed_files(folder):
         return any(path.stat().st_size for path in folder.glob(".cafcat-*.partial"))
     for descriptor in Path(f"/proc/{process}/fd").iterdir():
         with suppress(OSError):
-            is_there = os.readlink(descriptor).startswith(f"{folder}/#") and descriptor.stat().st_size
-            if is_there:
+            has_data = os.readlink(descriptor).startswith(f"{folder}/#") and descriptor.stat().st_size
+            if has_data:
                 return True
     return False
 
 
 def endless(path: Path) -> None:
-    """An archive with a file that takes long to copy and no room on disk."""
+    """Write an archive with a sparse file, which takes long to copy."""
     size_bytes = 200 << 30
     index = f'{{"format_version":"1.0","files":{{"x":{{"start_byte":0,"end_byte":{size_bytes}}}}}}}'.encode()
     with path.open("wb") as archive:
@@ -392,8 +392,8 @@ def test_an_interrupted_conversion_leaves_nothing(alone: Cafcat, number: signal.
     assert left_in(alone.folder) == {"endless.caf"}
 
 
-def of_at_most(size_bytes: int) -> Any:
-    """As a disk that is full: no file gets larger."""
+def with_largest_file(size_bytes: int) -> Any:
+    """Return a function that limits the size of files, as on a full disk."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
 
 
@@ -403,7 +403,7 @@ def test_no_room_is_one_line_and_leaves_nothing(filled: Cafcat, alone: Cafcat) -
         (filled, ("export", "-o", str(alone.folder / "out.car"))),
         (alone, ("convert", "x.caf", "out.car")),
     ):
-        process = cafcat.popen(*command, preexec_fn=of_at_most(1 << 20))
+        process = cafcat.popen(*command, preexec_fn=with_largest_file(1 << 20))
         out, errors = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, out) == (1, b"")
         assert re.fullmatch(rb"cafcat: cannot be written: File too large \(path '.*out\.car'\)\n", errors)
@@ -441,7 +441,7 @@ def test_times_and_names_come_through_all_formats(filled: Cafcat, alone: Cafcat)
 
 @pytest.mark.usefixtures("s3_environment")
 def test_archives_in_a_bucket(filled: Cafcat, alone: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
-    """How the bucket is reached, the configuration says, as for sources and stores."""
+    """The configuration has the address of the bucket's server, as for sources and stores."""
     filled("export", "tree", "-q", "-o", alone.folder / "x.car")
     body = (alone.folder / "x.car").read_bytes()
     s3_server.client().put_object(Bucket=s3_bucket, Key="some//odd key", Body=body)

@@ -1,4 +1,4 @@
-"""backup and restore: what they print, and with which code they end."""
+"""backup and restore: output and exit codes."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.worlds.servers.services import Databases
 
 @pytest.fixture
 def lost(cafcat: Cafcat, databases: Databases) -> Iterator[Cafcat]:
-    """A command with an empty catalog, and the store of another one that has files."""
+    """A command with an empty catalog, and the store of a lost catalog with files."""
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")
     with databases.fresh(databases.template()) as url:
@@ -30,7 +30,7 @@ def test_all_keys_are_documented() -> None:
         assert names <= documented_keys(verb), verb
 
 
-def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_backup_and_restore(cafcat: Cafcat, lost: Cafcat) -> None:
     store = (cafcat.folder / "store").as_uri()
     done = cafcat("backup").text
     assert re.fullmatch(
@@ -49,14 +49,14 @@ def test_there_and_back(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "the catalog is not empty, ingest_runs has rows" in again.err
 
 
-def test_what_came_later_is_said(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "-q")
     cafcat("rm", "tree/a.txt", "--yes", "-q")
     result = lost("restore")
     assert "1 change came after the backup and are not in the catalog: `cafcat rebuild` into an empty" in result.err
 
 
-def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat, lost: Cafcat) -> None:
     first = cafcat("backup", "--json").document
     assert set(first) == {field.name for field in fields(BackupReport)}
     second = cafcat("backup", "--keep", "1", "--json").document
@@ -74,7 +74,7 @@ def test_as_json(cafcat: Cafcat, lost: Cafcat) -> None:
     assert (restored["rows"], restored["newer_records"]) == (second["rows"], 0)
 
 
-def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "--to", "./safe", "-q")
     assert cafcat("backup", "--list").out == b""
     assert len(cafcat("backup", "--list", "--to", "./safe").lines) == 1
@@ -84,7 +84,7 @@ def test_to_and_from_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("stat", "tree/a.txt").out
 
 
-def test_wrong_use(cafcat: Cafcat) -> None:
+def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     cafcat("backup", "--keep", "0", code=2)
     assert "--list changes nothing" in cafcat("backup", "--list", "--keep", "3", code=2).err
 

@@ -1,4 +1,4 @@
-"""adopt, inspect and convert of bundles of DataBundle, as their users see them."""
+"""adopt, inspect and convert of DataBundles: output and exit codes."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def bundle(cafcat: Cafcat, compression: str = "zlib") -> dict[str, bytes]:
     return everything(cafcat.folder / "b")
 
 
-def test_adopt_says_what_it_did(cafcat: Cafcat) -> None:
+def test_adopt_reports_its_effects(cafcat: Cafcat) -> None:
     before = bundle(cafcat)
     result = cafcat("adopt", "b", "--prefix", "old", "-v")
     assert (result.code, result.text) == (0, "adopted 2 archives: 7 files, 725.0 kB\n")
@@ -112,7 +112,10 @@ def test_damage_ends_a_conversion_and_leaves_nothing(alone: Cafcat) -> None:
 
 
 def killed_while_it_copies_the_index(alone: Cafcat, number: signal.Signals) -> "subprocess.Popen[bytes]":
-    """Of a table that takes long to copy and no room; the end of inspect. Then the bundle is as before."""
+    """Kill inspect while it copies the index, and return its process.
+
+    A sparse table makes the copy take long. The table is removed afterwards.
+    """
     table = alone.folder / "b/index/999999.ldb"
     with table.open("wb") as file:
         file.truncate(32 << 30)
@@ -128,8 +131,8 @@ def killed_while_it_copies_the_index(alone: Cafcat, number: signal.Signals) -> "
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
-def test_no_copy_of_an_index_stays(alone: Cafcat, number: signal.Signals) -> None:
-    """The process itself removes it, or else the next one."""
+def test_copy_of_an_index_is_removed(alone: Cafcat, number: signal.Signals) -> None:
+    """The process removes its copy after SIGTERM. After SIGKILL the next process removes it."""
     (alone.folder / "tmp").mkdir()
     alone.extra["TMPDIR"] = str(alone.folder / "tmp")
     process = killed_while_it_copies_the_index(alone, number)

@@ -70,7 +70,7 @@ def test_sql(filled: Cafcat) -> None:
 
 
 def test_sql_without_a_database(cafcat: Cafcat) -> None:
-    """psql itself would exit with 2, which means wrong arguments here."""
+    """The exit code is 10. psql's own would be 2, which means wrong arguments in cafcat."""
     for arguments in ((), ("-c", "SELECT 1")):
         assert "database" in cafcat("--database-url", "postgresql://127.0.0.1:1/x", "sql", *arguments, code=10).err
 
@@ -93,7 +93,7 @@ def test_db(filled: Cafcat) -> None:
     assert filled("db", "stop", "--json", code=2).error["kind"] == "invalid_input"
 
 
-def test_db_check_finds_what_is_wrong(cafcat: Cafcat) -> None:
+def test_db_check_finds_wrong_counters(cafcat: Cafcat) -> None:
     (cafcat.folder / "f").write_bytes(b"f")
     cafcat("ingest", "f")
     assert cafcat.database_url

@@ -1,4 +1,4 @@
-"""copy: what it prints, and with which code it ends; and what is said when a read falls over to a copy."""
+"""copy: output and exit codes; and the messages of a read that falls over to a copy."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.worlds.archives.damage import flip
 
 
 def fill(cafcat: Cafcat, *names: str) -> list[str]:
-    """A chunk for each name. Returns their uuids."""
+    """Ingest a chunk for each name, and return their uuids."""
     for name in names:
         (cafcat.folder / name).write_bytes(name.encode() * 1000)
         cafcat("ingest", name, "-q")
@@ -52,7 +52,7 @@ def test_copying_and_copying_again(cafcat: Cafcat) -> None:
     assert cafcat("db", "check").text == "nothing is wrong\n"
 
 
-def test_as_json(cafcat: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat) -> None:
     first, second = fill(cafcat, "a", "b")
     chunk_file(cafcat, second).unlink()
     document, summary = cafcat("copy", "--all", "--to", "./second", "--json", "-v", code=5).documents
@@ -73,7 +73,7 @@ def test_as_json(cafcat: Cafcat) -> None:
     }
 
 
-def test_damage_is_said_and_the_code_is_5(cafcat: Cafcat) -> None:
+def test_damage_is_reported_with_exit_code_5(cafcat: Cafcat) -> None:
     first, _ = fill(cafcat, "a", "b")
     flip(chunk_file(cafcat, first), 3)
     result = cafcat("copy", "--all", "--to", "./second", code=5)
@@ -83,7 +83,7 @@ def test_damage_is_said_and_the_code_is_5(cafcat: Cafcat) -> None:
     assert not chunk_file(cafcat, first, "second").exists()
 
 
-def test_what_cannot_be_copied_otherwise_makes_the_code_3(cafcat: Cafcat) -> None:
+def test_other_failures_have_exit_code_3(cafcat: Cafcat) -> None:
     first, _ = fill(cafcat, "a", "b")
     (cafcat.folder / "second").mkdir()
     chunk_file(cafcat, first, "second").write_bytes(b"somebody else's")
@@ -114,7 +114,7 @@ def test_a_store_by_its_name(cafcat: Cafcat) -> None:
     assert chunk_file(cafcat, chunk, "second").exists()
 
 
-def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
+def test_read_from_a_copy_is_reported(cafcat: Cafcat) -> None:
     (cafcat.folder / "big").write_bytes(BIG * 3)
     chunks = fill(cafcat, "a", "big2")
     cafcat("ingest", "big", "-q")
@@ -148,7 +148,7 @@ def test_reads_fall_over_and_say_so(cafcat: Cafcat) -> None:
     assert "its copies fail, too" in cafcat("cat", "a", code=5).err
 
 
-def test_recover_says_what_became_of_copies(cafcat: Cafcat) -> None:
+def test_recover_reports_copies(cafcat: Cafcat) -> None:
     first, second = fill(cafcat, "a", "b")
     cafcat("copy", "--all", "--to", "./second")
     assert cafcat.database_url
@@ -182,8 +182,8 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_finishes_the_copy_at_hand(cafcat: Cafcat, as_json: bool) -> None:
-    """Its row waits for a lock that we hold until it has heard of the signal."""
+def test_ctrl_c_finishes_the_current_copy(cafcat: Cafcat, as_json: bool) -> None:
+    """The row of the copy waits for a lock that the test holds until the signal has arrived."""
     fill(cafcat, "a", "b")
     flags = ["--json"] if as_json else []
     result, [said] = interrupted(cafcat, "copy", "--all", "--to", "./second", *flags)

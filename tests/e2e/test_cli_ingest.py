@@ -1,4 +1,4 @@
-"""ingest: what it says, and how it ends."""
+"""ingest: output, exit codes and signals."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def test_ingest_and_again(cafcat: Cafcat) -> None:
 
 
 def test_a_format_is_chosen_and_changed(cafcat: Cafcat) -> None:
-    """And where the bytes of a file are not the file, locate says so."""
+    """`locate` prints the decoding of a file whose bytes are not stored as they are."""
     (cafcat.folder / "tree").mkdir()
     for name, content in FORMATTED.items():
         (cafcat.folder / "tree" / name).write_bytes(content)
@@ -97,7 +97,7 @@ def test_a_failed_file_is_listed_and_makes_3(cafcat: Cafcat) -> None:
     assert paths(cafcat) == ["good"]
 
 
-def test_what_to_take(cafcat: Cafcat) -> None:
+def test_options_that_select_files(cafcat: Cafcat) -> None:
     for name in ("a.txt", "b.tmp", "c.txt", "new\nline"):
         (cafcat.folder / name).write_text(name)
     dry = cafcat("ingest", "a.txt", "b.tmp", "--dry-run", "--exclude", "*.tmp")
@@ -134,14 +134,14 @@ def test_on_conflict(cafcat: Cafcat) -> None:
         ([".", "--target-size", "33GB"], 2),
     ],
 )
-def test_what_cannot_be_ingested(cafcat: Cafcat, arguments: list[str], code: int) -> None:
+def test_sources_that_cannot_be_ingested(cafcat: Cafcat, arguments: list[str], code: int) -> None:
     assert cafcat("ingest", *arguments, code=code).err.count("\n") == 1
 
 
 BATCH = 5000
-"""So many names are taken up at once; the ingest of them begins when they are there."""
+"""Number of names in a batch; the ingest of a batch begins when all of its names are read."""
 READ_BYTES = 1 << 16
-"""So much of a list is read at once. Empty lines fill it up."""
+"""Bytes of a list that are read at once. Empty lines fill the rest."""
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def many(cafcat: Cafcat) -> Cafcat:
 
 
 def start_and_wait_for_a_chunk(cafcat: Cafcat, *options: str) -> "subprocess.Popen[bytes]":
-    """An ingest whose list of names stays open, so that it cannot come to its end."""
+    """Start an ingest whose list of names stays open, so that it cannot end, and wait for its chunk."""
     process = cafcat.popen("ingest", "--files-from", "-", *options)
     assert process.stdin
     names = b"".join(b"many/%04d\n" % number for number in range(BATCH))
@@ -166,7 +166,7 @@ def start_and_wait_for_a_chunk(cafcat: Cafcat, *options: str) -> "subprocess.Pop
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_commits_what_is_open(many: Cafcat, signal_number: signal.Signals) -> None:
+def test_first_signal_commits_the_open_chunk(many: Cafcat, signal_number: signal.Signals) -> None:
     process = start_and_wait_for_a_chunk(many)
     process.send_signal(signal_number)
     assert process.stderr
@@ -184,7 +184,7 @@ def test_the_first_signal_commits_what_is_open(many: Cafcat, signal_number: sign
     assert len(paths(many)) == BATCH
 
 
-def test_the_second_signal_drops_what_is_open(many: Cafcat) -> None:
+def test_second_signal_drops_the_open_chunk(many: Cafcat) -> None:
     process = start_and_wait_for_a_chunk(many, "--json")
     assert process.stderr
     process.send_signal(signal.SIGINT)

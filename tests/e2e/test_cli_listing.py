@@ -87,7 +87,7 @@ def test_stat(filled: Cafcat) -> None:
     assert all(str(value) in text for key, value in document.items() if key != "history")
 
 
-def test_stat_shows_what_was_there_before(cafcat: Cafcat) -> None:
+def test_stat_shows_earlier_versions(cafcat: Cafcat) -> None:
     file = cafcat.folder / "f"
     file.write_bytes(b"one")
     cafcat("ingest", "f")
@@ -101,7 +101,7 @@ def test_stat_shows_what_was_there_before(cafcat: Cafcat) -> None:
     assert "before      3 bytes" in cafcat("stat", "f").text
 
 
-def test_several_paths_of_which_one_is_not_there(filled: Cafcat) -> None:
+def test_one_missing_path_of_several(filled: Cafcat) -> None:
     result = filled("stat", "--json", "tree/a.txt", "none", "tree/empty", code=3)
     assert [document["path"] for document in result.documents] == ["tree/a.txt", "tree/empty"]
     assert result.error["kind"] == "not_found"

@@ -1,4 +1,4 @@
-"""A writer that is stopped inside its commit: others wait for a while, report the holder, and exit with 11."""
+"""A writer stops inside its commit: other verbs wait for a while, report the holder, and exit with 11."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from tests.e2e.conftest import Cafcat
 from tests.worlds.archives.damage import flip
 from tests.worlds.waiting import wait_until
 
-# An ingest that is stopped in the transaction of its commit, after its changes of file_locations.
+# An ingest that stops in the transaction of its commit, after its changes of file_locations.
 STOPPED = """
 import os, signal
 from cafcat.catalog.chunks import commit
@@ -39,7 +39,7 @@ HOLDER = re.compile(
 
 @pytest.fixture
 def filled(cafcat: Cafcat) -> Cafcat:
-    """Files with two versions: the first one is packed, the second waits to be."""
+    """The first version of some files is ingested; the second version is not."""
     (cafcat.folder / "tree").mkdir()
     for number in range(3):
         (cafcat.folder / f"tree/{number}").write_text("first")
@@ -52,7 +52,7 @@ def filled(cafcat: Cafcat) -> Cafcat:
 
 @contextmanager
 def stopped_writer(cafcat: Cafcat) -> Iterator["subprocess.Popen[bytes]"]:
-    """An ingest of the tree, in the middle of its commit. At the end it goes on, and must succeed."""
+    """An ingest of the tree that is stopped in its commit. It continues at the end, and must succeed."""
     process = subprocess.Popen([sys.executable, "-c", STOPPED], cwd=cafcat.folder, env=cafcat.environment)
     try:
         wait_until(lambda: os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG))
@@ -63,14 +63,14 @@ def stopped_writer(cafcat: Cafcat) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def archive(cafcat: Cafcat) -> Path:
-    """An archive to adopt, with a path that the catalog has."""
+    """Write an archive with a path that is in the catalog."""
     data, _, _ = pack(CAF, [("tree/0", b"other", 0)])
     path = cafcat.folder / "other.caf"
     path.write_bytes(data)
     return path
 
 
-def test_verbs_that_commit_say_who_holds_the_lock_and_end_with_11(filled: Cafcat) -> None:
+def test_verbs_that_commit_name_the_holder_of_the_lock_and_exit_with_11(filled: Cafcat) -> None:
     with stopped_writer(filled) as writer:
         (filled.folder / "tree/0").write_text("third, and longest of all")
         verbs = [
@@ -144,7 +144,7 @@ def test_custody_verbs_wait_for_a_lock_for_a_limited_time(
     assert filled("db", "check").lines == ["nothing is wrong"]
 
 
-def test_a_verb_that_waits_says_so_and_goes_on_when_it_can(filled: Cafcat) -> None:
+def test_waiting_verb_reports_the_lock_and_continues_later(filled: Cafcat) -> None:
     assert filled.database_url
     with psycopg.connect(filled.database_url, application_name="a report, or so") as holder:
         holder.execute("LOCK TABLE file_locations IN SHARE MODE")
@@ -168,7 +168,7 @@ def test_rebuild_names_the_writer_that_it_does_not_wait_for(filled: Cafcat) -> N
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1y", "1.5"])
-def test_a_lock_timeout_that_is_none_is_refused(filled: Cafcat, value: str) -> None:
+def test_invalid_lock_timeout_is_refused(filled: Cafcat, value: str) -> None:
     assert "lock_timeout" in filled("rm", "tree/1", "--yes", f"--lock-timeout={value}", code=2).err
     filled.extra["CAFCAT_LOCK_TIMEOUT"] = value
     assert "CAFCAT_LOCK_TIMEOUT" in filled("rm", "tree/1", "--yes", code=2).err

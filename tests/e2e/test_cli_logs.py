@@ -1,4 +1,4 @@
-"""Logs in archives, as the users of the command see them."""
+"""Logs in archives, with the real command."""
 
 import shutil
 import signal
@@ -27,7 +27,7 @@ def adopt(cafcat: Cafcat, clp_program: Path) -> None:
         cafcat("adopt", compressed_logs(clp_program, cafcat.folder / name[:4], {name: records}))
 
 
-def test_search_prints_records_as_they_are(cafcat: Cafcat, clp_program: Path) -> None:
+def test_search_prints_unchanged_records(cafcat: Cafcat, clp_program: Path) -> None:
     adopt(cafcat, clp_program)
     errors = [record for records in LOGS.values() for record in records if record["level"] == "ERROR"]
     found = cafcat("search", "level: ERROR", "-v")
@@ -50,7 +50,7 @@ def test_search_in_json(cafcat: Cafcat, clp_program: Path) -> None:
     assert {field.name for field in fields(SearchReport)} <= documented_keys("search")
 
 
-def test_what_fails_is_one_line(cafcat: Cafcat, clp_program: Path) -> None:
+def test_errors_of_search_are_one_line(cafcat: Cafcat, clp_program: Path) -> None:
     adopt(cafcat, clp_program)
     result = cafcat("search", "level: (", code=2)
     assert result.err.startswith("cafcat: invalid query: ")
@@ -69,7 +69,7 @@ def test_ctrl_c_ends_the_program_too(cafcat: Cafcat, clp_program: Path) -> None:
     process = cafcat.popen("search", "n: *")
     try:
         assert process.stdout is not None
-        process.stdout.readline()  # it waits for a reader from here on
+        process.stdout.readline()  # from now on it waits for a reader
         [child] = children(process.pid)
         process.send_signal(signal.SIGINT)
         process.stdout.read()
@@ -136,7 +136,7 @@ def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> 
     assert cafcat("search", "level: *", "--count").text == "8\n"
 
 
-def test_repair_says_what_stays_damaged(cafcat: Cafcat, clp_program: Path) -> None:
+def test_repair_reports_remaining_damage(cafcat: Cafcat, clp_program: Path) -> None:
     write_logs(cafcat)
     ingest(cafcat)
     cafcat("copy", "--all", "--to", "./copies")
@@ -167,7 +167,7 @@ def test_repair_of_an_adopted_archive_does_not_ask_for_its_log_files(cafcat: Caf
     assert "and ingest its log files, if you have them" in result.err
 
 
-def test_ingest_names_what_it_does_not_take(cafcat: Cafcat, clp_program: Path) -> None:
+def test_ingest_names_refused_log_files(cafcat: Cafcat, clp_program: Path) -> None:
     write_logs(cafcat)
     (cafcat.folder / "logs" / "note.txt").write_text("no JSON\n")
     (cafcat.folder / "logs" / "cut.jsonl").write_text('{"a": 1}\n{"b"')

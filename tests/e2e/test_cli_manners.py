@@ -18,7 +18,7 @@ from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Cafcat:
-    """The command without a database; verbs that need one would start the embedded one."""
+    """The command without a database URL: verbs that need a database would start the embedded one."""
     return Cafcat(tmp_path, None)
 
 
@@ -184,7 +184,7 @@ def test_output_that_cannot_be_written_is_an_error(filled: Cafcat) -> None:
 def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
     process = filled.popen("sql", "-c", "SELECT pg_sleep(60)")
     assert filled.database_url
-    # By the wait event: the text of the query that runs is that of a FETCH.
+    # By the wait event, because the text of the running query is that of a FETCH.
     asks = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
     with psycopg.connect(filled.database_url, autocommit=True) as connection:
         wait_until(lambda: connection.execute(asks).fetchone())
@@ -194,7 +194,7 @@ def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
 
 
 def on_a_terminal(cafcat: Cafcat, *arguments: str | Path) -> tuple[bytes, int]:
-    """Output and exit code of a command whose stdout and stderr are a terminal."""
+    """Return output and exit code of a command whose stdout and stderr are a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         cafcat.command(*arguments), cwd=cafcat.folder, env=cafcat.environment, stdout=theirs, stderr=theirs
@@ -205,7 +205,7 @@ def on_a_terminal(cafcat: Cafcat, *arguments: str | Path) -> tuple[bytes, int]:
             while block := os.read(ours, 1 << 16):
                 seen += block
         except OSError:
-            pass  # what Linux says when the other end is closed
+            pass  # Linux raises this when the other end is closed
     os.close(ours)
     return seen, process.returncode
 
@@ -258,8 +258,8 @@ def test_the_bash_script_completes_verbs(alone: Cafcat) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_standard_files_are_nobody_elses(cafcat: Cafcat, closed: str) -> None:
-    """Else a chunk would be opened under the number of stdout, and get what is printed."""
+def test_closed_standard_files_are_not_reused(cafcat: Cafcat, closed: str) -> None:
+    """Otherwise a chunk could be opened with the descriptor of stdout, and receive printed text."""
     (cafcat.folder / "f").write_bytes(b"content")
     command = " ".join(map(str, cafcat.command("ingest", "-v", "f", "missing-is-said" if "2" in closed else "f")))
     subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=cafcat.folder, env=cafcat.environment, check=False)
@@ -280,7 +280,7 @@ def test_a_folder_that_is_gone(cafcat: Cafcat, tmp_path: Path) -> None:
 
 
 def test_a_wrong_password_is_about_credentials(tmp_path: Path, debian_server: str) -> None:
-    """A server that asks for one: Debian's, reached over TCP or not, with pg_hba.conf saying scram."""
+    """Debian's server requires a password, over TCP or not, since pg_hba.conf demands scram."""
     with psycopg.connect(debian_server, autocommit=True) as server:
         file = Path(str(server.execute("SHOW hba_file").fetchone()[0]))  # type: ignore[index]
         before = file.read_text()

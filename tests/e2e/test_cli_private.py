@@ -1,4 +1,4 @@
-"""Who may read what cafcat writes: nobody else in its home, and elsewhere whom the umask lets."""
+"""Permissions: other users cannot read files in the home; elsewhere the umask decides."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ def mask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def own(cafcat: Cafcat) -> Cafcat:
-    """With the default store."""
+    """The command with the default store."""
     cafcat.extra["CAFCAT_STORE"] = ""
     write_tree(cafcat.folder)
     return cafcat
@@ -29,13 +29,13 @@ def own(cafcat: Cafcat) -> Cafcat:
 
 @pytest.fixture
 def usual(own: Cafcat) -> Cafcat:
-    """With the default home, too."""
+    """The command with the default home, too."""
     own.extra |= {"CAFCAT_HOME": "", "XDG_DATA_HOME": str(own.folder / "data"), "HOME": str(own.folder)}
     return own
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Of a folder and of all in it."""
+    """Return the modes of a folder and of everything in it."""
     return {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in [folder, *folder.rglob("*")]}
 
 
@@ -45,7 +45,7 @@ def open_to_others(folder: Path) -> dict[str, int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where the default home is, is another matter elsewhere")
 def test_all_in_the_default_home_is_closed_to_others(usual: Cafcat, mask: int) -> None:
-    """Chunks, journal, backups, and what a user writes there."""
+    """Chunks, journal and backups are closed, and files that verbs write for the user in it."""
     home = usual.folder / "data/cafcat"
     usual("ingest", "-q", "tree")
     usual("backup", "-q")
@@ -70,14 +70,14 @@ def test_all_in_the_default_home_is_closed_to_others(usual: Cafcat, mask: int) -
     assert expected <= modes(home).keys()
 
 
-def test_a_home_that_was_named_is_closed_to_others(own: Cafcat, mask: int) -> None:
+def test_given_home_is_closed_to_others(own: Cafcat, mask: int) -> None:
     own("ingest", "-q", "tree")
     own("backup", "-q")
     assert open_to_others(own.folder / "home") == {}
     assert {"chunks", "chunks/journal", "chunks/backups"} <= modes(own.folder / "home").keys()
 
 
-def test_a_store_that_was_named_keeps_the_umask(cafcat: Cafcat, mask: int) -> None:
+def test_given_store_keeps_the_umask(cafcat: Cafcat, mask: int) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "-q", "tree")
     folders = {0o777 & ~mask}
@@ -86,7 +86,7 @@ def test_a_store_that_was_named_keeps_the_umask(cafcat: Cafcat, mask: int) -> No
     assert {path.stat().st_mode & 0o777 for path in files} == {0o666 & ~mask}
 
 
-def test_what_is_restored_is_not_wider_than_the_umask(own: Cafcat, mask: int) -> None:
+def test_extracted_files_obey_the_umask(own: Cafcat, mask: int) -> None:
     (own.folder / "tree/a.txt").chmod(0o600)
     own("ingest", "-q", "tree")
     own("extract", "-q", "-C", "out")
@@ -96,8 +96,8 @@ def test_what_is_restored_is_not_wider_than_the_umask(own: Cafcat, mask: int) ->
     assert (own.folder / "a.txt").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_a_home_of_an_earlier_version_is_closed(own: Cafcat) -> None:
-    """By the next command that reads or writes there."""
+def test_open_home_of_an_earlier_version_is_closed(own: Cafcat) -> None:
+    """The next command that reads or writes in the home closes it."""
     own("ingest", "-q", "tree")
     home = own.folder / "home"
     for command in (["get", "tree/a.txt", "-o", "a.txt"], ["ingest", "-q", "tree"]):
@@ -108,8 +108,8 @@ def test_a_home_of_an_earlier_version_is_closed(own: Cafcat) -> None:
         assert [path.stat().st_mode & 0o777 for path in (home, home / "chunks")] == [0o700, 0o700]
 
 
-def test_a_folder_with_other_files_that_was_named_as_home_stays_open(own: Cafcat) -> None:
-    """It may be /srv, or somebody's home; the chunks in it are closed all the same."""
+def test_given_home_with_other_files_keeps_its_mode(own: Cafcat) -> None:
+    """Such a folder may be /srv, or a user's home. The chunks in it are closed nevertheless."""
     home = own.folder / "home"
     home.mkdir(mode=0o755)
     (home / "of-somebody-else").touch()

@@ -1,4 +1,4 @@
-"""prune: what it prints, and with which code it ends."""
+"""prune: output and exit codes."""
 
 import re
 from dataclasses import fields
@@ -11,7 +11,7 @@ from tests.e2e.conftest import Cafcat, documented_keys
 
 
 def ingest(cafcat: Cafcat, name: str) -> str:
-    """A chunk with a file of that name. Returns its uuid."""
+    """Ingest a chunk with a file of that name, and return its uuid."""
     (cafcat.folder / name).write_bytes(name.encode())
     cafcat("ingest", name, "-q")
     return str(cafcat("chunks", "ls", "--json").documents[-1]["uuid"])
@@ -19,7 +19,7 @@ def ingest(cafcat: Cafcat, name: str) -> str:
 
 @pytest.fixture
 def chunks(cafcat: Cafcat) -> dict[str, str]:
-    """One that stays, and two that nothing points to."""
+    """A chunk with a live file, and two chunks without."""
     chunks = {name: ingest(cafcat, name) for name in ("kept", "gone", "gone too")}
     cafcat("rm", "gone", "gone too")
     return chunks
@@ -41,7 +41,7 @@ def test_nothing_to_prune(cafcat: Cafcat) -> None:
     assert cafcat("prune", "-q").out == b""
 
 
-def test_it_says_what_it_would_do_and_does_it_with_yes(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     first, second = cafcat("prune", "--yes").lines
     assert first == "nothing to prune"
     assert re.fullmatch(
@@ -64,7 +64,7 @@ def test_it_says_what_it_would_do_and_does_it_with_yes(cafcat: Cafcat, chunks: d
     ]
 
 
-def test_as_json(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+def test_json_output(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     first, second, last = cafcat("prune", "--grace", "0", "--yes", "--json", "-v").documents
     assert [first["uuid"], second["uuid"]] == [chunks["gone"], chunks["gone too"]]
     assert set(first) == set(ChunkPruned._fields)
@@ -74,12 +74,12 @@ def test_as_json(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     assert summary["bytes_freed"] == first["bytes_freed"] + second["bytes_freed"] > 0
 
 
-def test_wrong_use(cafcat: Cafcat) -> None:
+def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     assert "not a duration" in cafcat("prune", "--grace", "soon", code=2).err
     assert "not a duration" in cafcat("prune", "--grace", "-1d", code=2).err
 
 
-def test_a_store_that_is_not_there_keeps_its_chunks(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+def test_missing_store_keeps_its_chunks(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     (cafcat.folder / "store").rename(cafcat.folder / "unmounted")
     result = cafcat("prune", "--grace", "0", "--yes", code=3)
     assert result.lines[0] == "nothing was pruned"

@@ -113,7 +113,7 @@ def test_cat_keeps_the_order_of_its_arguments(filled: Cafcat) -> None:
     assert result.out == TREE["tree/b.bin"][100:200] + BIG[100:200]
 
 
-def test_explain_shows_what_would_be_read_and_reads_nothing(cafcat: Cafcat) -> None:
+def test_explain_shows_the_plan_and_reads_nothing(cafcat: Cafcat) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "tree")
     place = cafcat("locate", "tree/a.txt", "--json").document
@@ -141,7 +141,7 @@ def test_explain_shows_what_would_be_read_and_reads_nothing(cafcat: Cafcat) -> N
     assert line.endswith(place["object"])
 
 
-def test_explain_of_what_is_not_there(filled: Cafcat) -> None:
+def test_explain_of_missing_files(filled: Cafcat) -> None:
     assert filled("get", "none", "--explain", "--json", code=4).error["path"] == "none"
     assert filled("cat", "none", "--explain", code=4).out == b""
     filled("extract", "none", "-C", "out", "--explain", code=4)
@@ -164,7 +164,7 @@ def test_extract_restores_the_tree(filled: Cafcat, tmp_path: Path) -> None:
     assert (tmp_path / "dot" / "tree" / "a.txt").exists()
 
 
-def test_extract_lists_what_is_in_the_way(filled: Cafcat, tmp_path: Path) -> None:
+def test_extract_lists_existing_files_as_problems(filled: Cafcat, tmp_path: Path) -> None:
     (tmp_path / "tree/folder").mkdir(parents=True)
     (tmp_path / "tree/folder/c.txt").write_bytes(b"mine")
     result = filled("extract", "tree/folder", "-C", tmp_path, code=3)
@@ -213,7 +213,7 @@ def test_inspect_needs_no_catalog(filled: Cafcat, tmp_path: Path) -> None:
     assert "format caf" in alone("inspect", "-v", place["object"]).err
 
 
-def test_inspect_of_what_is_no_archive_or_a_damaged_one(filled: Cafcat, tmp_path: Path) -> None:
+def test_inspect_refuses_other_files_and_damaged_archives(filled: Cafcat, tmp_path: Path) -> None:
     alone = Cafcat(tmp_path, None)
     alone("inspect", "none", code=4)
     (tmp_path / "text").write_text("hello")

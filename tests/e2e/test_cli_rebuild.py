@@ -1,4 +1,4 @@
-"""rebuild and compare: what they print, and with which code they end."""
+"""rebuild and compare: output and exit codes."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.worlds.servers.services import Databases
 
 @pytest.fixture
 def lost(cafcat: Cafcat, empty_catalog: str) -> Cafcat:
-    """A command with an empty catalog, and the store of another one that is gone."""
+    """A command with an empty catalog, and the store of a lost one."""
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")
     return Cafcat(cafcat.folder, empty_catalog)
@@ -32,7 +32,7 @@ def test_all_keys_are_documented() -> None:
     assert {"rows", "differences", "equal"} | set(CatalogsDiffer._fields) <= documented_keys("compare")
 
 
-def test_a_catalog_is_there_again(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("rebuild").text == "rebuilt 1 chunk: 13 files, 3.0 MB; 0 earlier locations, 1 journal record\n"
     assert lost("cat", "tree/a.txt").out == b"first file\n"
     assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
@@ -66,7 +66,7 @@ def test_differences_are_shown_and_counted(cafcat: Cafcat, lost: Cafcat) -> None
     assert lost("compare", cafcat.database_url, "-q", code=5).out == b""
 
 
-def test_what_is_lost_is_said_and_has_to_be_accepted(cafcat: Cafcat, lost: Cafcat) -> None:
+def test_losses_are_reported_and_must_be_accepted(cafcat: Cafcat, lost: Cafcat) -> None:
     (cafcat.folder / "more").write_bytes(b"more")
     cafcat("ingest", "more", "-q")
     store = cafcat.folder / "store"

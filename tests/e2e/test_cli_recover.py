@@ -1,4 +1,4 @@
-"""recover: what it prints, and with which code it ends."""
+"""recover: output and exit codes."""
 
 import re
 import uuid
@@ -19,8 +19,10 @@ def sql(cafcat: Cafcat, statement: str, *values: object) -> None:
 
 
 def leave_whole(cafcat: Cafcat, name: str = "whole", lease: str = "-1s") -> str:
-    """A chunk with one file whose writer died before the commit, on another machine: an ingest settles it when
-    its lease is over. Returns its uuid."""
+    """Leave a whole chunk whose writer died before the commit, on another machine, and return its uuid.
+
+    An ingest recovers it when its lease has ended.
+    """
     (cafcat.folder / name).write_bytes(b"content")
     cafcat("ingest", name, "-q")
     chunk = str(cafcat("chunks", "ls", "--state", "committed", "--json").documents[-1]["uuid"])
@@ -40,7 +42,7 @@ def end_leases(cafcat: Cafcat) -> None:
 
 
 def leave_half(cafcat: Cafcat, store: str | None = None, lease: str = "-1s") -> str:
-    """A chunk whose writer died half-way, or is still alive if its lease says so. Returns its uuid."""
+    """Leave a chunk whose writer died half-way, and return its uuid. With a lease the writer counts as alive."""
     folder = cafcat.folder / "store"
     chunk = str(uuid.uuid4())
     if store is None:
@@ -76,7 +78,7 @@ def test_all_keys_are_documented() -> None:
     assert {field.name for field in fields(RecoverReport)} | set(ChunkRecovered._fields) <= documented
 
 
-def test_what_was_left_is_settled_and_said(cafcat: Cafcat) -> None:
+def test_leftovers_are_recovered_and_reported(cafcat: Cafcat) -> None:
     whole, half = leave_whole(cafcat), leave_half(cafcat)
     assert "recover" in cafcat("db", "check", code=5).text
     dry = cafcat("recover", "--dry-run", "-v")
@@ -93,7 +95,7 @@ def test_what_was_left_is_settled_and_said(cafcat: Cafcat) -> None:
     assert cafcat("recover").text == "nothing to recover\n"
 
 
-def test_as_json(cafcat: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat) -> None:
     whole, half = leave_whole(cafcat), leave_half(cafcat)
     (cafcat.folder / "store" / "strange").write_bytes(b"")
     first, second, last = cafcat("recover", "--json", "-v").documents
@@ -105,7 +107,7 @@ def test_as_json(cafcat: Cafcat) -> None:
     assert (summary["files_adopted"], summary["bytes_adopted"], summary["dry_run"]) == (1, 7, False)
 
 
-def test_what_is_left_alone_is_said(cafcat: Cafcat) -> None:
+def test_untouched_leftovers_are_reported(cafcat: Cafcat) -> None:
     leave_half(cafcat, lease="1 hour")
     store = cafcat.folder / "store"
     (store / "theirs.partial").write_bytes(b"")
@@ -126,7 +128,7 @@ def test_superseded_files_are_counted(cafcat: Cafcat) -> None:
     assert cafcat("db", "check").text == "nothing is wrong\n"
 
 
-def test_a_store_that_cannot_be_asked_is_said_and_the_code_is_3(cafcat: Cafcat) -> None:
+def test_unreachable_store_is_reported_with_exit_code_3(cafcat: Cafcat) -> None:
     leave_half(cafcat, store="unheard-of://store")
     leave_half(cafcat)
     result = cafcat("recover", code=3)
@@ -152,8 +154,8 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_finishes_the_chunk_at_hand(cafcat: Cafcat, as_json: bool) -> None:
-    """The commit waits for a lock that we hold until it has heard of the signal."""
+def test_ctrl_c_finishes_the_current_chunk(cafcat: Cafcat, as_json: bool) -> None:
+    """The commit waits for a lock that the test holds until the signal has arrived."""
     leave_whole(cafcat, lease="1 hour")
     leave_whole(cafcat, "second", lease="1 hour")
     end_leases(cafcat)

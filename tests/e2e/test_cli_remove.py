@@ -1,4 +1,4 @@
-"""rm and undelete: what they print, and with which code they end."""
+"""rm and undelete: output and exit codes."""
 
 import re
 from dataclasses import fields
@@ -55,7 +55,7 @@ def test_a_folder_needs_yes(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
-def test_what_is_not_there(tree: Cafcat) -> None:
+def test_missing_names_are_errors(tree: Cafcat) -> None:
     assert "the catalog has no such file" in tree("rm", "nothing", code=4).err
     assert tree("rm", "nothing", "--json", code=4).error["kind"] == "not_found"
     assert "rm -r" in tree("rm", "tree/folder", code=4).err
@@ -83,7 +83,7 @@ def test_what_is_not_there(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
-def test_wrong_use(tree: Cafcat) -> None:
+def test_wrong_arguments_are_refused(tree: Cafcat) -> None:
     for arguments in (
         ["rm"],
         ["undelete"],
@@ -100,7 +100,7 @@ def test_wrong_use(tree: Cafcat) -> None:
 
 
 def test_names_from_a_list(tree: Cafcat) -> None:
-    """As find -0 prints them; newlines and bytes that are no UTF-8 and all."""
+    """Names are separated by NUL as by `find -0`. They may have newlines and bytes that are not UTF-8."""
     names = tree("find", "tree/odd", "-0").out
     done = tree("rm", "--files-from", "-", "-0", "tree/a.txt", stdin=names + b"\xff\0", code=3)
     assert done.text.startswith("removed 8 files (")
@@ -113,7 +113,7 @@ def test_names_from_a_list(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
-def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
+def test_undelete_refuses_newer_and_pruned_files(tree: Cafcat) -> None:
     tree("rm", "-r", "tree", "--yes")
     (tree.folder / "other").write_bytes(b"other")
     tree("ingest", "other", "tree/a.txt", "-q")
@@ -131,13 +131,13 @@ def test_what_is_live_again_or_pruned(tree: Cafcat) -> None:
     assert tree("undelete", "--list").text == ""
 
 
-def test_only_a_dot_is_everything(tree: Cafcat) -> None:
-    """A path of an adopted archive may begin with a slash: its folder looks like the root."""
+def test_only_a_dot_means_the_whole_catalog(tree: Cafcat) -> None:
+    """A path of an adopted archive may begin with a slash, so that its folder looks like the root."""
     assert "write . for the whole catalog" in tree("rm", "-r", "/", "--yes", code=2).err
     assert paths(tree) == set(TREE)
 
 
-def test_history_says_why(tree: Cafcat) -> None:
+def test_history_shows_the_reason(tree: Cafcat) -> None:
     tree("rm", "tree/a.txt")
     tree("ingest", "tree/a.txt", "-q")
     [line] = [line for line in tree("stat", "tree/a.txt").lines if line.startswith("before")]
@@ -146,7 +146,7 @@ def test_history_says_why(tree: Cafcat) -> None:
     assert (before["reason"], before["run"]) == ("removed", None)
 
 
-def test_a_store_that_is_not_there_is_a_warning(tree: Cafcat) -> None:
+def test_missing_store_is_a_warning(tree: Cafcat) -> None:
     (tree.folder / "store").rename(tree.folder / "unmounted")
     result = tree("rm", "tree/a.txt")
     assert result.text == "removed 1 file (11 B)\n"
@@ -173,8 +173,8 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
 
 
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_finishes_or_drops_it(tree: Cafcat, presses: int) -> None:
-    """It waits for a lock that we hold until it has heard of the signals."""
+def test_ctrl_c_finishes_or_drops_the_removal(tree: Cafcat, presses: int) -> None:
+    """The removal waits for a lock that the test holds until the signals have arrived."""
     result, said = interrupted(tree, "rm", "tree/a.txt", presses=presses)
     assert all("cafcat: " in line for line in said)
     if presses == 1:

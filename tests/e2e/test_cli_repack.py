@@ -1,4 +1,4 @@
-"""repack: what it prints, and with which code it ends."""
+"""repack: output and exit codes."""
 
 import re
 from dataclasses import fields
@@ -8,7 +8,7 @@ from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
 
 def waste(cafcat: Cafcat, folder: str = "tree") -> str:
-    """A chunk of three files of 1 kB, of which one is live. Returns its uuid."""
+    """Ingest a chunk of three files of 1 kB, remove two of them, and return the chunk's uuid."""
     (cafcat.folder / folder).mkdir()
     for name in "abc":
         (cafcat.folder / folder / name).write_bytes(name.encode() * 1000)
@@ -30,7 +30,7 @@ def test_nothing_to_repack(cafcat: Cafcat) -> None:
     assert not any(summary.values())
 
 
-def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
+def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
     dry = cafcat("repack")
     assert dry.lines == [
@@ -52,7 +52,7 @@ def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
     assert cafcat("repack", "--max-unused=0%").text == "nothing to repack\n"
 
 
-def test_as_json(cafcat: Cafcat) -> None:
+def test_json_output(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
     first, second = cafcat("repack", "--json").documents
     expected = {"chunk": chunk, "data_bytes": 3000, "dead_bytes": 2000, "live_bytes": 1000, "live_files": 1}
@@ -68,7 +68,7 @@ def test_all_keys_are_documented() -> None:
     assert {field.name for field in fields(RepackReport)} | chosen <= documented
 
 
-def test_which_chunks(cafcat: Cafcat) -> None:
+def test_options_that_select_chunks(cafcat: Cafcat) -> None:
     first, second = waste(cafcat), waste(cafcat, "other")
     assert cafcat("repack", "--max-unused", "70%").text == "nothing to repack\n"
     assert (
@@ -112,7 +112,7 @@ def test_damage_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
 
 
 def test_ctrl_c_finishes_the_open_chunk(cafcat: Cafcat) -> None:
-    """The commit waits for a lock that we hold until it has heard of the signal."""
+    """The commit waits for a lock that the test holds until the signal has arrived."""
     waste(cafcat)
     result, [said] = interrupted(cafcat, "repack", "--yes")
     assert "finishing the open chunk; press Ctrl-C again" in said

@@ -1,4 +1,4 @@
-"""repair: what it prints, and with which code it ends."""
+"""repair: output and exit codes."""
 
 import re
 from dataclasses import fields
@@ -9,7 +9,7 @@ from tests.e2e.conftest import TREE, Cafcat, documented_keys, write_tree
 
 
 def damaged(cafcat: Cafcat) -> str:
-    """A chunk with a file whose bytes are wrong, which verify has found. Returns its uuid."""
+    """Damage a file of a chunk, let verify find the damage, and return the chunk's uuid."""
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")
     document = cafcat("locate", "tree/b.bin", "--json").document
@@ -34,7 +34,7 @@ def test_all_keys_are_documented() -> None:
     assert {field.name for field in fields(RepairReport)} <= documented_keys("repair")
 
 
-def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
+def test_repair_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     files = f"files: {len(TREE) - 1} right in their chunk, 0 from copies, 1 from sources, 0 lost"
     dry = cafcat("repair", "--from-source", "tree")
@@ -53,7 +53,7 @@ def test_it_says_what_it_would_do_and_then_does_it(cafcat: Cafcat) -> None:
     assert cafcat("ingest", "tree", "--json").document["summary"]["files_unchanged"] == len(TREE)
 
 
-def test_from_a_copy(cafcat: Cafcat) -> None:
+def test_repair_from_a_copy(cafcat: Cafcat) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")
     cafcat("copy", "--all", "--to", cafcat.folder / "copies", "-q")
@@ -68,7 +68,7 @@ def test_from_a_copy(cafcat: Cafcat) -> None:
     assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
 
 
-def test_what_nobody_has_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
+def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     (cafcat.folder / "tree" / "b.bin").write_bytes(bytes(256))
     for arguments in (["--from-source", "tree"], ["--from-source", "tree", "--yes"]):

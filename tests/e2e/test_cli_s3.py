@@ -1,4 +1,4 @@
-"""S3 by the real command: a bucket in, a bucket out, refused credentials, and no secret anywhere."""
+"""S3 with the real command: buckets as sources and stores, refused credentials, and hidden secrets."""
 
 import random
 import signal
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("s3_environment")
 
 @pytest.fixture
 def bucket(s3_server: S3Server, s3_bucket: str) -> str:
-    """With three objects."""
+    """The name of a bucket with three objects."""
     client = s3_server.client()
     for key, body in {"photos/a.jpg": b"first", "photos/b c.jpg": b"second", "other": b"third"}.items():
         client.put_object(Bucket=s3_bucket, Key=key, Body=body)
@@ -37,7 +37,7 @@ def in_s3(cafcat: Cafcat, make_bucket: Callable[[], str]) -> Cafcat:
     return cafcat
 
 
-def test_a_bucket_goes_into_a_bucket_and_comes_back(in_s3: Cafcat, bucket: str) -> None:
+def test_bucket_is_ingested_into_a_bucket_and_read_back(in_s3: Cafcat, bucket: str) -> None:
     summary = in_s3("ingest", f"s3://{bucket}/photos", "--json").documents[-1]["summary"]
     assert summary["files_added"] == 2
     assert in_s3("ls", "photos").lines == ["photos/a.jpg", "photos/b c.jpg"]
@@ -50,7 +50,7 @@ def test_a_bucket_goes_into_a_bucket_and_comes_back(in_s3: Cafcat, bucket: str) 
 
 
 def test_a_named_store_of_the_configuration(in_s3: Cafcat, bucket: str, s3_server: S3Server) -> None:
-    """What AWS' own configuration does not say comes from the table."""
+    """The table completes AWS' own configuration."""
     url = in_s3.extra.pop("CAFCAT_STORE")
     home = in_s3.folder / "home"
     home.mkdir()
@@ -75,7 +75,9 @@ def test_a_named_store_of_the_configuration(in_s3: Cafcat, bucket: str, s3_serve
         (("ingest", "s3://{bucket}/nothing-here"), "no such object"),
     ],
 )
-def test_what_is_not_there_is_exit_4(in_s3: Cafcat, bucket: str, arguments: tuple[str, str], message: str) -> None:
+def test_missing_objects_have_exit_code_4(
+    in_s3: Cafcat, bucket: str, arguments: tuple[str, str], message: str
+) -> None:
     verb, url = arguments
     assert message in in_s3(verb, url.format(bucket=bucket), code=4).err
 
@@ -86,7 +88,7 @@ def test_refused_credentials_are_exit_12_and_one_line_and_no_secret_is_kept(
     in_s3("ingest", f"s3://{bucket}/photos")
     (tmp_path / "file").write_bytes(b"x")
     in_s3.extra |= {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
-    said = []
+    outputs = []
     for command in (
         ("ingest", f"s3://{bucket}"),
         ("ingest", "file"),
@@ -97,12 +99,12 @@ def test_refused_credentials_are_exit_12_and_one_line_and_no_secret_is_kept(
         result = in_s3(*command, "-q", code=12)
         assert len(result.err.splitlines()) == 1, result.err
         assert "SignatureDoesNotMatch" in result.err or "server answered" in result.err
-        said += [result.err, in_s3(*command, "--json", code=12).err]
-    # With --debug the traceback quotes what the server answered: still no secret.
+        outputs += [result.err, in_s3(*command, "--json", code=12).err]
+    # With --debug the traceback quotes the server's answer: it must have no secret either.
     debugged = subprocess.run(
         in_s3.command("cat", "photos/a.jpg", "--debug"), cwd=tmp_path, env=in_s3.environment, capture_output=True
     )
-    said += [
+    outputs += [
         debugged.stdout.decode(),
         debugged.stderr.decode(),
         in_s3("config").text,
@@ -111,9 +113,9 @@ def test_refused_credentials_are_exit_12_and_one_line_and_no_secret_is_kept(
     with psycopg.connect(database_url) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         for (table,) in tables:
-            said += [row[0] for row in connection.execute(f"SELECT t::text FROM {table} AS t".encode())]
-    assert len(said) > 20
-    assert not [text for text in said if SECRET in text or TOKEN in text]
+            outputs += [row[0] for row in connection.execute(f"SELECT t::text FROM {table} AS t".encode())]
+    assert len(outputs) > 20
+    assert not [text for text in outputs if SECRET in text or TOKEN in text]
 
 
 def test_no_credentials_at_all_are_exit_12(in_s3: Cafcat, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +126,12 @@ def test_no_credentials_at_all_are_exit_12(in_s3: Cafcat, bucket: str, monkeypat
     assert "credentials" in result.err
 
 
-def test_a_profile_that_is_not_there_is_exit_12(in_s3: Cafcat, bucket: str) -> None:
+def test_missing_profile_has_exit_code_12(in_s3: Cafcat, bucket: str) -> None:
     in_s3.extra["AWS_PROFILE"] = "nobody"
     assert "nobody" in in_s3("ingest", f"s3://{bucket}", code=12).err
 
 
-def test_no_server_is_said_in_one_line(in_s3: Cafcat, bucket: str) -> None:
+def test_unreachable_server_is_reported_in_one_line(in_s3: Cafcat, bucket: str) -> None:
     in_s3("ingest", f"s3://{bucket}/photos")
     in_s3.extra["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
     for command in (("ingest", f"s3://{bucket}"), ("cat", "photos/a.jpg")):
@@ -144,7 +146,7 @@ def test_credentials_in_a_url_are_refused_and_not_echoed(in_s3: Cafcat, secret_u
         assert "hun" not in result.err + result.text
 
 
-def test_ctrl_c_commits_what_was_packed_and_the_next_run_goes_on(
+def test_ctrl_c_commits_packed_files_and_the_next_run_continues(
     in_s3: Cafcat, s3_server: S3Server, make_bucket: Callable[[], str]
 ) -> None:
     client, source = s3_server.client(), make_bucket()
@@ -152,7 +154,7 @@ def test_ctrl_c_commits_what_was_packed_and_the_next_run_goes_on(
         client.put_object(Bucket=source, Key=f"{n:04}", Body=b"%03d" % n * 100)
     process = in_s3.popen("ingest", f"s3://{source}", "--target-size", "5kB", "--json")
     store = in_s3.extra["CAFCAT_STORE"].removeprefix("s3://").partition("/")[0]
-    # The first object is the marker of the store, and a journal record comes after a chunk.
+    # The first object is the marker of the store. A journal record follows a chunk.
     wait_until(lambda: client.list_objects_v2(Bucket=store, Prefix="chunks/journal/").get("KeyCount"))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_SECONDS)
@@ -173,7 +175,7 @@ def tar_of(files: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def test_tar_files_and_streams_are_taken_apart(in_s3: Cafcat) -> None:
+def test_tar_files_and_streams_are_unpacked(in_s3: Cafcat) -> None:
     files = {"in/a": b"1", "in/big": random.randbytes(3_000_000), "in/z": b"2"}
     data = tar_of(files)
     (in_s3.folder / "some.tar").write_bytes(data)
@@ -186,7 +188,7 @@ def test_tar_files_and_streams_are_taken_apart(in_s3: Cafcat) -> None:
     assert in_s3("cat", "some.tar").out == data
 
 
-def test_lists_of_urls_and_names_are_taken_together(in_s3: Cafcat, bucket: str) -> None:
+def test_lists_may_mix_urls_and_names(in_s3: Cafcat, bucket: str) -> None:
     (in_s3.folder / "local.txt").write_bytes(b"local")
     names = f"s3://{bucket}/photos/b c.jpg\nlocal.txt\ns3://{bucket}/other\n"
     in_s3("ingest", "--files-from", "-", stdin=names.encode())
@@ -202,7 +204,7 @@ def test_lists_of_urls_and_names_are_taken_together(in_s3: Cafcat, bucket: str) 
         ("AWS_ENDPOINT_URL", "garbage"),
     ],
 )
-def test_a_server_url_that_is_none_is_said_and_not_shown(
+def test_invalid_server_url_is_reported_without_its_secret(
     in_s3: Cafcat, bucket: str, database_url: str, name: str, value: str
 ) -> None:
     in_s3.extra[name] = value
@@ -216,7 +218,7 @@ def test_a_server_url_that_is_none_is_said_and_not_shown(
         assert not [row for row in rows if "hunter2" in row[0]]
 
 
-def test_an_empty_region_is_none(in_s3: Cafcat, bucket: str) -> None:
+def test_empty_region_is_ignored(in_s3: Cafcat, bucket: str) -> None:
     in_s3.extra["AWS_DEFAULT_REGION"] = ""
     in_s3("ingest", f"s3://{bucket}")
     assert in_s3("cat", "other").out == b"third"
@@ -242,7 +244,7 @@ def test_urls_of_one_name_are_failures(in_s3: Cafcat, bucket: str, s3_server: S3
     assert "Signature" not in result.err + result.text
 
 
-def test_what_is_no_tar_for_all_its_name_is_said(in_s3: Cafcat) -> None:
+def test_file_that_only_looks_like_a_tar_is_reported(in_s3: Cafcat) -> None:
     (in_s3.folder / "x.tar.gz").write_bytes(b"not even compressed")
     assert "it is ingested as a file" in in_s3("ingest", "x.tar.gz").err
     assert "no-unpack" in in_s3("ingest", "-", "--no-unpack", code=2).err

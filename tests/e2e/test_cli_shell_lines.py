@@ -1,4 +1,4 @@
-"""`cafcat locate PATH | tail -n 1 | sh` gives the file, and runs nothing that is in a name."""
+"""`cafcat locate PATH | tail -n 1 | sh` prints the file, and runs no part of a name."""
 
 import os
 import subprocess
@@ -26,14 +26,14 @@ FILES = {name: f"content of {name!r}".encode() for name in NAMES}
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
-    """The folder that printed lines run in."""
+    """The folder in which printed lines run."""
     (tmp_path / "empty").mkdir()
     return tmp_path / "empty"
 
 
 @pytest.fixture
 def shell_cafcat(cafcat: Cafcat, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cafcat]:
-    """The command, which shells find too, in the same environment."""
+    """The command, which shells find on PATH, in the same environment."""
     programs = cafcat.folder / "bin"
     programs.mkdir()
     (programs / "cafcat").write_text(f'#!/bin/sh\nexec {sys.executable} -m cafcat "$@"\n')
@@ -52,7 +52,7 @@ def write_files(folder: Path) -> None:
 
 
 def check_lines(cafcat: Cafcat, paths: dict[str, bytes], empty: Path, *options: str) -> None:
-    """Runs the line of each path in each shell."""
+    """Run the line of each path in each shell, and check its output."""
     for path, content in paths.items():
         result = cafcat("locate", *options, "--", path)
         last = result.text.removesuffix("\n").rpartition("\n")[2]

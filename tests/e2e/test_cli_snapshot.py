@@ -1,4 +1,4 @@
-"""snapshot: what it prints, with which code it ends, and what is left when it does not come to its end."""
+"""snapshot: output, exit codes, and leftovers of an interrupted or killed one."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def test_all_keys_are_documented() -> None:
     assert {field.name for field in fields(SnapshotReport)} <= documented_keys("snapshot")
 
 
-def test_it_says_what_it_wrote(filled: Cafcat, tmp_path: Path) -> None:
+def test_snapshot_reports_its_contents(filled: Cafcat, tmp_path: Path) -> None:
     result = filled("snapshot", "-o", tmp_path / "all.cafs")
     assert re.fullmatch(
         rf"snapshot of {len(TREE)} files \(\S+ MB\) in \d chunks? as of \S+Z: .*/all\.cafs, \S+ kB\n", result.text
@@ -64,7 +64,7 @@ def test_reading_needs_neither_the_database_nor_its_libraries(filled: Cafcat, tm
     assert done.stdout == f"{len(TREE)} {sum(map(len, TREE.values()))}\n"
 
 
-def test_wrong_use(filled: Cafcat, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(filled: Cafcat, tmp_path: Path) -> None:
     assert "--output" in filled("snapshot", code=2).err
     assert "no such file or folder" in filled("snapshot", "nothing", "-o", tmp_path / "x", code=4).err
     (tmp_path / "there").write_bytes(b"precious")
@@ -81,7 +81,7 @@ def test_wrong_use(filled: Cafcat, tmp_path: Path) -> None:
 
 @contextmanager
 def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A snapshot that waits, in the middle of it, for a lock that we hold."""
+    """A snapshot that waits, while it is written, for a lock that the test holds."""
     assert cafcat.database_url
     blocked = f"{WAITING_LOCKS} AND relation = 'chunk_copies'::regclass"
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
@@ -94,7 +94,7 @@ def waiting(cafcat: Cafcat, output: Path) -> Iterator["subprocess.Popen[bytes]"]
         process.communicate(timeout=PATIENCE_SECONDS)
 
 
-def test_interrupted_it_leaves_nothing(filled: Cafcat, tmp_path: Path) -> None:
+def test_interrupted_snapshot_leaves_nothing(filled: Cafcat, tmp_path: Path) -> None:
     with waiting(filled, tmp_path / "taken") as process:
         assert len(list(tmp_path.iterdir())) == 1
         process.send_signal(signal.SIGINT)
@@ -104,8 +104,8 @@ def test_interrupted_it_leaves_nothing(filled: Cafcat, tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_it_leaves_no_snapshot(filled: Cafcat, tmp_path: Path) -> None:
-    """Only a file of another name, that nobody takes for one."""
+def test_killed_snapshot_leaves_no_snapshot(filled: Cafcat, tmp_path: Path) -> None:
+    """Only a file with a temporary name may remain."""
     (tmp_path / "old").write_bytes(b"old")
     for name in ("new", "old"):
         with waiting(filled, tmp_path / name) as process:

@@ -56,8 +56,8 @@ def test_listing_and_naming(cafcat: Cafcat) -> None:
     cafcat("store", "rm", "none", code=4)
 
 
-def test_a_moved_store_story(cafcat: Cafcat) -> None:
-    """A folder is moved by hand: every message names the remedy, and the remedy works."""
+def test_moved_store_is_explained_and_repaired(cafcat: Cafcat) -> None:
+    """A folder was moved by hand. Every message names the remedy, and the remedy works."""
     fill(cafcat)
     old, new = cafcat.folder / "store", cafcat.folder / "new place"
     old.rename(new)
@@ -121,12 +121,12 @@ def test_a_name_in_the_catalog_names_the_store_of_every_verb(cafcat: Cafcat) -> 
     assert cafcat("store", "check", "disk", "--json").document["store"] == url_of(cafcat.folder / "in-catalog")
 
 
-# Homes that move. Nothing is configured but CAFCAT_HOME: the embedded database, and the default store.
+# Homes that move. Only CAFCAT_HOME is set: the database is the embedded one, the store the default.
 
 
 @dataclass
 class AtHome(Cafcat):
-    """The command with a home, and nothing else."""
+    """The command with a home, and no other settings."""
 
     home: Path = Path()
 
@@ -139,7 +139,7 @@ class AtHome(Cafcat):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[AtHome]:
-    """A home with a name that has to be encoded in URLs."""
+    """A home whose name must be encoded in URLs."""
     cafcat = AtHome(tmp_path, None, home=tmp_path / "first home é 100%25")
     yield cafcat
     for found in list(tmp_path.glob("*home*")):
@@ -148,7 +148,7 @@ def home(tmp_path: Path) -> Iterator[AtHome]:
 
 
 def check_every_verb(cafcat: AtHome) -> None:
-    """Run each verb: all succeed, and write below the home at its present place."""
+    """Run each verb. All must succeed, and write below the home at its present path."""
     chunks = url_of(cafcat.home.resolve() / "chunks")
     assert cafcat("ingest", "tree", "--json").documents[-1]["summary"]["files_added"] == 0
     (cafcat.folder / "tree" / "new").write_bytes(cafcat.home.name.encode())
@@ -172,8 +172,8 @@ def check_every_verb(cafcat: AtHome) -> None:
     assert cafcat("db", "check").text == "nothing is wrong\n"
 
 
-def test_a_home_that_is_moved_works_as_before(home: AtHome, tmp_path: Path) -> None:
-    """Its server still runs when it is moved."""
+def test_moved_home_works(home: AtHome, tmp_path: Path) -> None:
+    """The embedded server is still running when the home is moved."""
     fill(home)
     moved = AtHome(tmp_path, None, home=tmp_path / "second home #?")
     home.home.rename(moved.home)
@@ -181,8 +181,8 @@ def test_a_home_that_is_moved_works_as_before(home: AtHome, tmp_path: Path) -> N
     assert not home.home.exists()
 
 
-def test_a_copy_of_a_home_on_another_machine_works_as_before(home: AtHome, tmp_path: Path) -> None:
-    """A copy without modes, with leftovers of the server of the first home, which goes on working."""
+def test_copy_of_a_home_on_another_machine_works(home: AtHome, tmp_path: Path) -> None:
+    """The copy has lost its modes, and has leftovers of the first home's server. The first home still works."""
     fill(home)
     home("db", "stop")
     copied = AtHome(tmp_path, None, home=tmp_path / "copied home")
@@ -206,7 +206,7 @@ def test_a_home_behind_a_symbolic_link_has_one_store(home: AtHome, tmp_path: Pat
     assert home("cat", "tree/a").out == CONTENT["tree/a"]
 
 
-def test_a_store_outside_the_home_stays_where_it_is(home: AtHome, tmp_path: Path) -> None:
+def test_store_outside_a_moved_home_keeps_its_url(home: AtHome, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     home.extra["CAFCAT_STORE"] = str(outside)
     (tmp_path / "tree").mkdir()
@@ -218,7 +218,7 @@ def test_a_store_outside_the_home_stays_where_it_is(home: AtHome, tmp_path: Path
     assert [store["url"] for store in moved("store", "ls", "--json").documents] == [url_of(outside)]
 
 
-def test_an_interrupted_migration_says_how_it_goes_on(cafcat: Cafcat) -> None:
+def test_interrupted_migration_names_the_next_step(cafcat: Cafcat) -> None:
     fill(cafcat)
     result, _ = interrupted(cafcat, "store", "migrate", "store", "./second", presses=2)
     assert result.code == 130
@@ -278,7 +278,7 @@ def test_a_store_that_is_refused_leaves_no_row(cafcat: Cafcat, databases: Databa
     assert cafcat("cat", "tree/a").out == CONTENT["tree/a"]
 
 
-def test_an_ingest_does_not_make_the_old_place_of_a_store_anew(cafcat: Cafcat) -> None:
+def test_ingest_does_not_create_the_old_folder_of_a_moved_store(cafcat: Cafcat) -> None:
     fill(cafcat)
     old, new = cafcat.folder / "store", cafcat.folder / "new"
     for source, target in ((old, new), (new, cafcat.folder / "newest")):

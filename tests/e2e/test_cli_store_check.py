@@ -1,4 +1,4 @@
-"""`cafcat store check`, and what the catalog remembers about servers, by the real command."""
+"""`cafcat store check`, and the remembered checks of servers, with the real command."""
 
 from collections.abc import Callable
 
@@ -55,7 +55,7 @@ def test_a_good_server_passes_and_nothing_is_left(through: Cafcat, s3_proxy: S3P
     assert "Uploads" not in s3_server.client().list_multipart_uploads(Bucket=bucket)
 
 
-def test_the_table_shows_what_a_server_cannot_do_and_what_cafcat_does(through: Cafcat, s3_proxy: S3Proxy) -> None:
+def test_table_shows_failed_checks_and_their_consequences(through: Cafcat, s3_proxy: S3Proxy) -> None:
     s3_proxy.faults = lambda request: LACKS.get(request.operation)
     lines = through("store", "check", through.extra["CAFCAT_STORE"]).lines
     [line] = [line for line in lines if line.startswith("list of uploads")]
@@ -76,8 +76,10 @@ def test_a_folder_can_be_checked(cafcat: Cafcat) -> None:
 def test_the_catalog_remembers_which_checks_a_server_fails(
     through: Cafcat, s3_proxy: S3Proxy, database_url: str
 ) -> None:
-    """Two ingests, two processes each: one warning, and only the first object is read back. A look forgets the
-    verdict when the server has been mended."""
+    """Two ingests by two processes each print one warning, and only the first object is read back.
+
+    A successful check forgets the verdict.
+    """
     through.extra["CAFCAT_DATABASE_URL"] = database_url
     as_rclone(s3_proxy)
     warnings = ""
@@ -86,7 +88,7 @@ def test_the_catalog_remembers_which_checks_a_server_fails(
             write(through, f"folder{turn}/file{number}", b"x" * 1000)
         warnings += through("ingest", f"folder{turn}", "-j", "2").err
     read = [request.key for request in s3_proxy.requests if request.operation == "GetObject"]
-    # The marker of the store is written first, and read back; then no chunk is.
+    # The marker of the store is written first, and read back. No chunk is read back after that.
     assert [key for key in read if "/catalogs/" not in key] == []
     assert warnings.count("fails the check entity_tag") == 1
     assert checks_in(database_url) == {"failed": ["entity_tag"]}
@@ -110,7 +112,7 @@ def test_recover_prune_and_ingest_go_on_where_uploads_cannot_be_listed_or_aborte
     assert s3_proxy.count("ListMultipartUploads") == 1
 
 
-def test_prune_asks_for_no_abort_of_completed_uploads(through: Cafcat, s3_proxy: S3Proxy) -> None:
+def test_prune_does_not_abort_completed_uploads(through: Cafcat, s3_proxy: S3Proxy) -> None:
     write(through, "folder/file", b"x" * 1000)
     through("ingest", "folder")
     through("rm", "-r", "folder", "--yes")

@@ -1,4 +1,4 @@
-"""url and locate: files of a bucket for programs that are not cafcat."""
+"""url and locate: access to files of a bucket for other programs."""
 
 import hashlib
 import hmac
@@ -54,7 +54,7 @@ def test_durations(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0h", "h", "-1", "1.5h", "1w", "1h30m", "٣", "1" * 10])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a duration"):
         parse_duration(text)
 
@@ -74,7 +74,7 @@ def test_the_url_of_a_folders_archive(filled: Cafcat) -> None:
     }
 
 
-def test_nothing_is_signed_for_a_folder(filled: Cafcat) -> None:
+def test_folder_store_cannot_sign_urls(filled: Cafcat) -> None:
     for verb in ("url", "locate"):
         error = filled(verb, "--presign", "tree/b.bin", "--json", code=2).error
         assert (error["kind"], error["path"]) == ("invalid_input", "tree/b.bin")
@@ -83,7 +83,7 @@ def test_nothing_is_signed_for_a_folder(filled: Cafcat) -> None:
         assert "not a duration" in filled(verb, "tree/b.bin", "--presign", "--expires", "soon", code=2).err
 
 
-def test_the_url_of_a_bucket_lets_nobody_in(remote: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
+def test_unsigned_url_of_a_bucket_is_refused(remote: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
     [url] = remote("url", "tree/b.bin").lines
     place = remote("locate", "tree/b.bin", "--json").document
     assert url.startswith(f"{s3_server.endpoint_url}/{s3_bucket}/odd%20name/chunks/")
@@ -95,7 +95,7 @@ def test_the_url_of_a_bucket_lets_nobody_in(remote: Cafcat, s3_server: S3Server,
     raised.value.close()
 
 
-def test_a_signed_url_gives_anybody_the_file_and_nothing_else(remote: Cafcat) -> None:
+def test_signed_url_gives_access_to_the_file_only(remote: Cafcat) -> None:
     for path in ("tree/b.bin", "tree/big.dat", "tree/odd/日本 é"):
         document = remote("url", "--presign", path, "--json").document
         assert set(document) == {"path", "url", "headers", "start_byte", "end_byte", "expires_at"}
@@ -124,7 +124,7 @@ def test_a_signed_url_stands_alone_on_stdout(remote: Cafcat, s3_server: S3Server
     assert "X-Amz-Expires=3600" in remote("url", "--presign", "tree/b.bin").text
 
 
-def test_what_cannot_be_signed(remote: Cafcat) -> None:
+def test_files_that_cannot_be_signed(remote: Cafcat) -> None:
     for verb in ("url", "locate"):
         error = remote(verb, "--presign", "tree/empty", "--json", code=2).error
         assert (error["kind"], error["path"]) == ("invalid_input", "tree/empty")
@@ -146,7 +146,7 @@ def test_the_signed_line_of_locate_needs_no_credentials(remote: Cafcat) -> None:
     assert run_without_credentials(lines[-1]) == TREE["tree/b.bin"]
 
 
-def test_the_line_of_locate_signs_with_the_credentials_of_who_runs_it(remote: Cafcat, s3_server: S3Server) -> None:
+def test_line_of_locate_signs_with_the_credentials_of_its_environment(remote: Cafcat, s3_server: S3Server) -> None:
     document = remote("locate", "tree/b.bin", "--json").document
     [url] = remote("url", "tree/b.bin").lines
     command = document["command"]
@@ -156,14 +156,14 @@ def test_the_line_of_locate_signs_with_the_credentials_of_who_runs_it(remote: Ca
     assert s3_server.secret_key not in command
     assert document["object"].startswith("s3://")
     subprocess.run(["/bin/sh", "-n", "-c", command], check=True)
-    if ":" not in s3_server.access_key:  # curl takes everything behind the first colon for the secret
+    if ":" not in s3_server.access_key:  # curl takes the text after the first colon for the secret
         shell = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True)
         assert shell.stdout == TREE["tree/b.bin"]
     assert remote("locate", "tree/empty", "--json").document["command"] == "true"
 
 
 class Listener(ThreadingHTTPServer):
-    """Remembers the one request that it gets, or waits half a minute for none."""
+    """Receives one request, and keeps it. Waits half a minute at most."""
 
     timeout = 30
 
@@ -186,8 +186,10 @@ class Taken(BaseHTTPRequestHandler):
 
 
 def signature_of(path: str, headers: dict[str, str], secret: str) -> str:
-    """As the server computes it (AWS Signature Version 4, "Create a signed AWS API request"; S3 takes the path as
-    it is sent)."""
+    """Return the signature that the server computes.
+
+    The rules are in AWS Signature Version 4, "Create a signed AWS API request". S3 uses the path as it is sent.
+    """
     scope, names = re.findall(r"Credential=[^/]+/([^,]+), SignedHeaders=([^,]+),", headers["authorization"])[0]
     canonical = [f"{name}:{headers[name]}" for name in names.split(";")]
     request = "\n".join(["GET", path, "", *canonical, "", names, hashlib.sha256(b"").hexdigest()])
@@ -199,8 +201,8 @@ def signature_of(path: str, headers: dict[str, str], secret: str) -> str:
     return hmac.digest(key, text.encode(), "sha256").hex()
 
 
-def test_curl_signs_the_line_of_locate_as_s3_wants_it(remote: Cafcat) -> None:
-    """By the rules, as the server of the tests may have access keys that curl cannot be given."""
+def test_curl_signs_the_line_of_locate_by_the_rules_of_s3(remote: Cafcat) -> None:
+    """The signature is computed here, because the server may have access keys that curl does not support."""
     place = remote("locate", "tree/b.bin", "--json").document
     who = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a+secret/="}
     for token in ("", "a+token/="):
@@ -230,7 +232,7 @@ def test_reading_from_a_bucket(remote: Cafcat, tmp_path: Path) -> None:
     assert all((remote.folder / "out" / path).read_bytes() == content for path, content in TREE.items())
 
 
-def test_credentials_that_are_refused_have_their_own_exit_code(remote: Cafcat) -> None:
+def test_refused_credentials_have_a_separate_exit_code(remote: Cafcat) -> None:
     remote.extra["AWS_SECRET_ACCESS_KEY"] = "not-the-secret"  # noqa: S105
     for arguments in (
         ["get", "tree/a.txt", "-o", "out"],
@@ -245,7 +247,7 @@ def test_credentials_that_are_refused_have_their_own_exit_code(remote: Cafcat) -
     assert "AWS_ACCESS_KEY_ID" in remote("url", "--presign", "tree/a.txt", code=12).err
 
 
-def test_listing_and_plans_of_a_bucket_load_no_s3_library_and_ask_nobody(
+def test_listing_and_plans_of_a_bucket_load_no_s3_library(
     cafcat: Cafcat, s3_bucket: str, s3_proxy: S3Proxy, s3_proxy_environment: None
 ) -> None:
     cafcat.extra["CAFCAT_STORE"] = f"s3://{s3_bucket}/chunks"

@@ -1,4 +1,4 @@
-"""verify: what it prints, and with which code it ends; and that what it names cannot be had."""
+"""verify: output and exit codes; files that it reports as damaged cannot be read."""
 
 import os
 import re
@@ -20,7 +20,7 @@ TEXT = CLI_PAGE.read_text()
 
 
 def pack(cafcat: Cafcat, files: dict[str, bytes]) -> Path:
-    """Ingests files in a chunk of its own. Returns its object."""
+    """Ingest files into a chunk of its own, and return the path of its object."""
     (cafcat.folder / "store").mkdir(exist_ok=True)
     before = set((cafcat.folder / "store").glob("*.caf"))
     for path, content in files.items():
@@ -39,7 +39,7 @@ def test_all_keys_are_documented() -> None:
     assert all(f"| `{level}`" in section for level in VerifyLevel)
 
 
-def test_all_is_well(cafcat: Cafcat) -> None:
+def test_verify_of_undamaged_chunks(cafcat: Cafcat) -> None:
     assert cafcat("verify").text == "nothing to verify\n"
     pack(cafcat, {"t/a": b"first", "t/b": b"second"})
     assert re.fullmatch(r"verified 1 object \(index\): 1 ok; 2 files, \d+ B read\n", cafcat("verify").text)
@@ -74,8 +74,8 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     assert "missing: no object" in cafcat("verify", code=5).lines[0]
 
 
-def test_flipped_bytes_cannot_be_had(cafcat: Cafcat) -> None:
-    """A byte of each file, one of the index: verify names it, get of that file refuses, of others it does not."""
+def test_files_with_flipped_bytes_are_reported_and_unreadable(cafcat: Cafcat) -> None:
+    """A byte of each file and one of the index is flipped. Other files stay readable."""
     files = {"t/a": b"first file", "t/b": b"", "t/c": bytes(range(200)), "t/d": b"x"}
     chunk = pack(cafcat, files)
     for byte, path in ((0, "t/a"), (9, "t/a"), (110, "t/c"), (210, "t/d"), (230, None)):
@@ -92,7 +92,7 @@ def test_flipped_bytes_cannot_be_had(cafcat: Cafcat) -> None:
     assert cafcat("verify", "--level", "data").code == 0
 
 
-def test_what_to_verify(cafcat: Cafcat) -> None:
+def test_options_that_select_chunks(cafcat: Cafcat) -> None:
     first, second = pack(cafcat, {"a/f": b"1"}), pack(cafcat, {"b/f": b"2"})
 
     def checked(*arguments: str) -> list[str]:
@@ -145,9 +145,11 @@ def test_source(cafcat: Cafcat) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_finishes_the_chunk_at_hand_and_the_next_verify_goes_on(cafcat: Cafcat, jobs: int) -> None:
-    """The result of the first chunk waits for a lock that we hold until the signal was heard. As from a terminal,
-    the signal goes to all of the process group."""
+def test_ctrl_c_finishes_the_current_chunk_and_the_next_verify_continues(cafcat: Cafcat, jobs: int) -> None:
+    """The first result waits for a lock that the test holds until the signal has arrived.
+
+    As in a terminal, the signal goes to the whole process group.
+    """
     for n in range(3):
         pack(cafcat, {f"f{n}": b"content"})
     assert cafcat.database_url

@@ -1,4 +1,4 @@
-"""Every verb once, on its usual way, by the program that users run. `make test-fast` includes these tests."""
+"""Every verb once, in its usual way, with the real command. `make test-fast` includes these tests."""
 
 import json
 import shlex
@@ -24,13 +24,13 @@ RECORD = {"level": "ERROR", "text": "disk full"}
 
 
 class Case(NamedTuple):
-    """A verb on its usual way. Commands are the words after the name of the program."""
+    """A verb with usual arguments. Commands are the words after the name of the program."""
 
     command: str
     shows: str = ""
-    """A part of what the verb prints."""
+    """Text that the verb must print."""
     before: tuple[str, ...] = ()
-    """Commands that come before it."""
+    """Commands that run before it."""
     after: str = ""
     """A command whose output proves what the verb has done."""
     proof: str = ""

@@ -1,6 +1,6 @@
-"""The main job on a real tree: the Python installation that runs the tests, by the real commands.
+"""The main task on a real tree, the Python installation that runs the tests, with the real commands.
 
-`make test` takes a part of it, `make test-all` the whole, over one chunk and over many.
+`make test` packs a part of it, `make test-all` the whole, into one chunk and into many.
 """
 
 import json
@@ -51,8 +51,8 @@ def run(tmp_path: Path, database_url: str) -> Cafcat:
     return Cafcat(tmp_path, database_url)
 
 
-def not_kept(tree: Path) -> set[str]:
-    """What cafcat does not keep, as `diff -r` names it: links, special files, folders without a file below."""
+def not_packed(tree: Path) -> set[str]:
+    """Return the files that cafcat does not pack, as `diff -r` names them: links, special files, empty folders."""
     lines = set()
     for folder, folders, files in os.walk(tree, topdown=True):
         for name in list(folders):
@@ -82,7 +82,7 @@ def goes_in_and_comes_back(run: Cafcat, tree: Path, tmp_path: Path, *options: st
     second = run.ingest(tree.name, *options, cwd=tree.parent)
     assert (second["files_unchanged"], second["chunks_committed"]) == (count, 0)
     run("extract", tree.name, "-C", str(tmp_path / "restored"))
-    assert differences(tree, tmp_path / "restored" / tree.name) == not_kept(tree)
+    assert differences(tree, tmp_path / "restored" / tree.name) == not_packed(tree)
     assert run("db", "check")[-1]["findings"] == []
 
 
@@ -91,7 +91,7 @@ def copy_of(tree: Path, target: Path) -> Path:
     return target
 
 
-def test_a_part_of_it_over_many_chunks_and_ten_touched_files(run: Cafcat, tmp_path: Path) -> None:
+def test_part_of_the_tree_in_many_chunks_and_ten_touched_files(run: Cafcat, tmp_path: Path) -> None:
     tree = copy_of(Path(os.__file__).parent, tmp_path / "library")
     (tree / os.fsdecode(b"odd \n name\t\\")).write_bytes(b"odd")
     os.link(tree / "os.py", tree / "hard-link.py")
@@ -112,19 +112,19 @@ def test_a_part_of_it_over_many_chunks_and_ten_touched_files(run: Cafcat, tmp_pa
     [["-j", "1"], ["-j", "2", "--target-size", "20MB"]],
     ids=["one chunk", "many chunks, two processes"],
 )
-def test_all_of_it(run: Cafcat, tmp_path: Path, options: list[str]) -> None:
+def test_whole_tree(run: Cafcat, tmp_path: Path, options: list[str]) -> None:
     goes_in_and_comes_back(run, PREFIX, tmp_path, *options)
 
 
 @pytest.mark.slow
-def test_following_links_gives_what_diff_sees_through_them(run: Cafcat, tmp_path: Path) -> None:
-    """Nothing but folders without files is missing then."""
+def test_following_links_gives_the_tree_that_diff_compares(run: Cafcat, tmp_path: Path) -> None:
+    """Only folders without files are missing."""
     run.ingest(PREFIX.name, "--follow-symlinks", cwd=PREFIX.parent)
     run("extract", PREFIX.name, "-C", str(tmp_path / "restored"))
     diff = subprocess.run(
         ["diff", "-r", str(PREFIX), str(tmp_path / "restored" / PREFIX.name)], capture_output=True, text=True
     )
-    only = [line for line in diff.stdout.splitlines() if line not in not_kept(PREFIX)]
+    only = [line for line in diff.stdout.splitlines() if line not in not_packed(PREFIX)]
     assert only == []
 
 
@@ -141,8 +141,10 @@ main()
 
 
 def peak_memory_bytes(folder: Path, database_url: str, *arguments: str) -> int:
-    """Of the largest process of an ingest, as the kernel counts it. What wait4 tells of that process itself would
-    have this one's memory in it."""
+    """Return the peak memory of the largest process of an ingest, as the kernel measures it.
+
+    The result of wait4 for the process itself would include memory of this process.
+    """
     environment = os.environ | {"CAFCAT_DATABASE_URL": database_url, "CAFCAT_STORE": str(folder / "store")}
     command = [sys.executable, "-c", PEAK, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
@@ -155,7 +157,7 @@ def peak_memory_bytes(folder: Path, database_url: str, *arguments: str) -> int:
 def test_memory_stays_below_150_mb_and_does_not_grow_with_the_catalog(
     tmp_path: Path, database_url: str, jobs: str
 ) -> None:
-    """Peak memory of the ingesting process at 300,000 files, and again with those in the catalog."""
+    """The peak is measured with 300,000 files, and again with these in the catalog."""
     for name in ("first", "second"):
         for folder in range(300):
             place = tmp_path / name / f"{folder:03}"

@@ -1,4 +1,4 @@
-"""The size of things: a bucket of 20,000 objects, killed three times on the way; an object of 6 GB."""
+"""Large inputs: a bucket of 20,000 objects, whose ingest is killed three times; an object of 6 GB."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ KILLS = 3
 
 
 def content_of(key: str, size_bytes: int) -> bytes:
-    """The same each time, and another for each key."""
+    """Return content that depends on the key, and is equal in every run."""
     block = hashlib.sha512(key.encode(errors="surrogatepass")).digest() * 16384
     return (block * (size_bytes // len(block) + 1))[:size_bytes]
 
@@ -52,7 +52,7 @@ def put_all(server: S3Server, bucket: str, sizes: dict[str, int]) -> None:
 
 
 class Ingest:
-    """`cafcat ingest` of a bucket through the proxy, as processes that can be killed."""
+    """`cafcat ingest` of a bucket through the proxy, in processes that can be killed."""
 
     def __init__(self, proxy: S3Proxy, source: str, target: str, database_url: str, home: Path) -> None:
         self.proxy, self.source, self.target = proxy, source, target
@@ -78,7 +78,7 @@ class Ingest:
         return subprocess.Popen(command, env=self.environment)
 
     def kill_after(self, chunks: int, target_size: str) -> None:
-        """Kills it amid the work on a later chunk."""
+        """Kill the ingest while it works on a later chunk."""
         process = self.start(target_size)
         while self.committed() < chunks and process.poll() is None:
             time.sleep(0.1)
@@ -87,7 +87,7 @@ class Ingest:
             while self.proxy.count("GetObject") < before + 30 and process.poll() is None:
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL, "it was to be killed before its end"
+        assert process.wait() == -signal.SIGKILL, "it ended before it was killed"
 
     def committed(self) -> int:
         with psycopg.connect(self.database_url) as connection:
@@ -103,7 +103,7 @@ class Ingest:
         pytest.param(20_000, 200_000_000, "4MB", id="20000-objects", marks=pytest.mark.slow),
     ],
 )
-def test_a_bucket_killed_three_times_comes_back_whole(
+def test_ingest_of_a_bucket_that_is_killed_three_times_is_complete(
     s3_server: S3Server,
     s3_proxy: S3Proxy,
     make_bucket: Callable[[], str],
@@ -164,7 +164,7 @@ print(json.dumps([report.bytes_added, packed, peak(), digest.hexdigest()]))
 
 
 def tar_of_one(size_bytes: int, digest: "hashlib._Hash") -> Iterator[bytes]:
-    """A tar stream with one member, made as it is asked for."""
+    """Yield a tar stream with one member, block by block."""
     import tarfile
 
     member = tarfile.TarInfo("big")
@@ -179,10 +179,10 @@ def tar_of_one(size_bytes: int, digest: "hashlib._Hash") -> Iterator[bytes]:
 
 
 @pytest.mark.slow
-def test_an_object_of_6_gb_within_the_memory(
+def test_object_of_6_gb_needs_little_memory(
     s3_environment: None, make_bucket: Callable[[], str], database_url: str, tmp_path: Path
 ) -> None:
-    """Streamed in, written by multipart, and read back by one GET."""
+    """The object is streamed from the source, written by multipart, and read back by one GET."""
     size_bytes = 6_000 * MIB
     own = {
         "CAFCAT_DATABASE_URL": database_url,

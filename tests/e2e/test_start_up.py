@@ -1,4 +1,4 @@
-"""What commands load, and what not."""
+"""The modules that commands load."""
 
 import re
 import subprocess
@@ -47,8 +47,7 @@ OWN = {
 
 
 def test_get_loads_only_what_it_needs(cafcat: Cafcat, tmp_path: Path) -> None:
-    """Python takes some milliseconds for each module: what is not in these lists has to be worth that to everybody
-    who gets a file."""
+    """Each module takes some milliseconds to load. An addition to these lists must be worth that time."""
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/a").write_bytes(b"content")
     cafcat("ingest", "tree")
@@ -64,7 +63,7 @@ def test_get_loads_only_what_it_needs(cafcat: Cafcat, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_counts_from_the_start() -> None:
-    """`main` says "interrupted" for it; before, in what it takes to import that, Python would print a traceback."""
+    """Python prints a traceback for Ctrl-C during imports, until `main` handles the signal."""
     script = "import sys; before = set(sys.modules); import cafcat.__main__; print(*set(sys.modules) - before)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert set(loaded.split()) == {"cafcat", "cafcat.__main__"}

@@ -1,4 +1,4 @@
-"""What is installed is what works: the wheel, in a venv of its own, away from this folder."""
+"""The installed wheel works, in a venv of its own, away from this folder."""
 
 import os
 import subprocess

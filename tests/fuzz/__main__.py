@@ -1,4 +1,4 @@
-"""python -m tests.fuzz: a campaign; or one of its cases, or any file, once more."""
+"""python -m tests.fuzz: run a campaign, or repeat one of its cases, or read any file."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from tests.fuzz.seeds import KINDS, seeds_of
 from tests.fuzz.targets import TARGETS
 
 OTHERS_SHARE = 20
-"""Of each other kind of file this part of the number of archives is damaged."""
+"""Each other kind of file gets this fraction (1/n) of the number of archives."""
 
 
 def main() -> int:
@@ -28,31 +28,33 @@ def main() -> int:
         plan = Plan(kind, given.seed, count, given.workers, Path(given.findings).absolute(), given.first)
         print(f"{kind}: {count:,} files from {len(seeds_of(kind))} seeds, {given.workers} processes", flush=True)
         report = run_campaign(plan, lambda done: print(f"  {done:,}", file=sys.stderr, flush=True))
-        found += _tell(plan, report)
+        found += _print_report(plan, report)
     return 1 if found else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000_000, help="archives; of other kinds a twentieth each")
+    parser.add_argument(
+        "--count", type=int, default=1_000_000, help="number of archives; a twentieth of it for each other kind"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seed", type=int, default=1, help="another number: other damage")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case, to go on with a campaign")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the damage")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case, to continue a campaign")
     parser.add_argument("--kind", choices=list(KINDS), help="only this kind of file")
-    parser.add_argument("--findings", default=".hypothesis/fuzz", help="folder for files that show something")
-    parser.add_argument("--case", type=int, help="only this case, with what came of it")
-    parser.add_argument("--file", help="only this file, with what came of it")
+    parser.add_argument("--findings", default=".hypothesis/fuzz", help="folder for the files of findings")
+    parser.add_argument("--case", type=int, help="only this case, with its outcome")
+    parser.add_argument("--file", help="only this file, with its outcome")
     return parser.parse_args()
 
 
-def _tell(plan: Plan, report: Report) -> int:
+def _print_report(plan: Plan, report: Report) -> int:
     rate = report.cases / report.seconds
     print(f"  {report.cases:,} files in {report.seconds:,.0f} s: {rate:,.0f} a second")
     for outcome, count in report.outcomes.most_common():
         print(f"  {count:>10,} {outcome}")
     print(f"  slowest: {report.slowest[0]:.3f} s of CPU time (case {report.slowest[1]})")
     print(f"  processes grew by {report.growth / (1 << 20):.1f} MiB at most", end="")
-    print(f"; largest single run looked at: {report.allocated[0] / (1 << 20):.1f} MiB (case {report.allocated[1]})")
+    print(f"; largest single run measured: {report.allocated[0] / (1 << 20):.1f} MiB (case {report.allocated[1]})")
     for finding in report.findings:
         print(f"FOUND: {finding}")
     if report.findings:
@@ -73,7 +75,7 @@ def _file(kind: str, data: bytes) -> int:
         os.chdir("/")
     print(outcome if wrong is None else f"FOUND: {wrong}")
     if outcome == "wrong":
-        TARGETS[kind](data, plainly)  # with its traceback
+        TARGETS[kind](data, plainly)  # again, to show the traceback
     return 0 if wrong is None else 1
 
 

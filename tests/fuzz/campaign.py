@@ -1,4 +1,4 @@
-"""Very many damaged files through the readers, by several processes, each of which is watched from outside."""
+"""Run readers on very many damaged files, in several processes that are supervised from outside."""
 
 import multiprocessing as mp
 import os
@@ -21,12 +21,20 @@ __all__ = ["Finding", "Plan", "Report", "run_campaign"]
 _HANG_CPU_SECONDS = 30
 _HANG_SECONDS = 1800
 _MOST_FINDINGS = 5
-_TELL_CASES = 10_000
+_REPORT_CASES = 10_000
 
 
 class Plan(NamedTuple):
-    """How many files of one kind are damaged, by how many processes, and where those that show something go. first:
-    the number of the first case."""
+    """The files of one kind to damage.
+
+    Attributes:
+        kind: of the files.
+        seed: of the damage.
+        count: number of files.
+        workers: number of processes.
+        findings: folder for the files of findings.
+        first: number of the first case.
+    """
 
     kind: str
     seed: int
@@ -37,7 +45,7 @@ class Plan(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A file that a reader does not deal with as it should."""
+    """A file for which a reader fails in a wrong way, or gives a wrong result."""
 
     case: Case
     wrong: str
@@ -48,7 +56,17 @@ class Finding(NamedTuple):
 
 @dataclass
 class Report:
-    """Numbers of cases by outcome; the slowest in seconds of CPU time, memory in bytes, each with its case."""
+    """Results of cases.
+
+    Attributes:
+        cases: number of cases.
+        seconds: wall time.
+        outcomes: number of cases by outcome.
+        slowest: CPU time in seconds, and the case.
+        allocated: memory in bytes, and the case.
+        growth: largest growth of a process in bytes.
+        findings: the first findings of each process.
+    """
 
     cases: int = 0
     seconds: float = 0.0
@@ -67,9 +85,11 @@ class Report:
         self.findings += part.findings
 
 
-def run_campaign(plan: Plan, tell: Any = None) -> Report:
-    """Runs all cases of a plan. A process that dies or hangs is a finding, and what it had left to do is not done.
-    `tell` is called with the number of cases done, now and then."""
+def run_campaign(plan: Plan, report_progress: Any = None) -> Report:
+    """Run all cases of a plan. `report_progress` is called now and then with the number of cases done.
+
+    A process that dies or hangs is a finding. Its remaining cases are not run.
+    """
     context = mp.get_context("spawn")
     results: Any = context.Queue()
     current = [context.Value("q", -1) for _ in range(plan.workers)]
@@ -82,14 +102,14 @@ def run_campaign(plan: Plan, tell: Any = None) -> Report:
     report = Report()
     for part in _parts(plan, workers, current, results):
         report.add(part)
-        if tell is not None:
-            tell(report.cases)
+        if report_progress is not None:
+            report_progress(report.cases)
     report.seconds = time.monotonic() - started
     return report
 
 
 def _parts(plan: Plan, workers: list[Any], current: list[Any], results: Any) -> Iterator[Report]:
-    """What the workers say, until each has said its last."""
+    """Yield the reports of the workers until all have ended."""
     seen: dict[int, tuple[int, float]] = {}
     running = set(range(plan.workers))
     while running:
@@ -112,7 +132,7 @@ def _parts(plan: Plan, workers: list[Any], current: list[Any], results: Any) -> 
 
 
 def _stuck(worker: Any, number: int, seen: dict[int, tuple[int, float]], n: int) -> str | None:
-    """What happened to a worker that says nothing, if something did."""
+    """Return the fate of a worker that sends no reports: it died, or hangs. None if it is still running."""
     if not worker.is_alive():
         worker.join()
         return f"the process died (exit code {worker.exitcode})"
@@ -127,7 +147,7 @@ def _stuck(worker: Any, number: int, seen: dict[int, tuple[int, float]], n: int)
 
 
 def _work(plan: Plan, worker: int, current: Any, results: Any) -> None:
-    """Every so-manieth case, in a folder of its own."""
+    """Run every n-th case, for n workers, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="cafcat-fuzz-") as folder:
         os.chdir(folder)
         try:
@@ -139,7 +159,7 @@ def _work(plan: Plan, worker: int, current: Any, results: Any) -> None:
 
 
 def _warm_up(kind: str) -> None:
-    """What is imported, cached or compiled at first counts for none of the cases."""
+    """Read all seeds, so that imports, caches and compiled patterns do not count for any case."""
     for seed in seeds_of(kind):
         TARGETS[kind](seed.data, plainly)
 
@@ -148,7 +168,7 @@ def _run_all(plan: Plan, worker: int, current: Any, results: Any) -> None:
     watch, part, before = Watch(), Report(), resident_bytes()
     for number in range(plan.first + worker, plan.first + plan.count, plan.workers):
         current.value = number
-        # Ends the process if a case takes so long, however busy the machine is with other things.
+        # Ends the process if a case takes too much CPU time, however busy the machine is.
         signal.setitimer(signal.ITIMER_PROF, _HANG_CPU_SECONDS)
         case = Case(plan.kind, plan.seed, number)
         outcome, wrong = watch.run(case, damaged(case))
@@ -157,7 +177,7 @@ def _run_all(plan: Plan, worker: int, current: Any, results: Any) -> None:
         if wrong is not None and len(part.findings) < _MOST_FINDINGS:
             _keep(plan, case)
             part.findings.append(Finding(case, wrong))
-        if not part.cases % _TELL_CASES or number + plan.workers >= plan.first + plan.count:
+        if not part.cases % _REPORT_CASES or number + plan.workers >= plan.first + plan.count:
             part.slowest, part.allocated = watch.slowest, watch.largest_growth
             part.growth = resident_bytes() - before
             results.put((worker, part))
@@ -166,7 +186,7 @@ def _run_all(plan: Plan, worker: int, current: Any, results: Any) -> None:
 
 
 def _keep(plan: Plan, case: Case) -> None:
-    """The file itself, for when mutations or vectors have changed."""
+    """Store the damaged file, which the case does not reproduce once mutations or vectors have changed."""
     if case.number >= 0:
         plan.findings.mkdir(parents=True, exist_ok=True)
         (plan.findings / f"{case.kind}-{case.seed}-{case.number}").write_bytes(damaged(case))

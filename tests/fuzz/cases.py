@@ -1,4 +1,4 @@
-"""One damaged file: made from its numbers alone, read, and measured."""
+"""A damaged file: made from its numbers alone, read, and measured."""
 
 import resource
 import sys
@@ -18,13 +18,13 @@ from tests.fuzz.targets import TARGETS
 __all__ = ["MOST_CPU_SECONDS", "MOST_MEMORY_BYTES", "Case", "Watch", "damaged", "plainly", "resident_bytes"]
 
 MOST_CPU_SECONDS = 1.0
-"""Of one reading from the first byte to the last."""
+"""Limit of reading a file from its first byte to its last."""
 MOST_MEMORY_BYTES = 64 << 20
-"""Above the size of the file."""
+"""Limit of memory in addition to the size of the file."""
 
 _MOST_FILE_BYTES = 16 << 20
 _SUSPECT_BYTES = 8 << 20
-"""A run after which the process has grown by so much is made again, with every allocation counted."""
+"""Growth of the process after which a run is repeated with all allocations counted."""
 _CPU_ATTEMPTS = 3
 
 
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def damaged(case: Case) -> bytes:
-    """The file of a case; never one of those that it was made from."""
+    """Return the file of a case. It always differs from the seed from which it was made."""
     random = Random(f"{case.kind} {case.seed} {case.number}")
     seeds = seeds_of(case.kind)
     weights = list(accumulate(seed.weight for seed in seeds))
@@ -77,13 +77,16 @@ class Watch:
         self._most_resident = resident_bytes()
 
     def run(self, case: Case, data: bytes) -> tuple[str, str | None]:
-        """What came of a file, and what is wrong with that, if anything."""
+        """Return the outcome of a file, and the problem with this outcome, or None."""
         outcome, wrong, seconds = _outcome(case.kind, data)
         wrong = wrong or self._judged_time(case, data, seconds) or self._judged_memory(case, data)
         return outcome, wrong
 
     def _judged_time(self, case: Case, data: bytes, seconds: float) -> str | None:
-        """A machine that was busy elsewhere is given other chances."""
+        """Return a problem if reading takes too long.
+
+        It is repeated, since other programs may have slowed it down.
+        """
         for _ in range(_CPU_ATTEMPTS - 1):
             if seconds <= MOST_CPU_SECONDS:
                 break
@@ -92,7 +95,7 @@ class Watch:
         return f"it takes {seconds:.2f} s of CPU time" if seconds > MOST_CPU_SECONDS else None
 
     def _judged_memory(self, case: Case, data: bytes) -> str | None:
-        """The process only ever grows by its largest run: that one is looked at closely."""
+        """Return a problem if reading takes too much memory. Only a run that makes the process grow is measured."""
         growth = resident_bytes() - self._most_resident
         if growth < _SUSPECT_BYTES:
             return None
@@ -103,7 +106,7 @@ class Watch:
 
 
 def _outcome(kind: str, data: bytes) -> tuple[str, str | None, float]:
-    """What came of a file, what is wrong with that, and the time of its longest reading."""
+    """Return the outcome of a file, the problem with it, and the time of the longest reading."""
     seconds = [0.0]
 
     def timed(reading: Callable[[bytes], Any], data: bytes) -> Any:
@@ -120,7 +123,7 @@ def _outcome(kind: str, data: bytes) -> tuple[str, str | None, float]:
 
 
 def _allocated_bytes(kind: str, data: bytes) -> int:
-    """The most that reading a file allocates; the file itself is there already."""
+    """Return the largest memory that reading a file allocates, without the file itself."""
     tracemalloc.start()
     try:
         _outcome(kind, data)
@@ -130,11 +133,11 @@ def _allocated_bytes(kind: str, data: bytes) -> int:
 
 
 def resident_bytes() -> int:
-    """The most memory that this process ever had."""
+    """Return the largest memory that this process ever had."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def plainly(reading: Callable[[bytes], Any], data: bytes) -> Any:
-    """A stopwatch that takes no time."""
+    """Read without measuring the time."""
     return reading(data)

@@ -1,4 +1,4 @@
-"""CARs, ChunkIO files, clp-s archives, DataBundle chunks: damaged how, and what has to hold of what is read."""
+"""Seeds, damage and checks of CARs, ChunkIO files, clp-s archives and DataBundle chunks."""
 
 import hashlib
 from collections.abc import Iterator
@@ -49,11 +49,11 @@ _MOST_SEED_BYTES = 200_000
 
 
 class Wrong(Exception):
-    """A reader gave what cannot be."""
+    """A reader gave an impossible result."""
 
 
 def car_files() -> list[tuple[str, bytes]]:
-    """By cafcat, by hand, and by the original programs where those are there."""
+    """Return CARs written by cafcat, by hand, and, if available, by the original programs."""
     random = Random(6)
     files = [(f"folder{n % 3}/file{n}", random.randbytes(random.randrange(3000)), n) for n in range(20)]
     made = [("own", pack(CAR, files)[0]), ("own, empty", pack(CAR, [])[0]), ("by hand", _tree())]
@@ -61,7 +61,7 @@ def car_files() -> list[tuple[str, bytes]]:
 
 
 def _tree() -> bytes:
-    """Folders, a file of several blocks, and one that is inline."""
+    """Return a CAR with folders, a file of several blocks, and an inline file."""
     leaves = [car.leaf(bytes([n]) * (100 + n)) for n in range(5)]
     large = car.file(sum(len(data) for _, data in leaves), *(cid for cid, _ in leaves))
     small = car.file(6, inline=b"inline")
@@ -71,7 +71,7 @@ def _tree() -> bytes:
 
 
 def chunkio_files() -> list[tuple[str, bytes]]:
-    """By cafcat, by its record writer, and by the original where that is there."""
+    """Return files written by cafcat, by its record writer, and, if available, by the original program."""
     random = Random(6)
     own = [(f"file{n}", random.randbytes(random.randrange(9000)), n) for n in range(20)]
     sink = ListSink()
@@ -85,7 +85,7 @@ def chunkio_files() -> list[tuple[str, bytes]]:
 
 
 def clp_archives() -> list[tuple[str, bytes]]:
-    """Made of parts, and by the original where that is there."""
+    """Return archives made of parts, and, if available, by the original program."""
     sections = {"/schema_tree": compress_frame(b"tree"), "/var.dict": bytes(8), "/0": compress_frame(b"a") * 3}
     sizes = [(name, len(content)) for name, content in sections.items()]
     head = pack_head(
@@ -95,7 +95,7 @@ def clp_archives() -> list[tuple[str, bytes]]:
 
 
 def databundle_chunks() -> list[tuple[str, bytes]]:
-    """By cafcat, as there is no other program: chunks, and shards of bundles with rows in their heads."""
+    """Return chunks, and shards of bundles with rows in their heads. There is no other program that writes them."""
     random = Random(9)
     small = [(f"folder/file{n}", random.randbytes(random.randrange(300)) * 3, n) for n in range(30)]
     zeros = bytes(RECORD_BYTES * 4) + b"x" * 20
@@ -112,7 +112,7 @@ def _originals(pattern: str) -> list[tuple[str, bytes]]:
 
 
 def damaged_car(random: Random, data: bytes, other: bytes) -> bytes:
-    """Bytes anywhere; or those of some blocks, with CIDs that are right for them."""
+    """Damage bytes anywhere; or damage some blocks, with the right CIDs for their new bytes."""
     if random.random() < 0.5:
         return damaged_bytes(random, data, other)
     try:
@@ -126,14 +126,14 @@ def damaged_car(random: Random, data: bytes, other: bytes) -> bytes:
         section = random.choice(sections)
         block = data[section.data_start : section.data_end]
         changed = damaged_bytes(random, block or b"?", other)[: max(1, len(block))].ljust(len(block), b"\0")
-        # Wherever the CID is named, too: then only what the block says is wrong.
+        # Replace all mentions of the CID, too, so that only the content of the block is wrong.
         whole = whole.replace(block, changed) if block else whole
         whole = whole.replace(section.cid[-32:], hashlib.sha256(changed).digest())
     return whole
 
 
 def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
-    """Bytes anywhere; or a meter or a header that is right by itself and says something else."""
+    """Damage bytes anywhere; or write meters and headers that are valid by themselves but wrong in their place."""
     if random.random() < 0.5:
         return damaged_bytes(random, data, other)
     whole = bytearray(data)
@@ -147,7 +147,7 @@ def damaged_chunkio(random: Random, data: bytes, other: bytes) -> bytes:
 
 
 def damaged_databundle(random: Random, data: bytes, other: bytes) -> bytes:
-    """Bytes anywhere; or in the table, which then has the checksum that it should."""
+    """Damage bytes anywhere; or damage the table and correct its checksum."""
     place = parse_trailer(data[-TRAILER_BYTES:], len(data))
     if place is None or random.random() < 0.4:
         return damaged_bytes(random, data, other)
@@ -162,7 +162,7 @@ def _overwrite(whole: bytearray, at: int, part: bytes) -> None:
 
 
 def _forged_header(random: Random, data: bytes) -> tuple[int, bytes]:
-    """Over one of the headers, with another length or other user data."""
+    """Return the position of a header, and a header with another length or other user data."""
     records = list(RecordReader(BytesArchive(data)).records())
     if not records:
         return 16, pack_header(bytes(16), random.randrange(1 << 31), bytes(8))
@@ -174,58 +174,61 @@ def _forged_header(random: Random, data: bytes) -> tuple[int, bytes]:
 
 
 def read_car(data: bytes) -> str:
-    """As files, as blocks, and its index."""
+    """Read a CAR as files, as blocks, and through its index; check the results, and return the outcome."""
     try:
         reader = CarReader(BytesArchive(data))
         for section in reader.sections():
-            _check(0 < section.data_start <= section.data_end <= len(data), "a block that is not in the file")
-        _check(all(record.offset >= 0 for record in reader.index()), "a place that is none")
+            _check(0 < section.data_start <= section.data_end <= len(data), "a block is outside the file")
+        _check(all(record.offset >= 0 for record in reader.index()), "a negative offset")
         blocks = list(CarReader(BytesArchive(data), by_cid=True).entries())
-        _check(len({entry.path for entry in blocks}) == len(blocks), "a CID comes twice")
+        _check(len({entry.path for entry in blocks}) == len(blocks), "a CID is repeated")
     except CafcatError as error:
         _refusal(error)
     return _read(CAR, data)
 
 
 def read_chunkio(data: bytes) -> str:
-    """As records: listed, by time, backwards; and as an archive."""
+    """Read the records in order, by time and backwards; read the archive; check the results."""
     reader = RecordReader(BytesArchive(data))
     records = list(reader.records())
     begins = [record.begin for record in records]
-    _check(begins == sorted(set(begins)), "records that are not in order")
+    _check(begins == sorted(set(begins)), "records are not in order")
     for record in records:
-        _check(is_position(record.begin) and is_position(record.end), "a record that is nowhere")
-        _check(record.begin + HEADER_BYTES <= len(data), "a header that is not there")
+        _check(is_position(record.begin) and is_position(record.end), "a record has an impossible position")
+        _check(record.begin + HEADER_BYTES <= len(data), "a header is outside the file")
         content = reader.content(record)
-        _check(content is None or len(content) == record.content_bytes, "content that is not there")
-    _check(all(record.begin < len(data) for record in records_after(reader, 10)), "a time that is nowhere")
+        _check(content is None or len(content) == record.content_bytes, "content has the wrong size")
+    _check(
+        all(record.begin < len(data) for record in records_after(reader, 10)),
+        "a found record is outside the file",
+    )
     last = reader.last()
-    _check(last is None or last.begin < len(data), "a last record that is nowhere")
+    _check(last is None or last.begin < len(data), "the last record is outside the file")
     return _read(CHUNKIO, data)
 
 
 def read_clp(data: bytes) -> str:
-    """All that the reader has to say."""
+    """Read all metadata and sections of a clp-s archive, and check them."""
     try:
         reader = ClpReader(BytesArchive(data))
-        _check(reader.header.compressed_size <= len(data), "a size that is not there")
+        _check(reader.header.compressed_size <= len(data), "the size exceeds the file")
         _check(isinstance(reader.info, dict) and reader.timestamps is not None, "no metadata")
-        _check(all(log.start <= log.end for log in reader.ranges), "a range that is none")
-        _check(len(reader.units().units) == len(reader.ranges), "log files that are not there")
+        _check(all(log.start <= log.end for log in reader.ranges), "a range ends before it begins")
+        _check(len(reader.units().units) == len(reader.ranges), "the number of log files is wrong")
     except CafcatError as error:
         return _refusal(error)
     return _read(CLP, data)
 
 
 def read_databundle(data: bytes) -> str:
-    """As an archive; files of a chunk that another file follows share no byte with it."""
+    """Read a shard as an archive, and check that the files of a chunk do not share bytes."""
     try:
         entries = list(DATABUNDLE.reader(BytesArchive(data)).entries())
     except CafcatError as error:
         return _refusal(error)
     if parse_trailer(data[-TRAILER_BYTES:], len(data)) is not None:
         ends = [0, *(entry.end_byte for entry in entries)]
-        _check(all(end <= entry.start_byte for end, entry in zip(ends, entries, strict=False)), "shared bytes")
+        _check(all(end <= entry.start_byte for end, entry in zip(ends, entries, strict=False)), "files share bytes")
     return _read(DATABUNDLE, data)
 
 
@@ -235,25 +238,25 @@ def _read(archive_format: Format, data: bytes) -> str:
         entries = list(reader.entries())
     except CafcatError as error:
         return _refusal(error)
-    _check(len({entry.path for entry in entries}) == len(entries), "a path comes twice")
+    _check(len({entry.path for entry in entries}) == len(entries), "a path is repeated")
     return "whole" if all(list(_contents(reader, entries, data))) else "listed"
 
 
 def _contents(reader: Reader, entries: list[Entry], data: bytes) -> Iterator[bool]:
     for entry in entries:
-        _check(0 <= entry.start_byte <= entry.end_byte <= len(data), "an entry that is not in the file")
+        _check(0 <= entry.start_byte <= entry.end_byte <= len(data), "an entry is outside the file")
         try:
             size_bytes = sum(map(len, reader.open(entry)))
         except (Corrupt, Unsupported) as error:
             yield _refusal(error) == "whole"
         else:
-            _check(size_bytes == entry.size_bytes, "content of another size")
+            _check(size_bytes == entry.size_bytes, "content has the wrong size")
             yield True
 
 
 def _refusal(error: CafcatError) -> str:
-    _check(error.kind in ("corrupt", "unsupported"), f"an error that damage cannot be: {error!r}")
-    _check("\n" not in str(error) and len(str(error)) < 20_000, "not a line")
+    _check(error.kind in ("corrupt", "unsupported"), f"not an error for damage: {error!r}")
+    _check("\n" not in str(error) and len(str(error)) < 20_000, "the message is too long or has several lines")
     return error.kind
 
 

@@ -1,6 +1,6 @@
-"""Damage, at random but the same for the same seed: of bytes, of text in JSON, of the footer of a CAF archive.
+"""Random damage to bytes, to text in JSON, and to the footer of a CAF archive.
 
-Everything takes its chances from a `random.Random`, so a case is made again from its numbers alone.
+All choices come from a `random.Random`, so that a case is reproduced from its numbers alone.
 """
 
 import re
@@ -39,11 +39,11 @@ ODD_STRINGS += ["日本".encode(), b"x" * 2048, b"x" * 2049]
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9][-+0-9.eE]*|true|false|null|[{}\[\],:]')
 MEMBER = re.compile(rb'"(?:[^"\\]|\\.)*"\s*:\s*(?:\{[^{}]*\}|"(?:[^"\\]|\\.)*"|[-+0-9.eE]+|true|false|null)\s*,?')
 NEAR_BYTES = 600
-"""Tokens are looked for near a place: large texts would take too long."""
+"""Size of the window in which tokens are searched, in bytes: searching large texts would take too long."""
 
 
 def damaged_bytes(random: Random, data: bytes, other: bytes) -> bytes:
-    """One to four changes of bytes; `other` is what may be spliced in."""
+    """Make one to four changes of bytes. Parts of `other` may be spliced in."""
     for _ in range(_few(random)):
         if random.random() < 0.1:
             data = _spliced(random, data, other)
@@ -53,7 +53,7 @@ def damaged_bytes(random: Random, data: bytes, other: bytes) -> bytes:
 
 
 def damaged_json(random: Random, text: bytes) -> bytes:
-    """One to four changes of a text in JSON, or of several in lines."""
+    """Make one to four changes of a JSON document, or of several in lines."""
     for _ in range(_few(random)):
         mutations = LARGE_JSON_MUTATIONS if random.random() < 0.002 else JSON_MUTATIONS
         text = random.choice(mutations)(random, text)
@@ -61,7 +61,7 @@ def damaged_json(random: Random, text: bytes) -> bytes:
 
 
 def damaged_archive(random: Random, data: bytes, other: bytes) -> bytes:
-    """A CAF archive with another index and a footer that fits, or a footer that lies, or other bytes anywhere."""
+    """Damage the index of a CAF archive and correct its footer; or damage the footer; or damage bytes anywhere."""
     chance = random.random()
     if chance < 0.5:
         files, index = _parts(data)
@@ -73,12 +73,12 @@ def damaged_archive(random: Random, data: bytes, other: bytes) -> bytes:
         files, index = _parts(data)
         return sealed(files, damaged_bytes(random, index, other))
     if chance < 0.85:
-        return _lying(random, data)
+        return _with_wrong_footer(random, data)
     return damaged_bytes(random, data, other)
 
 
 def damaged_journal(random: Random, text: bytes, other: bytes) -> bytes:
-    """An object of the journal; two of three times with a foot that fits, so that it is not refused for that."""
+    """Damage a journal object. Two of three have a right foot, so that not only the foot is refused."""
     if random.random() < 0.33:
         return damaged_json(random, text) if random.random() < 0.5 else damaged_bytes(random, text, other)
     lines = text.splitlines(keepends=True)[:-1]
@@ -101,25 +101,25 @@ def _move_lines(random: Random, lines: list[bytes], other: bytes) -> None:
 
 
 def footed(lines: bytes) -> bytes:
-    """Lines of a journal with the foot that they should have."""
+    """Return lines of a journal with a right foot."""
     files = max(0, lines.count(b"\n") - 1)
     return lines + b'{"files":%d,"crc32c":%d}\n' % (files, crc32c(lines))
 
 
 def sealed(files: bytes, index: bytes) -> bytes:
-    """An archive of these parts."""
+    """Return an archive of these files and this index."""
     return files + index + len(index).to_bytes(4, "little")
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes]:
-    """The files, and the index; of what is no whole archive, everything is the index."""
+    """Return the files and the index. Bytes that are not a whole archive are the index."""
     end = len(data) - 4
     start = end - int.from_bytes(data[-4:], "little")
     return (data[:start], data[start:end]) if 0 <= start <= end else (b"", data)
 
 
-def _lying(random: Random, data: bytes) -> bytes:
-    """With a footer that says something else."""
+def _with_wrong_footer(random: Random, data: bytes) -> bytes:
+    """Return the archive with a wrong footer."""
     size = int.from_bytes(data[-4:], "little")
     near = size + random.randint(-40, 40)
     lie = random.choice([near, near, size ^ 1 << random.randrange(32), len(data) - 4, len(data), *EDGES])
@@ -131,7 +131,7 @@ def _few(random: Random) -> int:
 
 
 def _place(random: Random, data: bytes) -> int:
-    """Mostly anywhere; one in three times near the end, where indexes and footers are."""
+    """Return a position: anywhere, or, one in three times, near the end, where indexes and footers are."""
     if random.random() < 0.33:
         return max(0, len(data) - random.randrange(64) - 1)
     return random.randrange(len(data) + 1)
@@ -185,13 +185,13 @@ def _doubled(random: Random, data: bytes) -> bytes:
 
 
 def _with_number(random: Random, data: bytes) -> bytes:
-    """A u32 at an edge, somewhere."""
+    """Overwrite a u32 with an extreme value."""
     place = _place(random, data)
     return data[:place] + random.choice(EDGES).to_bytes(4, random.choice(("little", "big"))) + data[place + 4 :]
 
 
 def _spliced(random: Random, data: bytes, other: bytes) -> bytes:
-    """The beginning of one and the end of the other, or a piece of the other in the middle."""
+    """Append the end of the other file to the beginning of this one, or insert a piece of the other file."""
     start, end = _span(random, other)
     place = _place(random, data)
     if random.random() < 0.5:
@@ -215,14 +215,14 @@ BYTE_MUTATIONS: Sequence[Mutation] = (
 
 
 def _found(random: Random, text: bytes, pattern: re.Pattern[bytes]) -> tuple[int, int]:
-    """Where one of the matches near some place is; an empty span where there is none."""
+    """Return the span of a random match near a random position; an empty span if there is none."""
     begin = max(0, random.randrange(len(text) + 1) - NEAR_BYTES // 2)
     spans = [match.span() for match in pattern.finditer(text, begin, begin + NEAR_BYTES)]
     return random.choice(spans) if spans else (begin, begin)
 
 
 def _odd_token(random: Random, text: bytes) -> bytes:
-    """A number or string becomes an odd one, or something else."""
+    """Replace a number or string by an odd one, or by another value."""
     start, end = _found(random, text, TOKEN)
     new = _oddity(random, text[start:end])
     return text[:start] + new + text[end:]
@@ -247,7 +247,7 @@ def _without_member(random: Random, text: bytes) -> bytes:
 
 
 def _member_again(random: Random, text: bytes) -> bytes:
-    """A member twice, or a few times, the copy perhaps with another value or elsewhere."""
+    """Repeat a member, perhaps with another value or at another place."""
     start, end = _found(random, text, MEMBER)
     member = text[start:end].removesuffix(b",")
     copy = _odd_token(random, member) if random.random() < 0.5 else member
@@ -257,7 +257,7 @@ def _member_again(random: Random, text: bytes) -> bytes:
 
 
 def _swapped(random: Random, text: bytes) -> bytes:
-    """Two tokens change places, of whatever types they are."""
+    """Swap two tokens of any types."""
     first, second = sorted((_found(random, text, TOKEN), _found(random, text, TOKEN)))
     if first[1] > second[0]:
         return text
@@ -266,7 +266,7 @@ def _swapped(random: Random, text: bytes) -> bytes:
 
 
 def _nested(random: Random, text: bytes) -> bytes:
-    """A value deep in others."""
+    """Nest a value deeply."""
     start, end = _found(random, text, TOKEN)
     depth = random.choice((1, 3, 62, 63, 64, 65, 66, 1000))
     opening, closing = random.choice(((b"[", b"]"), (b'{"a":', b"}")))
@@ -276,14 +276,14 @@ def _nested(random: Random, text: bytes) -> bytes:
 
 
 def _unknown_member(random: Random, text: bytes) -> bytes:
-    """Something that readers have to pass over, in a place where members are."""
+    """Insert a member that readers have to ignore."""
     place = _found(random, text, MEMBER)[0]
     value = random.choice((*ODD_VALUES, *ODD_NUMBERS, b'{"x":[1,{"y":"\\u0041"}]}', b"[" * 60 + b"]" * 60))
     return text[:place] + b'"x":' + value + b"," + text[place:]
 
 
 def _spaced(random: Random, text: bytes) -> bytes:
-    """White space that means nothing: it leads away from the fast way through an index."""
+    """Insert white space, which makes the reader of an index leave its fast path."""
     start, end = _found(random, text, TOKEN)
     space = bytes(random.choices(b" \t\r\n", k=random.choice((1, 3, 200))))
     return text[:start] + space + text[start:end] + space + text[end:]
@@ -324,7 +324,7 @@ def _nested_deep(random: Random, text: bytes) -> bytes:
 
 
 def _many_members(random: Random, text: bytes) -> bytes:
-    """So many that the text has several windows; names all the same, or all different."""
+    """Insert so many members that the text has several windows. Their names are all equal, or all different."""
     start, end = _found(random, text, MEMBER)
     member = text[start:end].removesuffix(b",")
     count = random.choice((100, 2_000, 10_000))

@@ -1,4 +1,4 @@
-"""What is damaged: archives that cafcat and the original programs wrote, and what else cafcat reads of others."""
+"""The whole files that are damaged: archives by cafcat and the original programs, and other input of cafcat."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ MODIFIED = 1_795_255_200_123_456_789
 
 
 class Seed(NamedTuple):
-    """A whole file; of those with a greater weight more copies are damaged."""
+    """A whole file. weight: how often it is damaged, relative to the others."""
 
     name: str
     data: bytes
@@ -31,7 +31,7 @@ class Seed(NamedTuple):
 
 @cache
 def seeds_of(kind: str) -> tuple[Seed, ...]:
-    """The same in every process that has the same files."""
+    """Return the seeds of a kind, which are equal in all processes that have the same files."""
     return tuple(KINDS[kind]())
 
 
@@ -59,7 +59,7 @@ def _own_archives() -> list[Seed]:
 
 
 def _pretty(archive: bytes) -> bytes:
-    """With an index that other programs could have written: it takes the slow way through the reader."""
+    """Return an archive with an index as other programs may write it, which takes the reader's slow path."""
     files, index = _parts(archive)
     return sealed(files, json.dumps(json.loads(index), indent=2).encode())
 

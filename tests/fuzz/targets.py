@@ -1,7 +1,7 @@
-"""What reads the damaged files, and what has to hold of each: an error of cafcat's own, or entries that make sense.
+"""Readers of the damaged files, with checks: each file gives an error of cafcat's own, or consistent entries.
 
-Every target takes bytes and a stopwatch, which runs each reading of them, and returns a word for what came of them.
-Whatever else is raised is a finding.
+Every target gets bytes and a stopwatch, with which it runs each reading, and returns a word for the outcome. Any
+other exception is a finding.
 """
 
 import io
@@ -34,22 +34,22 @@ __all__ = ["TARGETS", "RawStore", "Stopwatch", "Wrong"]
 
 MIB = 1 << 20
 JSON_BYTES = 1 << 18
-"""Larger indexes are not read a second time by the json module: that takes much longer than the reader."""
+"""Larger indexes are not read again by the json module, which is much slower than the reader."""
 MESSAGE_CHARACTERS = 20_000
 
 
 class Wrong(Exception):
-    """A reader gave what cannot be."""
+    """A reader gave an impossible result."""
 
 
 class Stopwatch(Protocol):
-    """Runs one reading, and takes its time."""
+    """Runs a reading, and measures its time."""
 
     def __call__(self, reading: Callable[[bytes], Any], data: bytes) -> Any: ...
 
 
 class RawStore:
-    """A store of one object in memory, as far as it is read."""
+    """A store of one object in memory, with the methods for reading."""
 
     url = "memory:"
     reads_in_flight = 1
@@ -75,10 +75,13 @@ class RawStore:
 
 
 def _refusal(error: CafcatError) -> str:
-    """The word for an error. Raises Wrong for one that damage is no reason for, or that is not one line."""
-    check(isinstance(error, Corrupt | Unsupported), f"an error that damage cannot be: {error!r}")
+    """Return the kind of an error. Raises Wrong if damage cannot cause it, or if its message has several lines."""
+    check(isinstance(error, Corrupt | Unsupported), f"not an error for damage: {error!r}")
     text = str(error)
-    check("\n" not in text and len(text) < MESSAGE_CHARACTERS, f"not a line: {text[:200]!r}")
+    check(
+        "\n" not in text and len(text) < MESSAGE_CHARACTERS,
+        f"the message is too long or has several lines: {text[:200]!r}",
+    )
     return error.kind
 
 
@@ -87,12 +90,12 @@ def check(holds: bool, otherwise: str) -> None:
         raise Wrong(otherwise)
 
 
-def take_archive(data: bytes, timed: Stopwatch) -> str:
-    """What `inspect` and `recover` do: list the archive by its index; read all of it against its index."""
+def read_archive(data: bytes, timed: Stopwatch) -> str:
+    """List the archive by its index, as `inspect` does, and read all of it, as `recover` does."""
     listed = timed(listed_entries, data)
     whole = timed(whole_entries, data)
     if isinstance(listed, str):
-        check(isinstance(whole, str), "an archive that cannot be listed was taken for whole")
+        check(isinstance(whole, str), "an archive that cannot be listed was read as whole")
         return listed
     _check_listed(data, listed)
     if isinstance(whole, str):
@@ -111,25 +114,25 @@ def listed_entries(data: bytes) -> list[Entry] | str:
 
 
 def whole_entries(data: bytes, known: Format | None = None) -> list[Entry] | str:
-    """known: its format, if that is not to be seen."""
+    """Return the entries after reading the whole archive. known: its format, if it cannot be detected."""
     entries: list[Entry] = []
     try:
         archive_format = known or registry.detect(BytesArchive(data))
         summary = read_whole(RawStore(data), "key", archive_format, entries.append, check_block)  # type: ignore[arg-type]
     except CafcatError as error:
         return _refusal(error)
-    check(summary.size_bytes == len(data), "the size is not that of the file")
-    check(summary.file_count == len(entries), "the number of files is not that of the entries")
-    check(summary.crc64nvme == crc64nvme(data), "the checksum is not that of the file")
+    check(summary.size_bytes == len(data), "the size differs from the file's")
+    check(summary.file_count == len(entries), "the number of files differs from that of the entries")
+    check(summary.crc64nvme == crc64nvme(data), "the checksum differs from the file's")
     return entries
 
 
 def check_block(size_bytes: int) -> None:
-    check(0 < size_bytes <= MIB, "a block that is empty or too large")
+    check(0 < size_bytes <= MIB, "a block is empty or too large")
 
 
 def _check_listed(data: bytes, entries: list[Entry]) -> None:
-    """The footer says where the data ends; the json module, which names there are."""
+    """Check entries against the footer, and, for small indexes, against the entries that the json module reads."""
     data_end = len(data) - 4 - int.from_bytes(data[-4:], "little")
     check(data_end >= 0, "the index begins before the file")
     for path, start, end, checksum, modified_ns, *_ in entries:
@@ -137,14 +140,17 @@ def _check_listed(data: bytes, entries: list[Entry]) -> None:
         check(checksum is None or 0 <= checksum < 1 << 32, f"the checksum of {path[:80]!r} is {checksum}")
         check(modified_ns is None or -(1 << 63) <= modified_ns < 1 << 63, f"the time of {path[:80]!r}")
         path.encode()
-    check(len({entry.path for entry in entries}) == len(entries), "a path comes twice")
+    check(len({entry.path for entry in entries}) == len(entries), "a path is repeated")
     index = data[data_end:-4]
     if len(index) <= JSON_BYTES:
         check(entries == _by_json(index), "the json module reads other entries")
 
 
 def _by_json(index: bytes) -> list[Entry]:
-    """Of a name that comes again the last counts, at its place."""
+    """Return the entries by the json module.
+
+    The last of several entries with one name counts, at its own position.
+    """
     pairs = json.loads(index, object_pairs_hook=lambda pairs: pairs, parse_int=str, parse_constant=_refuse)
     files = dict(pairs)["files"]
     last = {name: ordinal for ordinal, (name, _) in enumerate(files)}
@@ -152,7 +158,7 @@ def _by_json(index: bytes) -> list[Entry]:
 
 
 def _refuse(name: str) -> None:
-    raise Wrong(f"{name} is no JSON")
+    raise Wrong(f"{name} is not JSON")
 
 
 def _entry(name: str, members: dict[str, str]) -> Entry:
@@ -161,17 +167,17 @@ def _entry(name: str, members: dict[str, str]) -> Entry:
 
 
 def _check_whole(data: bytes, entries: list[Entry]) -> None:
-    """What recover would put into the catalog."""
+    """Check the entries that recover would put into the catalog."""
     position = 0
     for entry in entries:
-        check(0 < len(entry.path.encode()) <= MAX_PATH_BYTES and "\0" not in entry.path, "a name that cannot be")
+        check(0 < len(entry.path.encode()) <= MAX_PATH_BYTES and "\0" not in entry.path, "an invalid path")
         check(entry.start_byte >= position, "two entries share bytes")
-        check(crc32c(data[entry.start_byte : entry.end_byte]) == entry.crc32c, "a checksum that is wrong")
+        check(crc32c(data[entry.start_byte : entry.end_byte]) == entry.crc32c, "a wrong checksum")
         position = entry.end_byte
 
 
-def take_index(data: bytes, timed: Stopwatch) -> str:
-    """What `rebuild` does: the index alone, on its way into the catalog."""
+def read_index_alone(data: bytes, timed: Stopwatch) -> str:
+    """Read the index alone into a mapping, as `rebuild` does."""
     return str(timed(_index, data))
 
 
@@ -186,18 +192,18 @@ def _index(data: bytes) -> str:
         return _refusal(error)
     start, end = summary.index_start_byte, summary.index_end_byte
     check(0 <= start <= end == len(data) - 4, f"the index cannot be [{start}, {end})")
-    check(summary.index_crc32c == crc32c(data[start:]), "the checksum is not that of the index")
+    check(summary.index_crc32c == crc32c(data[start:]), "the checksum differs from the index's")
     listed = listed_entries(data)
     check(not isinstance(listed, str) and [entry.path for entry in listed] == paths, "two readers differ")
     check(
         all(0 < len(path.encode()) <= MAX_PATH_BYTES and "\0" not in path for path in paths),
-        "a name that cannot be",
+        "an invalid path",
     )
     return "whole"
 
 
-def take_backup(data: bytes, timed: Stopwatch) -> str:
-    """What `db restore` reads before any of it goes to the database."""
+def read_backup(data: bytes, timed: Stopwatch) -> str:
+    """Read a backup as `db restore` does before it writes to the database."""
     return str(timed(_backup, data))
 
 
@@ -206,7 +212,7 @@ def _backup(data: bytes) -> str:
     try:
         for name, size_bytes, content in reader.members():
             if name.endswith(".json"):
-                check(isinstance(reader.document(size_bytes, content), dict), "no document")
+                check(isinstance(reader.document(size_bytes, content), dict), "not a document")
                 continue
             for rows in reader.rows(content):
                 check(len(rows) <= MIB, f"{len(rows)} bytes at once")
@@ -218,8 +224,8 @@ def _backup(data: bytes) -> str:
 JOURNAL_KEY = "journal/00000000000000000007-3d0c7c0e-5b7e-4d0f-9d55-0a4d3f7f7b99.jsonl"
 
 
-def take_journal(data: bytes, timed: Stopwatch) -> str:
-    """What `rebuild` does with a journal record."""
+def read_journal(data: bytes, timed: Stopwatch) -> str:
+    """Read a journal record as `rebuild` does."""
     return str(timed(_journal, data))
 
 
@@ -237,42 +243,45 @@ def _journal(data: bytes) -> str:
 
 
 def _check_journal(data: bytes, record: JournalRecord, files: list[JournalFile]) -> None:
-    """The foot is computed anew, and the lines are read by the json module."""
+    """Check a record against a newly computed foot, and its lines against the json module."""
     *lines, foot, _ = data.split(b"\n")
     before = data[: len(data) - len(foot) - 1]
-    said = json.loads(foot)
-    check((said["files"], said["crc32c"]) == (len(files), crc32c(before)), "a foot that is wrong")
+    expected = json.loads(foot)
+    check((expected["files"], expected["crc32c"]) == (len(files), crc32c(before)), "a wrong foot")
     head, *bodies = map(json.loads, lines)
-    check((record.sequence, record.kind) == (7, head["kind"]), "another change than its name and head say")
+    check((record.sequence, record.kind) == (7, head["kind"]), "sequence or kind differs from name and head")
     check(
-        [(file.path, str(file.chunk), file.start_byte) for file in files] == [_said(line) for line in bodies],
-        "others",
+        [(file.path, str(file.chunk), file.start_byte) for file in files] == [_file_of(line) for line in bodies],
+        "other files",
     )
     paths = [path.encode() for path, _, _ in files]
-    check(paths == sorted(set(paths)), "paths twice, or not in order")
-    check(all(0 < len(path) <= MAX_PATH_BYTES and b"\0" not in path for path in paths), "a name that cannot be")
-    check(all(0 <= file.start_byte < 1 << 63 for file in files), "a place that cannot be")
+    check(paths == sorted(set(paths)), "paths are repeated, or not in order")
+    check(all(0 < len(path) <= MAX_PATH_BYTES and b"\0" not in path for path in paths), "an invalid path")
+    check(all(0 <= file.start_byte < 1 << 63 for file in files), "an impossible position")
     chunk = record.chunk
     if chunk is not None:
         sizes = (0, chunk.index_start_byte, chunk.index_end_byte, chunk.size_bytes, (1 << 63) - 1)
-        check(list(sizes) == sorted(sizes), f"sizes that cannot be: {sizes}")
-        check(0 <= chunk.data_bytes < 1 << 63, f"a size that cannot be: {chunk.data_bytes}")
-        check(".." not in chunk.object_key.split("/") and chunk.object_key[:1] != "/", "a key that leads elsewhere")
+        check(list(sizes) == sorted(sizes), f"impossible sizes: {sizes}")
+        check(0 <= chunk.data_bytes < 1 << 63, f"an impossible size: {chunk.data_bytes}")
+        check(
+            ".." not in chunk.object_key.split("/") and chunk.object_key[:1] != "/",
+            "the key leads out of the store",
+        )
 
 
-def _said(line: Any) -> tuple[str, str, int]:
+def _file_of(line: Any) -> tuple[str, str, int]:
     return line["path"], line["chunk"], line["start_byte"]
 
 
-def take_inventory(data: bytes, timed: Stopwatch) -> str:
-    """Rows of an S3 Inventory; the wrong bucket and missing columns are the user's mistakes, as it were."""
+def read_inventory_file(data: bytes, timed: Stopwatch) -> str:
+    """Read the rows of an S3 Inventory. A wrong bucket or a missing column is an error of the user's."""
     name = "data.csv.gz" if data[:2] == b"\x1f\x8b" else "data.csv"
     Path(name).write_bytes(data)
     return str(timed(lambda _: _rows(name), data))
 
 
-def take_manifest(data: bytes, timed: Stopwatch) -> str:
-    """A manifest whose data file is empty."""
+def read_manifest(data: bytes, timed: Stopwatch) -> str:
+    """Read a manifest whose data file is empty."""
     Path("data.csv").write_bytes(b"")
     Path("manifest.json").write_bytes(data)
     return str(timed(lambda _: _rows("manifest.json"), data))
@@ -284,9 +293,9 @@ def _rows(name: str) -> str:
 
     try:
         for key, size_bytes, _, _ in read_inventory(name, SourceContext(options_of=_no_access), "bucket"):
-            check(bool(key) and 0 <= size_bytes < 10**18, f"a row that cannot be: {key!r}, {size_bytes}")
+            check(bool(key) and 0 <= size_bytes < 10**18, f"an impossible row: {key!r}, {size_bytes}")
     except (InvalidInput, NotFound) as error:
-        check("\n" not in str(error), f"not a line: {error!r}")
+        check("\n" not in str(error), f"the message has several lines: {error!r}")
         return error.kind
     except CafcatError as error:
         return _refusal(error)
@@ -294,11 +303,11 @@ def _rows(name: str) -> str:
 
 
 def _no_access(url: str) -> Any:
-    raise Wrong(f"a local inventory led to {url}")
+    raise Wrong(f"a local inventory opened {url}")
 
 
-def take_tar(data: bytes, timed: Stopwatch) -> str:
-    """As a file and as a stream. Damage is a problem that is reported, and never an exception."""
+def read_tar(data: bytes, timed: Stopwatch) -> str:
+    """Read a tar as a file and as a stream. Damage is reported as a problem, never raised."""
     from cafcat.sources.tar.file import TarFileSource
     from cafcat.sources.tar.stream import TarStreamSource
 
@@ -320,23 +329,23 @@ def _problems(source: Source) -> int:
     return problems
 
 
-def take_car(data: bytes, timed: Stopwatch) -> str:
-    """As files, and as blocks; and as `recover` and `rebuild` would take it."""
-    _take_into_catalog(data, CAR, timed)
+def read_car_into_catalog(data: bytes, timed: Stopwatch) -> str:
+    """Read a CAR as files and as blocks, and into a mapping as `recover` and `rebuild` do."""
+    _read_into_catalog(data, CAR, timed)
     return str(timed(read_car, data))
 
 
-def take_chunkio(data: bytes, timed: Stopwatch) -> str:
-    """Records, and what `adopt` would list and read of them; and as `recover` and `rebuild` would take it."""
-    _take_into_catalog(data, CHUNKIO, timed)
+def read_chunkio_into_catalog(data: bytes, timed: Stopwatch) -> str:
+    """Read records and files as `adopt` does, and into a mapping as `recover` and `rebuild` do."""
+    _read_into_catalog(data, CHUNKIO, timed)
     return str(timed(read_chunkio, data))
 
 
-def _take_into_catalog(data: bytes, archive_format: Format, timed: Stopwatch) -> None:
-    """What is whole is told the same by its index alone."""
+def _read_into_catalog(data: bytes, archive_format: Format, timed: Stopwatch) -> None:
+    """Check that the index of a whole archive lists the same paths as reading the whole archive."""
     whole = timed(lambda data: whole_entries(data, archive_format), data)
     indexed = timed(lambda data: _indexed(data, archive_format), data)
-    check(isinstance(whole, str) or indexed == [entry.path for entry in whole], "an index that says something else")
+    check(isinstance(whole, str) or indexed == [entry.path for entry in whole], "the index lists other paths")
 
 
 def _indexed(data: bytes, archive_format: Format) -> list[str] | str:
@@ -350,26 +359,26 @@ def _indexed(data: bytes, archive_format: Format) -> list[str] | str:
         return _refusal(error)
 
 
-def take_clp(data: bytes, timed: Stopwatch) -> str:
-    """The container of a clp-s archive, and its metadata."""
+def read_clp_archive(data: bytes, timed: Stopwatch) -> str:
+    """Read a clp-s archive with its metadata."""
     return str(timed(read_clp, data))
 
 
-def take_databundle(data: bytes, timed: Stopwatch) -> str:
-    """The table of a shard, and every file."""
+def read_databundle_chunk(data: bytes, timed: Stopwatch) -> str:
+    """Read the table of a shard, and every file."""
     return str(timed(read_databundle, data))
 
 
 TARGETS: dict[str, Callable[[bytes, Stopwatch], str]] = {
-    "caf": take_archive,
-    "index": take_index,
-    "journal": take_journal,
-    "backup": take_backup,
-    "inventory": take_inventory,
-    "manifest": take_manifest,
-    "tar": take_tar,
-    "car": take_car,
-    "chunkio": take_chunkio,
-    "clp": take_clp,
-    "databundle": take_databundle,
+    "caf": read_archive,
+    "index": read_index_alone,
+    "journal": read_journal,
+    "backup": read_backup,
+    "inventory": read_inventory_file,
+    "manifest": read_manifest,
+    "tar": read_tar,
+    "car": read_car_into_catalog,
+    "chunkio": read_chunkio_into_catalog,
+    "clp": read_clp_archive,
+    "databundle": read_databundle_chunk,
 }

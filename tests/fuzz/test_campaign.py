@@ -1,4 +1,4 @@
-"""Some thousand damaged files through the readers (`make fuzz`: a million); and whether a campaign would notice."""
+"""Some thousand damaged files for the readers (`make fuzz`: a million), and tests of the campaign itself."""
 
 import multiprocessing as mp
 import os
@@ -35,16 +35,16 @@ WHOLE = pack(CAF, [("a", b"hello", 1), ("b", b"", None)])[0]
         *(pytest.param(kind, 2, 1000, marks=pytest.mark.slow) for kind in KINDS),
     ],
 )
-def test_damaged_files_are_refused_or_read_as_they_are(tmp_path: Path, kind: str, seed: int, count: int) -> None:
+def test_damaged_files_are_read_or_refused(tmp_path: Path, kind: str, seed: int, count: int) -> None:
     report = run_campaign(Plan(kind, seed, count, workers=1, findings=tmp_path))
     assert not report.findings, "\n".join(map(str, report.findings))
     assert report.cases == count
     assert report.growth <= cases.MOST_MEMORY_BYTES
-    assert len(report.outcomes) > 1, "some are read, and some are not"
+    assert len(report.outcomes) > 1, "all files had one outcome"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_case_is_the_same_whenever_it_is_made_and_never_whole(kind: str) -> None:
+def test_case_is_reproducible_and_always_damaged(kind: str) -> None:
     script = (
         "from tests.fuzz.cases import Case, damaged; from zlib import crc32\n"
         f"print([crc32(damaged(Case({kind!r}, 5, n))) for n in range(50)])"
@@ -59,23 +59,21 @@ def test_a_case_is_the_same_whenever_it_is_made_and_never_whole(kind: str) -> No
 
 
 @pytest.mark.parametrize("seed", [seed for kind in KINDS for seed in seeds_of(kind)], ids=lambda seed: seed.name)
-def test_what_is_damaged_is_no_finding_when_it_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: Any
-) -> None:
+def test_whole_seed_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: Any) -> None:
     monkeypatch.chdir(tmp_path)
     kind = next(kind for kind in KINDS if seed in seeds_of(kind))
     assert Watch().run(Case(kind, 0, 0), seed.data)[1] is None
 
 
 def judged(target: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What is wrong with a reader that does that."""
+    """Return the problem that is found with a reader."""
     monkeypatch.setitem(TARGETS, "caf", target)
     wrong = Watch().run(Case("caf", 1, 1), WHOLE)[1]
     assert wrong is not None
     return wrong
 
 
-def test_other_exceptions_and_too_much_memory_or_time_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_exceptions_and_excessive_memory_or_time_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(data: bytes, timed: Any) -> str:
         raise ValueError("a traceback")
 
@@ -91,26 +89,26 @@ def test_other_exceptions_and_too_much_memory_or_time_are_findings(monkeypatch: 
     assert "s of CPU time" in judged(takes_time, monkeypatch)
 
 
-LIES: dict[str, list[Entry]] = {
-    "goes on into the index": [Entry("a", 0, 6, None, None)],
+WRONG_ENTRIES: dict[str, list[Entry]] = {
+    "ends in the index": [Entry("a", 0, 6, None, None)],
     "before the file": [Entry("a", -1, 5, None, None)],
     "reversed": [Entry("a", 5, 4, None, None)],
-    "no name": [Entry("\ud800", 0, 5, None, None)],
-    "a name twice": [Entry("a", 0, 5, None, None)] * 2,
-    "an entry that is not there": [Entry("a", 0, 5, 2591144780, 1), Entry("c", 5, 5, 0, None)],
-    "one is missing": [Entry("a", 0, 5, 2591144780, 1)],
-    "another time": [Entry("a", 0, 5, 2591144780, 2), Entry("b", 5, 5, 0, None)],
+    "invalid name": [Entry("\ud800", 0, 5, None, None)],
+    "repeated name": [Entry("a", 0, 5, None, None)] * 2,
+    "additional entry": [Entry("a", 0, 5, 2591144780, 1), Entry("c", 5, 5, 0, None)],
+    "missing entry": [Entry("a", 0, 5, 2591144780, 1)],
+    "wrong time": [Entry("a", 0, 5, 2591144780, 2), Entry("b", 5, 5, 0, None)],
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_entries_that_cannot_be_are_findings(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
-    monkeypatch.setattr(CafReader, "entries", lambda _: iter(LIES[lie]))
+@pytest.mark.parametrize("case", WRONG_ENTRIES)
+def test_wrong_entries_are_findings(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.setattr(CafReader, "entries", lambda _: iter(WRONG_ENTRIES[case]))
     assert Watch().run(Case("caf", 1, 1), WHOLE)[1] is not None
 
 
 @pytest.mark.parametrize("error", [StoreFailed("no space"), Corrupt("two\nlines"), Corrupt("x" * 50_000)])
-def test_errors_that_damage_cannot_be_are_findings(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_errors_not_caused_by_damage_are_findings(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def entries(_: CafReader) -> Iterator[Entry]:
         raise error
 
@@ -118,7 +116,7 @@ def test_errors_that_damage_cannot_be_are_findings(monkeypatch: pytest.MonkeyPat
     assert "Wrong" in str(Watch().run(Case("caf", 1, 1), WHOLE)[1])
 
 
-def test_a_process_that_dies_is_a_finding_and_its_file_is_kept(tmp_path: Path) -> None:
+def test_dead_process_is_a_finding_and_its_file_is_stored(tmp_path: Path) -> None:
     reports: list[Report] = []
     plan = Plan("caf", 1, 10_000_000, workers=1, findings=tmp_path)
     campaign = threading.Thread(target=lambda: reports.append(run_campaign(plan)))
@@ -141,7 +139,7 @@ def test_a_process_that_dies_is_a_finding_and_its_file_is_kept(tmp_path: Path) -
     )
 
 
-def test_a_case_without_end_ends_its_process() -> None:
+def test_endless_case_ends_its_process() -> None:
     script = """
 from pathlib import Path
 from queue import Queue

@@ -1,4 +1,4 @@
-"""Stores, repositories that write there, and a folder in memory."""
+"""Places of stores, repositories over them, and a folder in memory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture
 def open_at(database_url: str, tmp_path: Path) -> Iterator[Opener]:
-    """Repositories of the same catalog, each with a connection of its own."""
+    """A function that opens repositories of one catalog, each with a connection of its own."""
     with contextlib.ExitStack() as opened:
 
         def open_at(place: Place) -> cafcat.Repository:
@@ -55,6 +55,6 @@ def local(open_at: Opener, folder: Folder) -> cafcat.Repository:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A folder, in memory if that can be: only processes are killed there, never the machine."""
+    """A folder, in memory if possible: only processes are killed there, never the machine."""
     with in_memory() as folder:
         yield folder

@@ -1,4 +1,4 @@
-"""Commands of cafcat that start, and begin when they are told to: so that several are at work at once."""
+"""Commands of cafcat that start early and wait for a signal, so that several begin their work at once."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ main()
 
 
 def environment(folder: Path, store: str, further: Mapping[str, str]) -> dict[str, str]:
-    """With a home in that folder."""
+    """Return variables for a store, and a home in this folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CAFCAT_")}
     return kept | {"CAFCAT_HOME": str(folder / "home"), "CAFCAT_STORE": store} | dict(further)
 
@@ -32,7 +32,7 @@ def popen(folder: Path, variables: Mapping[str, str], *arguments: str) -> Comman
 
 
 def start_all(processes: "Sequence[subprocess.Popen[str]]") -> None:
-    """They begin when all of them have started."""
+    """Let all processes begin their work, once all of them have started."""
     for process in processes:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -43,7 +43,7 @@ def start_all(processes: "Sequence[subprocess.Popen[str]]") -> None:
 
 
 def run(folder: Path, variables: Mapping[str, str], *arguments: str) -> None:
-    """Runs one to its end, which has to be good."""
+    """Run a command that must succeed."""
     process = popen(folder, variables, *arguments)
     _, errors = process.communicate("\n", timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors

@@ -1,4 +1,4 @@
-"""adopt: archives of others are in the catalog, as they are and where they are; nobody ever touches them."""
+"""adopt: third-party archives are entered into the catalog, and stay unchanged at their place."""
 
 import itertools
 import json
@@ -39,7 +39,7 @@ from tests.worlds.places import Bucket, Folder
 
 @pytest.fixture
 def repository(local: cafcat.Repository) -> cafcat.Repository:
-    """Where cafcat's own chunks are makes no difference."""
+    """A repository. The place of cafcat's own chunks does not matter."""
     return local
 
 
@@ -62,7 +62,7 @@ def archive(path: Path, archive_format: Format = CAF, files: dict[str, bytes] = 
 
 
 def foreign(path: Path, files: dict[str, bytes] = FILES) -> Path:
-    """A CAF as the original programs write it: it has no checksums."""
+    """Write a CAF as the original programs write it, without checksums."""
     index, position = {}, 0
     for name, content in files.items():
         index[name] = {"start_byte": position, "end_byte": position + len(content)}
@@ -93,8 +93,10 @@ def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> dict[str, str
 
 
 def readable(path: Path) -> tuple[str, dict[str, bytes]] | None:
-    """The format of an archive, and what its own reader gives of it, without entries that it refuses. None if it
-    refuses the whole."""
+    """Return the format of an archive, and the contents that its own reader accepts.
+
+    Returns None if the reader refuses the whole archive.
+    """
     file = LocalFile(str(path))
     try:
         archive_format = formats.detect(file)
@@ -112,13 +114,13 @@ def readable(path: Path) -> tuple[str, dict[str, bytes]] | None:
 
 
 def vectors() -> Iterator[Path]:
-    """Those of this repository, and the fixtures of other projects where these are there."""
+    """Return the vectors of this repository, and the fixtures of other projects if they are available."""
     suffixes = (".caf", ".car", ".cio", ".clp")
     found = [*sorted(VECTORS.rglob("*")), *map(vector_path, FIXTURES_OF_OTHERS)]
     return (path for path in found if path.name.endswith(suffixes) and path.exists())
 
 
-def test_every_vector_is_as_its_own_reader_says(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_adopted_vectors_equal_the_output_of_their_readers(repository: cafcat.Repository, tmp_path: Path) -> None:
     whole: set[str] = set()
     for number, vector in enumerate(vectors()):
         path = tmp_path / "there" / f"{number}-{vector.name}"
@@ -181,9 +183,7 @@ def test_an_archive_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path)
     assert keys == ["deep/there.car"]
 
 
-def test_an_object_whose_key_no_store_has_is_not_taken_for_another(
-    open_at: Opener, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_object_with_an_invalid_key_is_refused(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
     path = archive(tmp_path / "there.caf")
     bucket.client.put_object(Bucket=bucket.bucket, Key="deep/there.caf", Body=path.read_bytes())
     repository = open_at(Folder(tmp_path / "own"))
@@ -209,7 +209,7 @@ def test_a_file_without_its_first_bytes_is_adopted_with_its_format_named(
         adopt(repository, path, format="zip")
 
 
-def test_a_padded_car_with_unchecked_hashes_is_adopted_and_both_are_told(
+def test_padded_car_with_unchecked_hashes_is_adopted_with_warnings(
     repository: cafcat.Repository, tmp_path: Path
 ) -> None:
     path = tmp_path / "there" / "x.car"
@@ -229,11 +229,11 @@ def test_a_padded_car_with_unchecked_hashes_is_adopted_and_both_are_told(
     assert verdicts(repository, VerifyLevel.INDEX) == {str(path): "damaged"}
 
 
-def test_an_archive_that_is_changed_meanwhile_is_not_adopted(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_archive_that_changes_during_adopt_is_refused(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = archive(tmp_path / "x.car", CAR)
 
     def changed() -> bool:
-        """Another file of the same bytes."""
+        """Replace the archive by a copy."""
         shutil.copy(path, tmp_path / "other")
         os.replace(tmp_path / "other", path)
         return False
@@ -243,9 +243,7 @@ def test_an_archive_that_is_changed_meanwhile_is_not_adopted(repository: cafcat.
     assert (report.archives, live(repository), list(repository.chunks())) == (0, set(), [])
 
 
-def test_an_object_that_is_changed_meanwhile_is_not_adopted(
-    open_at: Opener, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_object_that_changes_during_adopt_is_refused(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
     content = archive(tmp_path / "x", CAF).read_bytes()
     numbers = itertools.count()
 
@@ -272,18 +270,18 @@ def test_archives_without_checksums_are_read_for_them(repository: cafcat.Reposit
         repository.read("a/2")
 
 
-def test_damage_costs_one_entry_and_is_said(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_damaged_entry_is_reported_and_left_out(repository: cafcat.Repository, tmp_path: Path) -> None:
     flip(archive(tmp_path / "x.caf"), 1)
     heard = Heard()
     report = adopt(repository, tmp_path / "x.caf", progress=heard)
     assert (report.files, report.files_failed, report.failed) == (len(FILES) - 1, 1, [])
     assert [path for path, *_ in problems(heard)] == ["a/1"]
     assert live(repository) == set(FILES) - {"a/1"}
-    for level in (VerifyLevel.INDEX, VerifyLevel.DATA):  # all that the catalog has of it is as it was
+    for level in (VerifyLevel.INDEX, VerifyLevel.DATA):  # the adopted entries are unchanged
         assert verdicts(repository, level) == {str(tmp_path / "x.caf"): "ok"}
 
 
-def test_a_name_that_the_catalog_cannot_have_costs_one_entry(
+def test_name_that_the_catalog_cannot_store_fails_alone(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = foreign(tmp_path / "x.caf", FILES | {"nul\0": b"1", "long" * 1000: b"2"})
@@ -332,7 +330,7 @@ def test_an_object_is_adopted_once(repository: cafcat.Repository, tmp_path: Path
     assert "is a chunk of this catalog" in adopt(repository, store / f"{own}.caf", prefix="again").failed[0]
 
 
-def test_what_is_removed_and_pruned_stays_on_disk_and_can_come_again(
+def test_pruned_archive_stays_on_disk_and_can_be_adopted_again(
     repository: cafcat.Repository, tmp_path: Path
 ) -> None:
     path = archive(tmp_path / "x.caf")
@@ -351,7 +349,7 @@ def test_what_is_removed_and_pruned_stays_on_disk_and_can_come_again(
     assert repository.read("b") == FILES["b"]
 
 
-def test_own_verbs_leave_its_folder_alone(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_other_verbs_do_not_touch_the_folder_of_an_archive(repository: cafcat.Repository, tmp_path: Path) -> None:
     folder = tmp_path / "there"
     archive(folder / "x.caf")
     adopted(repository, folder / "x.caf", prefix="old")
@@ -370,7 +368,7 @@ def test_own_verbs_leave_its_folder_alone(repository: cafcat.Repository, tmp_pat
     assert repository.read("old/b") == FILES["b"]
 
 
-def test_repack_brings_its_files_into_chunks_of_our_own(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_repack_moves_its_files_into_own_chunks(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = archive(tmp_path / "x.car", CAR)
     adopted(repository, path)
     [chunk] = repository.chunks()
@@ -384,7 +382,9 @@ def test_repack_brings_its_files_into_chunks_of_our_own(repository: cafcat.Repos
 
 
 @pytest.mark.parametrize("what", ["missing", "a folder", "no archive", "nothing"])
-def test_what_is_no_archive_costs_only_itself(repository: cafcat.Repository, tmp_path: Path, what: str) -> None:
+def test_other_files_are_refused_and_archives_adopted(
+    repository: cafcat.Repository, tmp_path: Path, what: str
+) -> None:
     bad = tmp_path / what
     if what == "a folder":
         bad.mkdir()
@@ -407,7 +407,7 @@ def test_a_dry_run_and_one_that_is_stopped_change_nothing(repository: cafcat.Rep
 
 
 @pytest.mark.parametrize("on_conflict", OnConflict)
-def test_a_dry_run_says_what_would_be_done(
+def test_dry_run_reports_the_effects_of_a_real_run(
     repository: cafcat.Repository, tmp_path: Path, on_conflict: OnConflict
 ) -> None:
     commit(repository, {"a/1": b"another", "b": b"another"})
@@ -432,9 +432,7 @@ def test_names_of_archives(repository: cafcat.Repository, tmp_path: Path) -> Non
     assert cafcat.inspect(path.as_uri()).format == "caf"
 
 
-def test_an_archive_without_any_new_file_says_how_it_is_adopted_again(
-    repository: cafcat.Repository, tmp_path: Path
-) -> None:
+def test_message_for_an_adopted_archive_without_live_files(repository: cafcat.Repository, tmp_path: Path) -> None:
     commit(repository, FILES)
     path = archive(tmp_path / "x.caf")
     assert adopted(repository, path, on_conflict=OnConflict.SKIP).files == 0
@@ -442,10 +440,10 @@ def test_an_archive_without_any_new_file_says_how_it_is_adopted_again(
     assert "after `cafcat prune`, it can be adopted again" in message
 
 
-def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
+def test_commit_with_a_lost_answer_is_checked(
     repository: cafcat.Repository, tmp_path: Path, database_url: str
 ) -> None:
-    """The server ends the connection in the commit itself, after it was done or before."""
+    """The server ends the connection during the commit, before or after its effect."""
     path = archive(tmp_path / "x.caf")
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute(
@@ -465,7 +463,7 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_looking(
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
+def test_killed_adopt_enters_all_of_an_archive_or_nothing(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, every: int
 ) -> None:
     path = archive(tmp_path / "there" / "x.car", CAR)
@@ -488,7 +486,7 @@ def test_killed_anywhere_all_of_an_archive_is_there_or_nothing(
 
 
 def test_entries_that_share_bytes(repository: cafcat.Repository, tmp_path: Path) -> None:
-    """Legal to read in a CAF of others."""
+    """Such entries are valid in a third-party CAF."""
     index = {"a": {"start_byte": 0, "end_byte": 6}, "b": {"start_byte": 3, "end_byte": 9}}
     text = json.dumps({"format_version": "1.0", "files": index}).encode()
     path = tmp_path / "x.caf"

@@ -1,4 +1,4 @@
-"""adopt of bundles of DataBundle: every shard is a chunk, and its files are read without the index."""
+"""adopt of DataBundles: every shard is a chunk, and its files are read without the index."""
 
 import os
 import random
@@ -40,7 +40,7 @@ SHARDS = 3
 
 
 def bundle(folder: Path, compression: str = "zlib", shards: int = SHARDS, **files: bytes) -> dict[str, bytes]:
-    """Makes one there, and returns all its files, byte for byte."""
+    """Write a bundle, and return the bytes of all its files."""
     new = [NewBundleFile(path, content) for path, content in (files or FILES).items()]
     write_bundle(
         folder, [*new, NewBundleFile("folder", None, UserData("x", b"y"))], shards=shards, compression=compression
@@ -59,7 +59,7 @@ def verdicts(repository: cafcat.Repository, level: VerifyLevel) -> list[str]:
 
 
 def check_read(repository: cafcat.Repository, folder: Path) -> None:
-    """Every way of reading gives what was put in."""
+    """Check that all ways to read give the contents of the bundle."""
     assert live(repository) == set(FILES)
     assert dict(repository.read_many(FILES)) == FILES
     for path, content in FILES.items():
@@ -93,8 +93,8 @@ def test_files_of_a_bundle_are_read_in_place(local: cafcat.Repository, tmp_path:
     assert everything(tmp_path / "there") == before
 
 
-def test_places_of_files(local: cafcat.Repository, tmp_path: Path) -> None:
-    """What the catalog says, for each kind of file."""
+def test_spans_and_decodings_of_files(local: cafcat.Repository, tmp_path: Path) -> None:
+    """The catalog has a span and a decoding for each kind of file."""
     files = {"a": b"first", "b": b"second", "large": NOISE, "zeros": bytes(RECORD_BYTES * 2), "z": b""}
     bundle(tmp_path / "zlib", "zlib", 1, **files)
     bundle(tmp_path / "none", "none", 1, **files)
@@ -135,8 +135,10 @@ def test_a_bundle_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path, c
     assert {key.removeprefix("deep/there/"): read(bucket, key) for key in keys} == before
 
 
-def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
-    """It is empty, and its key ends in a slash."""
+def test_object_that_a_console_makes_for_a_folder_is_ignored(
+    open_at: Opener, bucket: Bucket, tmp_path: Path
+) -> None:
+    """The object is empty, and its key ends in a slash."""
     for name, data in bundle(tmp_path / "there").items():
         bucket.client.put_object(Bucket=bucket.bucket, Key=f"there/{name}", Body=data)
     for key in ("there/", "other/"):
@@ -153,7 +155,7 @@ def test_the_object_that_a_console_makes_for_a_folder(open_at: Opener, bucket: B
         assert message in adopt(repository, f"s3://{bucket.bucket}{name}").failed[0]
 
 
-def test_by_a_file_url(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_bundle_is_adopted_by_a_file_url(local: cafcat.Repository, tmp_path: Path) -> None:
     there = tmp_path / "a folder#1"
     bundle(there)
     url = there.as_uri()
@@ -167,7 +169,7 @@ def read(bucket: Bucket, key: str) -> bytes:
     return bucket.client.get_object(Bucket=bucket.bucket, Key=key)["Body"].read()
 
 
-def test_one_shard_by_its_name(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_single_shard_is_adopted_by_its_name(local: cafcat.Repository, tmp_path: Path) -> None:
     before = bundle(tmp_path / "there")
     report = adopt(local, tmp_path / "there/shard-00000001")
     of_shard = dict(list(FILES.items())[1::SHARDS])
@@ -186,7 +188,7 @@ def test_a_shard_that_describes_itself(local: cafcat.Repository, tmp_path: Path)
     assert verdicts(local, VerifyLevel.INDEX) == verdicts(local, VerifyLevel.DATA) == ["ok"]
 
 
-def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_bundle_is_adopted_once_and_again_after_prune(local: cafcat.Repository, tmp_path: Path) -> None:
     before = bundle(tmp_path / "there")
     adopt(local, tmp_path / "there")
     again = adopt(local, tmp_path / "there", prefix="again")
@@ -198,7 +200,7 @@ def test_a_bundle_is_adopted_once_and_can_come_again(local: cafcat.Repository, t
     assert everything(tmp_path / "there") == before
 
 
-def test_repack_brings_its_files_into_chunks_of_our_own(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_repack_moves_its_files_into_own_chunks(local: cafcat.Repository, tmp_path: Path) -> None:
     bundle(tmp_path / "there", "snappy")
     adopt(local, tmp_path / "there")
     report = local.repack(chunks=[str(chunk.uuid) for chunk in local.chunks()], format="caf")
@@ -207,7 +209,7 @@ def test_repack_brings_its_files_into_chunks_of_our_own(local: cafcat.Repository
     assert dict(local.read_many(FILES)) == FILES
 
 
-def test_a_snapshot_reads_it(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_snapshot_reads_files_of_a_bundle(local: cafcat.Repository, tmp_path: Path) -> None:
     bundle(tmp_path / "there")
     adopt(local, tmp_path / "there")
     local.snapshot(tmp_path / "snapshot")
@@ -215,7 +217,7 @@ def test_a_snapshot_reads_it(local: cafcat.Repository, tmp_path: Path) -> None:
         assert {path: snapshot.read(path) for path in FILES} == FILES
 
 
-def test_large_files_are_not_held(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_large_files_need_little_memory(local: cafcat.Repository, tmp_path: Path) -> None:
     sparse = b"begin" + bytes(48 << 20) + NOISE
     (tmp_path / "sparse").write_bytes(sparse)
     write_bundle(tmp_path / "there", [NewBundleFile("sparse", tmp_path / "sparse")], compression="snappy")
@@ -239,8 +241,8 @@ def test_a_dry_run_changes_nothing(local: cafcat.Repository, tmp_path: Path) -> 
     assert everything(tmp_path / "there") == before
 
 
-def test_once_stopped_nothing_further_is_looked_at(local: cafcat.Repository, tmp_path: Path) -> None:
-    """Neither names that are not there, nor an index, which would be copied."""
+def test_stopped_adopt_opens_no_further_archive(local: cafcat.Repository, tmp_path: Path) -> None:
+    """Neither missing names nor an index, which would be copied, are read."""
     bundle(tmp_path / "there")
     bundle(tmp_path / "damaged")
     (tmp_path / "damaged/index/CURRENT").write_bytes(b"nothing\n")
@@ -257,7 +259,7 @@ def test_once_stopped_nothing_further_is_looked_at(local: cafcat.Repository, tmp
     assert (report.interrupted, report.archives, report.failed) == (True, 0, [])
 
 
-def test_a_folder_that_nobody_may_write(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_bundle_in_a_read_only_folder_is_adopted(local: cafcat.Repository, tmp_path: Path) -> None:
     bundle(tmp_path / "there")
     for path in (tmp_path / "there/index", tmp_path / "there"):
         path.chmod(0o500)
@@ -269,7 +271,7 @@ def test_a_folder_that_nobody_may_write(local: cafcat.Repository, tmp_path: Path
 
 
 @COMPRESSIONS
-def test_damage_costs_the_files_that_it_hits(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
+def test_damage_affects_only_the_damaged_files(local: cafcat.Repository, tmp_path: Path, compression: str) -> None:
     bundle(tmp_path / "there", compression, 1)
     shard = tmp_path / "there/shard-00000000"
     flip(shard, shard.read_bytes().index(NOISE[500_000:500_016]))
@@ -317,7 +319,7 @@ def test_shards_that_are_missing_or_anothers(local: cafcat.Repository, tmp_path:
 
 @pytest.mark.parametrize("name", ["CURRENT", "MANIFEST", ".log"])
 @pytest.mark.parametrize("how", ["missing", "cut", "flipped"])
-def test_damage_of_the_index_is_told(local: cafcat.Repository, tmp_path: Path, name: str, how: str) -> None:
+def test_damaged_index_is_reported(local: cafcat.Repository, tmp_path: Path, name: str, how: str) -> None:
     bundle(tmp_path / "there")
     [path] = [path for path in (tmp_path / "there/index").iterdir() if name in path.name]
     if how == "missing":
@@ -344,10 +346,10 @@ def test_a_missing_library_is_no_damage(
     assert "pip install 'cafcat[databundle]'" in adopt(local, tmp_path / "there").failed[0]
     assert dict(local.read_many(FILES)) == FILES
     assert verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
-    assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # nothing of it was looked at
+    assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # no part of them was read
 
 
-def test_what_cannot_be_decoded_here_costs_only_itself(
+def test_files_with_a_missing_library_fail_alone(
     local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle(tmp_path / "there", "snappy", 1, there=NOISE[:600_000])
@@ -362,10 +364,10 @@ def test_what_cannot_be_decoded_here_costs_only_itself(
     assert isinstance(found["there"], NotInstalled)
 
 
-def test_without_protobuf_nobody_says_damaged(
+def test_without_protobuf_no_chunk_counts_as_damaged(
     local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a chunk of our own: nobody can tell. Of a bundle: the rows of the catalog say all."""
+    """An own chunk cannot be verified then. A bundle can, since the catalog has all rows."""
     (tmp_path / "file").write_bytes(b"own")
     local.ingest([str(tmp_path / "file")], format="databundle", jobs=1)
     bundle(tmp_path / "there", shards=1)
@@ -388,7 +390,7 @@ def test_other_folders_are_no_bundles(local: cafcat.Repository, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_anywhere_all_of_a_shard_is_there_or_nothing(
+def test_killed_adopt_enters_all_of_a_shard_or_nothing(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, every: int
 ) -> None:
     names = dict(list(FILES.items())[:6])

@@ -1,4 +1,4 @@
-"""A backup is the whole catalog, can be read without cafcat, and comes back as it was or not at all."""
+"""Backups: the whole catalog, readable without cafcat, and restored completely or not at all."""
 
 import gzip
 import io
@@ -37,7 +37,7 @@ FILES = {"a/first": b"first", "a/second": b"second", "b": b"", "ü/\t\n\\N\\": b
 
 
 def fill(world: World) -> None:
-    """Rows in as many tables as may be."""
+    """Write rows into as many tables as possible."""
     join_store(world.repository.session, store_to_write(world.repository.session))
     commit(world.repository, FILES)
     commit(world.repository, {"a/first": b"newer"}, OnConflict.REPLACE, None)
@@ -48,7 +48,7 @@ def fill(world: World) -> None:
 
 
 def contents(repository: cafcat.Repository, without: str = "backups") -> dict[str, list[tuple[Any, ...]]]:
-    """All rows of all tables but one."""
+    """Return all rows of all tables except one."""
     return {
         table: sql(repository, f"SELECT * FROM {table} ORDER BY 1, 2, 3") for table in TABLES if table != without
     }
@@ -60,8 +60,8 @@ def put_back(world: World, **options: Any) -> cafcat.Repository:
     return empty
 
 
-def test_all_tables_are_in_it() -> None:
-    """In an order in which what a row points to comes first."""
+def test_backup_has_all_tables() -> None:
+    """Tables come after the tables to which they refer."""
     assert set(TABLES) == set(metadata.tables)
     ordered = list(TABLES)
     for table in metadata.tables.values():
@@ -69,7 +69,7 @@ def test_all_tables_are_in_it() -> None:
             assert ordered.index(key.column.table.name) <= ordered.index(table.name)
 
 
-def test_everything_comes_back(world: World) -> None:
+def test_restore_brings_all_rows_back(world: World) -> None:
     fill(world)
     before = contents(world.repository)
     report = world.repository.backup()
@@ -91,7 +91,7 @@ def test_everything_comes_back(world: World) -> None:
     assert world.differences(empty) == []
 
 
-def test_new_rows_come_after_those_that_were_restored(local: World) -> None:
+def test_restored_catalog_accepts_new_rows(local: World) -> None:
     fill(local)
     local.repository.backup()
     empty = put_back(local)
@@ -103,7 +103,7 @@ def test_new_rows_come_after_those_that_were_restored(local: World) -> None:
     assert sql(empty, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
 
 
-def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_again(world: World) -> None:
+def test_later_changes_are_counted_and_their_numbers_not_reused(world: World) -> None:
     commit(world.repository, {"a": b"1"})
     world.repository.backup()
     commit(world.repository, {"b": b"2"})
@@ -117,15 +117,15 @@ def test_what_came_after_the_backup_is_counted_and_its_numbers_are_not_given_aga
     assert {location.path for location in rebuilt.list()} == {"b", "c"}
 
 
-def test_stores_that_cannot_be_asked_are_named(local: World) -> None:
+def test_unreachable_stores_are_named(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     sql(local.repository, "UPDATE stores SET url = 'unheard-of://store'")
     local.repository.backup()
     assert local.empty().restore().newer_unknown == ("unheard-of://store",)
 
 
-def test_one_moment_is_in_it(local: World) -> None:
-    """What is committed while it is written is not."""
+def test_backup_is_consistent(local: World) -> None:
+    """Rows that are committed during the backup are left out."""
     commit(local.repository, {"a": b"1"})
 
     class Meanwhile(Listener):
@@ -137,7 +137,7 @@ def test_one_moment_is_in_it(local: World) -> None:
     assert report.rows["backups"] == 0
 
 
-def test_only_the_newest_are_kept(world: World) -> None:
+def test_only_the_newest_backups_are_kept(world: World) -> None:
     commit(world.repository, {"a": b"1"})
     keys = [world.repository.backup().object_key for _ in range(3)]
     assert keys == sorted(keys)
@@ -151,7 +151,7 @@ def test_only_the_newest_are_kept(world: World) -> None:
         world.repository.backup(keep=0)
 
 
-def test_which_one_is_restored(local: World) -> None:
+def test_choice_of_the_restored_backup(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     first = local.repository.backup().object_key
     commit(local.repository, {"b": b"2"})
@@ -167,7 +167,7 @@ def test_which_one_is_restored(local: World) -> None:
         empty.restore(source=str(local.folder / "nothing"))
 
 
-def test_into_another_store(local: World) -> None:
+def test_backup_into_another_store(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     elsewhere = str(local.folder / "elsewhere")
     report = local.repository.backup(elsewhere)
@@ -178,7 +178,7 @@ def test_into_another_store(local: World) -> None:
 
 @pytest.mark.parametrize("how", ["moved", "copied", "without a marker"])
 def test_a_store_that_moved_before_the_restore_is_found(local: World, tmp_path: Path, how: str) -> None:
-    """A lost home, for example: its chunks were saved into another one, with the backup among them."""
+    """A lost home is an example: its chunks and backups were saved into another one."""
     repository = local.repository
     commit(repository, {"a": b"1"})
     join_store(repository.session, repository.session.stores[local.store])
@@ -239,8 +239,10 @@ def test_every_damage_is_noticed_before_anything_is_committed(local: World) -> N
 
 
 def _is_padding(data: bytes, position: int) -> bool:
-    """Whether a byte of a tar means nothing: behind a member, or in an unused field of a header that its checksum
-    does not cover (there are none)."""
+    """Return True for a byte of a tar that has no meaning: behind a member, or in an unused field of a header.
+
+    The checksum of a header covers all of its fields, so that no such field exists.
+    """
     at = 0
     while at < len(data):
         size = int(data[at + 124 : at + 135].strip(b"\0 ") or b"0", 8)
@@ -261,7 +263,7 @@ def member(data: bytes, name: str) -> bytes:
 
 
 def changed(data: bytes, change: dict[str, Any], members: dict[str, bytes] | None = None) -> bytes:
-    """A backup with another head, and other contents of members; the manifest fits."""
+    """Return a backup with another head, other contents of members, and a correct manifest."""
     written = io.BytesIO()
     manifest: dict[str, Any] = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as found, tarfile.open(fileobj=written, mode="w") as target:
@@ -283,7 +285,7 @@ def changed(data: bytes, change: dict[str, Any], members: dict[str, bytes] | Non
     return written.getvalue()
 
 
-def test_a_backup_that_lies(local: World) -> None:
+def test_invalid_backups_are_refused(local: World) -> None:
     commit(local.repository, FILES)
     report, data = backed_up(local)
     tables = json.loads(member(data, "backup.json"))["tables"]
@@ -307,14 +309,14 @@ def test_a_backup_that_lies(local: World) -> None:
         local.write(report.object_key, changed(data, change, members))
         with pytest.raises(error, match=words):
             empty.restore()
-    # What tar itself writes is read as well.
+    # Output of tar itself is read, too.
     local.write(report.object_key, changed(data, {}))
     empty.restore()
     assert local.differences(empty) == []
 
 
-def test_it_can_be_read_by_tar_and_psql(local: World) -> None:
-    """docs/formats/backup.md says how."""
+def test_backup_is_restored_with_tar_and_psql(local: World) -> None:
+    """The test runs the script in docs/formats/backup.md."""
     commit(local.repository, FILES)
     report, _ = backed_up(local)
     page = (Path(__file__).parents[2] / "docs" / "formats" / "backup.md").read_text()
@@ -335,7 +337,7 @@ def test_it_can_be_read_by_tar_and_psql(local: World) -> None:
 
 
 class Breaking(LocalStore):
-    """A disk that is full."""
+    """A full disk."""
 
     def create(self, key: str) -> Any:
         upload = super().create(key)
@@ -362,7 +364,7 @@ def test_a_backup_that_fails_leaves_nothing(local: World) -> None:
     assert (state, is_gone) == ("abandoned", True)
 
 
-def test_what_a_dead_backup_left_is_removed_by_the_next(world: World) -> None:
+def test_leftovers_of_a_dead_backup_are_removed_by_the_next(world: World) -> None:
     commit(world.repository, {"a": b"1"})
     backups = world.repository.session.catalog.backups
     whole, half = "backups/20260101T000000.000000Z-x.tar", "backups/20260101T000000.000001Z-x.tar"
@@ -384,7 +386,7 @@ def test_what_a_dead_backup_left_is_removed_by_the_next(world: World) -> None:
     upload.abort()
 
 
-def test_many_rows_are_many_parts_and_little_memory(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_give_many_parts_and_need_little_memory(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_tar, "PART_BYTES", 1 << 20)
     commit(local.repository, {"a": b"1"})
     sql(
@@ -424,7 +426,7 @@ def test_a_chunk_that_is_being_written_can_be_committed_after_a_restore(local: W
     assert rebuilt.read("b") == b"2"
 
 
-def test_the_schema_has_to_be_there(databases: Databases, tmp_path: Path) -> None:
+def test_database_without_a_schema_is_refused(databases: Databases, tmp_path: Path) -> None:
     with databases.fresh() as url:
         empty = cafcat.open(database_url=url, home=tmp_path, store=str(tmp_path / "store"))
         store = LocalStore(tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Many files at once: look-ups by the thousand, merged reads, several of them in flight, and what failures cost."""
+"""Many files at once: look-ups by the thousand, combined reads, several in flight, and the effects of failures."""
 
 import os
 import random
@@ -31,7 +31,7 @@ Open = Callable[..., cafcat.Repository]
 
 @pytest.fixture
 def open_repository(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """A repository with a store at that URL; "tree" is ingested from the current folder."""
+    """A function that opens a repository with a store at a URL. The current folder is a temporary one."""
     monkeypatch.chdir(tmp_path)
 
     def open_repository(store: str | Path, **settings: Any) -> cafcat.Repository:
@@ -48,7 +48,7 @@ def write(files: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def local(open_repository: Open, tmp_path: Path) -> Iterator[cafcat.Repository]:
-    """The thousand small files in one chunk of a folder."""
+    """A repository with a thousand small files in one chunk in a folder."""
     write(SMALL)
     with open_repository(tmp_path / "store") as repository:
         repository.ingest(["tree"])
@@ -57,13 +57,13 @@ def local(open_repository: Open, tmp_path: Path) -> Iterator[cafcat.Repository]:
 
 @pytest.fixture
 def remote(open_repository: Open, s3_bucket: str, s3_proxy_environment: None) -> Iterator[cafcat.Repository]:
-    """An empty repository with a store in a bucket that is reached through the proxy."""
+    """An empty repository with a store in a bucket behind the proxy."""
     with open_repository(f"s3://{s3_bucket}/chunks") as repository:
         yield repository
 
 
 class GivesNothing(BaseHTTPRequestHandler):
-    """A server that has no object, and lets nobody list."""
+    """A server without objects that refuses to list."""
 
     def do_GET(self) -> None:
         self.send_response(403 if "list-type=2" in self.path else 404)
@@ -76,7 +76,7 @@ class GivesNothing(BaseHTTPRequestHandler):
 
 @contextmanager
 def statements(repository: cafcat.Repository, trace: Path) -> Iterator[list[str]]:
-    """What is executed in between, as libpq sees it."""
+    """Yield a list that gets the statements that are executed meanwhile, as libpq sends them."""
     executed: list[str] = []
     with trace.open("wb+") as file:
         with repository.session.catalog._connection.statement() as connection:
@@ -97,7 +97,7 @@ def damage(repository: cafcat.Repository, path: str) -> None:
         chunk.write(bytes([byte ^ 1]))
 
 
-def test_a_batch_gives_every_file_and_says_what_it_cannot(local: cafcat.Repository) -> None:
+def test_batch_gives_every_file_or_its_error(local: cafcat.Repository) -> None:
     paths = [*reversed(SMALL), "tree/none", "tree", "./tree/n0001", "/tree/n0001", "tree/n0001", "nul\0", "\udc80"]
     found = list(local.read_many(iter(paths)))
     assert Counter(path for path, _ in found) == Counter(paths)
@@ -119,7 +119,7 @@ def test_a_batch_comes_as_it_is_read(local: cafcat.Repository) -> None:
     assert order == sorted(SMALL, key=lambda path: (local.locate(path).start_byte, local.locate(path).end_byte))
 
 
-def test_a_batch_is_one_query_for_each_thousand_and_one_for_what_is_missing(
+def test_batch_needs_one_query_for_each_thousand_and_one_for_missing_files(
     local: cafcat.Repository, tmp_path: Path
 ) -> None:
     with statements(local, tmp_path / "one") as executed:
@@ -135,7 +135,7 @@ def test_a_batch_is_one_query_for_each_thousand_and_one_for_what_is_missing(
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Spans that are read of folders from now on."""
+    """Return a list that gets the spans that are read from folders from now on."""
     reads: list[tuple[int, int]] = []
     read = LocalStore.read
 
@@ -155,7 +155,7 @@ def test_near_files_are_read_by_few_reads(local: cafcat.Repository, monkeypatch:
     assert (plan.files, plan.requests, plan.bytes_wanted) == (1000, 1, plan.bytes_read)
 
 
-def test_ranges_of_many_files(local: cafcat.Repository) -> None:
+def test_ranges_of_many_files_are_read(local: cafcat.Repository) -> None:
     paths = ["tree/n0096", "tree/n0002", "tree/n0000", "tree/n0050"]
     for start, end in [(0, 5), (0, 1), (-3, None), (0, 0), (0, 1000)]:
         expected = {path: SMALL[path][start:end] for path in paths}
@@ -171,7 +171,7 @@ def test_ranges_of_many_files(local: cafcat.Repository) -> None:
     assert plan.bytes_wanted == sum(len(SMALL[path]) - 10 for path in paths if len(SMALL[path]) > 10)
 
 
-def test_a_damaged_file_costs_only_itself(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_damaged_file_fails_alone(local: cafcat.Repository, tmp_path: Path) -> None:
     damage(local, "tree/n0500")
     values = dict(local.read_many(SMALL))
     bad = values.pop("tree/n0500")
@@ -185,7 +185,7 @@ def test_a_damaged_file_costs_only_itself(local: cafcat.Repository, tmp_path: Pa
     assert (tmp_path / "n0501").read_bytes() == SMALL["tree/n0501"]
 
 
-def test_a_chunk_that_was_cut_gives_what_is_left(local: cafcat.Repository) -> None:
+def test_truncated_chunk_gives_its_remaining_files(local: cafcat.Repository) -> None:
     place = local.locate("tree/n0700")
     os.truncate(local.object_of(place), place.start_byte + 1)
     for path, value in local.read_many(SMALL):
@@ -196,7 +196,7 @@ def test_a_chunk_that_was_cut_gives_what_is_left(local: cafcat.Repository) -> No
             assert value.path == path
 
 
-def test_what_is_in_the_way_is_not_read(
+def test_files_with_existing_outputs_are_not_read(
     local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = counted_reads(monkeypatch)
@@ -210,7 +210,7 @@ def test_what_is_in_the_way_is_not_read(
     assert reads == []
 
 
-def test_got_files_have_their_times_and_replace_what_is_there_when_asked_to(
+def test_written_files_have_their_times_and_replace_others_with_overwrite(
     local: cafcat.Repository, tmp_path: Path
 ) -> None:
     os.utime("tree/n0007", ns=(0, 1_234_567_890_123_456_000))
@@ -223,7 +223,7 @@ def test_got_files_have_their_times_and_replace_what_is_there_when_asked_to(
     assert (tmp_path / "n0007").stat().st_mtime_ns == 1_234_567_890_123_456_000
 
 
-def test_streams_come_in_the_order_asked_for(local: cafcat.Repository) -> None:
+def test_streams_come_in_the_requested_order(local: cafcat.Repository) -> None:
     write({"tree/large": LARGE})
     local.ingest(["tree/large"])
     paths = ["tree/n0900", "tree/large", "tree/n0001", "none", "tree/n0000", "tree/n0900", "tree/n0899"]
@@ -267,11 +267,11 @@ def test_a_plan_reads_nothing(local: cafcat.Repository, tmp_path: Path) -> None:
         local.plan_extract("tree/none")
 
 
-# With a store over the network.
+# Stores over the network.
 
 
 def gets(proxy: S3Proxy) -> list[str]:
-    """The ranges that were asked for; nothing else was."""
+    """Return the requested ranges. Other requests must not have been sent."""
     assert set(proxy.counts()) <= {"GetObject"}
     return [request.range or "" for request in proxy.requests]
 
@@ -318,7 +318,7 @@ def test_a_batch_of_a_thousand_neighbours_is_at_most_ten_gets(
 
 
 def chunked(repository: cafcat.Repository, count: int) -> dict[str, bytes]:
-    """So many files, each in a chunk of its own."""
+    """Ingest this number of files, each into a chunk of its own."""
     files = {f"tree/{number:03}": random.randbytes(50_000) for number in range(count)}
     write(files)
     assert repository.ingest(["tree"], target_size=50_000).chunks_committed == count
@@ -326,7 +326,7 @@ def chunked(repository: cafcat.Repository, count: int) -> dict[str, bytes]:
 
 
 class Watched:
-    """Counts the reads of a store that were begun."""
+    """Counts the reads of a store that have begun."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = 0
@@ -340,14 +340,14 @@ class Watched:
 
 
 def scattered(repository: cafcat.Repository, count: int) -> dict[str, bytes]:
-    """So many small files of one chunk, each with a file behind it that is too large to be read over."""
+    """Ingest this number of small files into one chunk, each before a file that is too large to be read over."""
     files = {f"tree/{number:03}-a": random.randbytes(1000) for number in range(count)}
     write(files | {f"tree/{number:03}-b": bytes(1_100_000) for number in range(count)})
     assert repository.ingest(["tree"], jobs=1).chunks_committed == 1
     return files
 
 
-def test_scattered_files_are_read_by_many_requests_at_once(
+def test_scattered_files_are_read_with_many_requests_in_flight(
     remote: cafcat.Repository, s3_proxy: S3Proxy, open_repository: Open, tmp_path: Path
 ) -> None:
     files = scattered(remote, 40)
@@ -367,10 +367,8 @@ def test_scattered_files_are_read_by_many_requests_at_once(
     assert 16 < s3_proxy.most_in_flight <= 40
 
 
-def test_no_more_is_read_ahead_than_memory_is_meant_for(
-    remote: cafcat.Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files of 50,000 bytes; four of them may be read ahead."""
+def test_read_ahead_obeys_the_limit_of_memory(remote: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit allows four files of 50,000 bytes."""
     files = chunked(remote, 20)
     watched = Watched(monkeypatch)
     monkeypatch.setattr("cafcat.reading.fetch._MOST_BYTES", 200_000)
@@ -387,7 +385,7 @@ def test_no_more_is_read_ahead_than_memory_is_meant_for(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cafcat-read")]
 
 
-def test_answers_that_break_are_asked_for_again(
+def test_interrupted_answers_are_requested_again(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
     files = chunked(remote, 10)
@@ -398,7 +396,7 @@ def test_answers_that_break_are_asked_for_again(
     assert {request.fault for request in s3_proxy.requests} == {None, *faults.values()}
 
 
-def test_a_missing_object_costs_only_its_own_files_and_one_request(
+def test_missing_object_affects_only_its_files_and_costs_one_request(
     remote: cafcat.Repository, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
     files = {f"tree/{number:03}": random.randbytes(1000) for number in range(100)}
@@ -422,7 +420,7 @@ def test_a_missing_object_costs_only_its_own_files_and_one_request(
     assert {problem.kind for problem in report.failed} == {ProblemKind.CORRUPT}
 
 
-def test_a_file_behind_the_end_of_a_cut_object_costs_only_itself(
+def test_file_behind_the_end_of_a_truncated_object_fails_alone(
     remote: cafcat.Repository, s3_server: S3Server, s3_bucket: str
 ) -> None:
     files = {f"tree/{number:03}": random.randbytes(1000) for number in range(20)}
@@ -438,7 +436,7 @@ def test_a_file_behind_the_end_of_a_cut_object_costs_only_itself(
     assert all(values[path] == files[path] for path in files.keys() - bad)
 
 
-def test_an_object_that_the_server_cannot_give_costs_only_its_own_files(
+def test_unreadable_object_affects_only_its_files(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
     files = {f"tree/{number:03}": random.randbytes(1000) for number in range(100)}
@@ -455,7 +453,7 @@ def test_an_object_that_the_server_cannot_give_costs_only_its_own_files(
     there = [place for place in remote.list() if place.chunk != stuck.chunk]
     assert (report.files, report.files_failed) == (len(there), 100 - len(there))
     assert {problem.kind for problem in report.failed} == {ProblemKind.UNREADABLE}
-    # All tries of one read; not those of fifty files.
+    # All attempts of one read, and no attempts of the other forty-nine files.
     assert s3_proxy.count("GetObject") < 20
     error = dict(remote.read_many(["tree/010"]))["tree/010"]
     assert isinstance(error, StoreFailed)
@@ -515,7 +513,7 @@ def test_credentials_that_are_refused_end_the_work_at_once(
     assert not list((tmp_path / "out").rglob("*"))
 
 
-def test_who_may_not_list_may_still_read(
+def test_reading_needs_no_permission_to_list(
     remote: cafcat.Repository, open_repository: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = chunked(remote, 3)

@@ -1,5 +1,7 @@
-"""The programs of IPFS read what cafcat writes, and cafcat what they write: @ipld/car, ipfs-car and the UnixFS
-exporter, installed from npm for the occasion."""
+"""Programs of IPFS read cafcat's CARs, and cafcat reads theirs.
+
+The packages @ipld/car, ipfs-car and the UnixFS exporter are installed from npm for these tests.
+"""
 
 import hashlib
 import json
@@ -55,7 +57,7 @@ console.log(JSON.stringify(answer))
 def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the packages are installed."""
     if shutil.which("npm") is None:
-        missing_service("npm is not there: the programs of IPFS are not tried")
+        missing_service("npm is missing: the programs of IPFS are not tested")
     folder = tmp_path_factory.mktemp("npm")
     (folder / "package.json").write_text('{"private": true, "type": "module"}')
     (folder / "read.mjs").write_text(LIST_AND_READ)
@@ -90,7 +92,7 @@ def files() -> list[tuple[str, bytes, int | None]]:
     return found + [(f"many/{LONG}-{n}", b"%d" % n, None) for n in range(2500)]
 
 
-def test_ipld_car_and_the_unixfs_exporter_read_what_cafcat_writes(npm: Path) -> None:
+def test_ipld_car_and_the_unixfs_exporter_read_cars_of_cafcat(npm: Path) -> None:
     data, _, _ = pack(CAR, files())
     answer = answer_of(npm, data)
     reader = CarReader(BytesArchive(data))
@@ -129,7 +131,7 @@ def root_by_cafcat(tree: dict[str, bytes], modified_ns: int | None) -> tuple[byt
     ],
     ids=["1 MiB", "1 MiB and a time", "1 MiB and no time", "1,000", "1,001", "1,000 long", "1,001 long"],
 )
-def test_roots_are_those_of_ipfs_car_as_far_as_the_page_says(
+def test_roots_equal_those_of_ipfs_car_in_documented_cases(
     npm: Path, tree: dict[str, bytes], modified_ns: int | None, same: bool
 ) -> None:
     assert (root_by_ipfs_car(npm, tree) == root_by_cafcat(tree, modified_ns)) is same
@@ -142,7 +144,7 @@ def test_an_empty_archive_is_an_empty_directory(npm: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ipfs_car_unpacks_what_cafcat_writes(npm: Path) -> None:
+def test_ipfs_car_unpacks_cars_of_cafcat(npm: Path) -> None:
     data, _, _ = pack(CAR, files())
     (npm / "unpack.car").write_bytes(data)
     run(npm, "npx", "ipfs-car", "unpack", "unpack.car", "--output", "unpacked")
@@ -151,8 +153,8 @@ def test_ipfs_car_unpacks_what_cafcat_writes(npm: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ipfs_car_packs_what_cafcat_reads_and_both_give_one_root(npm: Path) -> None:
-    """The same tree has the same root CID: leaves, widths and shards are those of the profile unixfs-v1-2025."""
+def test_cafcat_reads_cars_of_ipfs_car_and_both_give_one_root(npm: Path) -> None:
+    """Equal trees have equal root CIDs: leaves, widths and shards are those of the profile unixfs-v1-2025."""
     tree = {path: content for path, content, _ in files()}
     for path, content in tree.items():
         target = npm / "tree" / path

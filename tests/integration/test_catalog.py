@@ -1,4 +1,4 @@
-"""The catalog's transactions, on both servers: commit of a chunk, conflicts, states, listings."""
+"""Transactions of the catalog, on both servers: commits of chunks, conflicts, states, listings."""
 
 import threading
 import time
@@ -101,14 +101,14 @@ def test_replacing_retires_the_old_location_and_moves_the_counters(catalog: Cata
     check_counters(catalog)
 
 
-def test_the_fast_way_finds_out_by_itself_that_a_path_is_there(catalog: Catalog) -> None:
+def test_fast_commit_detects_existing_paths(catalog: Catalog) -> None:
     commit(catalog, ["a", "b"])
     done, _ = commit(catalog, ["b", "c"], all_new=True)
     assert done[:3] == (1, 1, 0)
     check_counters(catalog)
 
 
-def test_skip_keeps_what_is_there_and_accounts_for_the_packed_bytes(catalog: Catalog) -> None:
+def test_skip_keeps_existing_files_and_retires_the_packed_ones(catalog: Catalog) -> None:
     _, first = commit(catalog, ["a", "b"])
     done, second = commit(catalog, ["b", "c"], size=3, on_conflict=OnConflict.SKIP)
     assert done[:3] == (1, 0, 1)
@@ -164,7 +164,7 @@ CUT = """
 def test_a_connection_cut_during_the_commit(
     catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch, cuts: int
 ) -> None:
-    """Tried again; when it is cut again and again nothing is committed and the chunk stays adoptable."""
+    """The commit is tried again. If every attempt is cut, nothing is committed, and the chunk can be adopted."""
     chunk_id, name = begin(catalog)
     mapping, summary = filled(chunk_id, ["a"], 5)
     blocks = mapping.blocks
@@ -191,10 +191,8 @@ def test_a_connection_cut_during_the_commit(
     assert len(catalog.files.page("")) == (cuts == 1)
 
 
-def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
-    catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server commits, then the connection goes before we hear of it."""
+def test_commit_with_a_lost_answer_is_checked(catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server commits, then the connection ends before the client gets the answer."""
     commit(catalog, ["b"])
     chunk_id, _ = begin(catalog)
     mapping, summary = filled(chunk_id, ["a", "b"], 5)
@@ -208,7 +206,7 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
 
     monkeypatch.setattr(catalog.commit, "_commit", committed_but_cut)
     with mapping:
-        for _ in range(20):  # the notice of the end takes a moment to arrive
+        for _ in range(20):  # the notice of the disconnect takes a moment to arrive
             try:
                 done = catalog.commit.commit_chunk(chunk_id, summary, mapping, OnConflict.REPLACE, all_new=False)
                 break
@@ -223,7 +221,7 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
 
 
 def wait_until_alone(url: str) -> None:
-    """Ends all other connections to the database; returns when the server has let go of them."""
+    """End all other connections to the database, and wait until the server has closed them."""
     with psycopg.connect(url, autocommit=True) as other:
         while other.execute(CUT).fetchall():
             time.sleep(0.01)
@@ -237,8 +235,8 @@ def test_a_server_that_was_restarted_in_between_is_connected_again(catalog: Cata
     commit(catalog, ["b"])
 
 
-def test_only_look_ups_by_path_stay_prepared_on_the_server(catalog: Catalog) -> None:
-    """A plan that was made for a small table must not be kept when it has grown: those are made anew."""
+def test_only_look_ups_by_path_are_prepared_on_the_server(catalog: Catalog) -> None:
+    """Other plans depend on the size of a table: a plan for a small table must not be used when it has grown."""
     commit(catalog, ["a"])
     for _ in range(12):
         catalog.files.locate("a")
@@ -263,7 +261,7 @@ def test_settings_of_the_role_do_not_break_a_commit(catalog: Catalog, url: str) 
     assert done[:3] == (19_999, 1, 0)
 
 
-def test_writers_of_the_same_paths_do_not_deadlock_and_the_totals_are_exact(url: str) -> None:
+def test_writers_of_equal_paths_do_not_deadlock_and_totals_are_exact(url: str) -> None:
     paths = [f"f{number:04}" for number in range(400)]
     failures: list[BaseException] = []
 
@@ -291,8 +289,8 @@ def test_writers_of_the_same_paths_do_not_deadlock_and_the_totals_are_exact(url:
 
 
 @pytest.mark.parametrize("found", ["a", "b/\uffff", "b/\U0001f600", "z"])
-def test_known_finds_a_single_path_wherever_it_is_in_the_batch(catalog: Catalog, found: str) -> None:
-    """Also the first and last as bytes sort, whatever the order of the batch."""
+def test_find_existing_finds_a_single_path_at_any_position(catalog: Catalog, found: str) -> None:
+    """The path may be the first or the last in byte order."""
     commit(catalog, [found])
     time_of_found = 1_700_000_000_000_000_000
     batch = [SourceFile(path, 10, time_of_found, "") for path in ("z", "b/\U0001f600", "a", "b/\uffff", "b")]
@@ -302,7 +300,7 @@ def test_known_finds_a_single_path_wherever_it_is_in_the_batch(catalog: Catalog,
     assert catalog.chunks.find_existing(others, [None] * len(others)) == (frozenset(), frozenset(), {})
 
 
-def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
+def test_find_existing_distinguishes_unchanged_changed_and_new_files(catalog: Catalog) -> None:
     commit(catalog, ["a", "b", "c"])
     time_of_a = 1_700_000_000_000_000_000
     batch = [
@@ -316,7 +314,7 @@ def test_known_tells_same_changed_and_new_apart(catalog: Catalog) -> None:
     assert known.changed == {1, 3}
 
 
-def test_times_that_no_calendar_has_are_kept_in_bounds(catalog: Catalog) -> None:
+def test_times_outside_the_calendar_are_limited(catalog: Catalog) -> None:
     chunk_id, _ = begin(catalog)
     far = [-(2**63), -1, 2**63 - 1]
     summary = ChunkSummary(100, 0, 90, 3, 0, 0)
@@ -368,7 +366,7 @@ def test_find_by_name_size_and_time(catalog: Catalog) -> None:
     by_name = catalog.files.page("d/", where=FindFilter(name_regex=r"(^|/)[^/]*\.jpg$"))
     assert [place.path for place in by_name] == ["d/a.jpg"]
     newer = catalog.files.page("", where=FindFilter(newer_ns=1_700_000_000_000_000_000))
-    assert newer == []  # the nanoseconds between them are cut to the same microsecond
+    assert newer == []  # times are truncated to microseconds
     assert len(catalog.files.page("", where=FindFilter(older_ns=1_700_000_000_000_001_000))) == 4
     assert catalog.files.page("", where=FindFilter(min_size=11)) == []
     assert len(catalog.files.page("", where=FindFilter(max_size=10))) == 4

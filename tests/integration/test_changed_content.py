@@ -1,4 +1,4 @@
-"""Content that changed under the same size and time, and files of the same name from another source."""
+"""Changed contents with equal sizes and times, and files of equal names from another source."""
 
 import io
 import os
@@ -46,15 +46,13 @@ def sources_of(repository: cafcat.Repository) -> dict[str, str | None]:
     return dict(sql(repository, statement))
 
 
-def test_checksum_takes_content_that_changed_under_the_same_size_and_time(
-    repository: cafcat.Repository, tmp_path: Path
-) -> None:
+def test_checksum_finds_changes_with_equal_size_and_time(repository: cafcat.Repository, tmp_path: Path) -> None:
     for name in ("a", "b", "large"):
         write(tmp_path / "tree" / name, name.encode() * (3_000_000 if name == "large" else 1))
     repository.ingest(["tree"])
     write(tmp_path / "tree" / "a", b"x")
     write(tmp_path / "tree" / "large", b"LARGE" * 3_000_000)
-    assert repository.ingest(["tree"]).files_unchanged == 3  # as size and time are the same
+    assert repository.ingest(["tree"]).files_unchanged == 3  # since size and time are equal
     report = repository.ingest(["tree"], comparison=Comparison.CHECKSUM)
     assert (report.files_replaced, report.files_unchanged, report.files_compared) == (2, 1, 3)
     assert repository.read("tree/a") == b"x"
@@ -71,7 +69,7 @@ def test_checksum_packs_nothing_when_only_the_time_changed(repository: cafcat.Re
     assert (report.files_replaced, report.files_unchanged) == (0, 1)
 
 
-def test_force_packs_everything_anew(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_force_packs_all_files_again(repository: cafcat.Repository, tmp_path: Path) -> None:
     write(tmp_path / "tree" / "a", b"same")
     repository.ingest(["tree"])
     report = repository.ingest(["tree"], comparison=Comparison.NOTHING)
@@ -89,7 +87,7 @@ def test_a_file_of_another_folder_is_compared_by_checksum(
     monkeypatch.chdir(tmp_path / "one")
     repository.ingest(["tree"])
     assert repository.ingest(["tree"]).files_compared == 0
-    assert repository.ingest(["tree/b"]).files_compared == 0  # the same file, named otherwise
+    assert repository.ingest(["tree/b"]).files_compared == 0  # the same file by another name
     monkeypatch.chdir(tmp_path / "two")
     planned = repository.ingest(["tree"], dry_run=True)
     assert (planned.files_compared, planned.files_unchanged, planned.files_replaced) == (2, 0, 0)
@@ -118,10 +116,10 @@ def test_other_content_from_another_folder_is_a_conflict(
 
 
 @pytest.mark.parametrize(("suffix", "mode"), [(".tar", "w"), (".tar.gz", "w:gz")])
-def test_tars_whose_members_have_the_same_times_are_compared(
+def test_members_of_tars_with_equal_times_are_compared(
     repository: cafcat.Repository, tmp_path: Path, suffix: str, mode: str
 ) -> None:
-    """Builds that can be reproduced set all times to zero; a compressed tar can be read only once."""
+    """Reproducible builds set all times to zero. A compressed tar can be read only once."""
     large = random.randbytes(3_000_000)
     before = {"a": b"before", "large": large, "same": b"s", "large too": large[::-1]}
     after = {"a": b"after!", "large": large[::-1], "same": b"s", "large too": large[::-1]}
@@ -147,7 +145,7 @@ def test_a_list_has_a_source_for_each_folder(
     assert repository.ingest(files_from=str(tmp_path / "list"), prefix="p").files_compared == 0
 
 
-def test_the_source_stays_with_a_file_through_custody(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_files_keep_their_source_in_other_verbs(repository: cafcat.Repository, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write(tmp_path / "tree" / name, name.encode())
         repository.ingest([f"tree/{name}"])
@@ -160,7 +158,7 @@ def test_the_source_stays_with_a_file_through_custody(repository: cafcat.Reposit
 
 
 def test_a_file_of_unknown_source_is_compared_by_time(repository: cafcat.Repository, tmp_path: Path) -> None:
-    """A rebuilt catalog has no sources: decision 0024."""
+    """A rebuilt catalog has no sources: see decision 0024."""
     write(tmp_path / "tree" / "a", b"1")
     repository.ingest(["tree"])
     sql(repository, "UPDATE file_locations SET source_id = NULL")

@@ -1,4 +1,4 @@
-"""compare finds every difference that counts, and no other."""
+"""compare finds every relevant difference, and no other."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_every_difference_is_found(world: World) -> None:
         assert world.differences(other) == [], name
 
 
-def test_what_a_difference_says(world: World) -> None:
+def test_difference_has_both_rows(world: World) -> None:
     other, _ = world.rebuilt()
     sql(other, CHANGES["odd"])
     [(table, name, ours, theirs)] = world.differences(other)
@@ -87,7 +87,7 @@ def test_what_a_difference_says(world: World) -> None:
     assert (found[0].name, found[0].ours) == ("b", None)
 
 
-def test_what_does_not_count(world: World) -> None:
+def test_irrelevant_differences_are_ignored(world: World) -> None:
     other, _ = world.rebuilt()
     sql(other, "UPDATE file_locations SET source_etag = 'x'")
     sql(
@@ -133,7 +133,7 @@ def test_memory_does_not_depend_on_the_number_of_rows(world: World) -> None:
     assert peak < 4 << 20
 
 
-def test_a_database_that_is_none(world: World, databases: Databases) -> None:
+def test_invalid_databases_are_refused(world: World, databases: Databases) -> None:
     with databases.fresh() as url, pytest.raises(CatalogOutdated, match="no cafcat schema"):
         world.repository.compare(url)
     with pytest.raises(CatalogUnavailable):

@@ -1,4 +1,4 @@
-"""Copies of chunks in a second store: the same objects and the same journal records, whatever is killed."""
+"""Copies of chunks in a second store: equal objects and journal records, even if processes are killed."""
 
 import contextlib
 import os
@@ -34,12 +34,12 @@ pairs = pytest.mark.parametrize("world", PAIRS, indirect=True)
 
 
 def counted(report: CopyReport | RecoverReport) -> dict[str, Any]:
-    """What is not nothing in a report."""
+    """Return the values of a report that are not zero or empty."""
     return {name: value for name, value in asdict(report).items() if value and name != "store"}
 
 
 def with_history(world: World) -> list[str]:
-    """Chunks of which something was replaced, skipped, removed and brought back. Returns their uuids."""
+    """Commit chunks with replaced, skipped, removed and restored files, and return their uuids."""
     repository = world.repository
     chunks = [commit(repository, FILES | {"gone": b"gone", "back": b"back", "old": b"old"})]
     repository.rm(["gone", "back"])
@@ -50,7 +50,7 @@ def with_history(world: World) -> list[str]:
 
 
 @pairs
-def test_copies_are_the_same_objects_beside_the_same_records(world: World) -> None:
+def test_copies_and_their_journal_records_equal_the_originals(world: World) -> None:
     chunks = with_history(world)
     taken: list[ChunkCopied] = []
     report = world.with_progress(Following(on=taken.append)).copy()
@@ -109,8 +109,8 @@ def test_some_chunks_only(world: World) -> None:
         world.copy(first, prefix="a")
 
 
-def test_several_stores(world: World, tmp_path: Path) -> None:
-    """Copies do not lead to copies of copies; each store has what a rebuild of it needs."""
+def test_copies_in_several_stores(world: World, tmp_path: Path) -> None:
+    """Copies are not copied again. Each store has everything that a rebuild from it needs."""
     with_history(world)
     world.copy()
     third = Folder(tmp_path / "third")
@@ -121,7 +121,7 @@ def test_several_stores(world: World, tmp_path: Path) -> None:
     assert from_copies == catalog
 
 
-def test_not_into_the_own_store(world: World, tmp_path: Path) -> None:
+def test_copy_into_the_own_store_is_refused(world: World, tmp_path: Path) -> None:
     chunk = commit(world.repository, FILES)
     with pytest.raises(InvalidInput, match="itself"):
         world.repository.copy([chunk], to=world.first.url)
@@ -140,8 +140,8 @@ def test_only_committed_chunks(world: World) -> None:
     assert counted(world.copy()) == {}
 
 
-def test_a_store_that_is_not_there_gets_nothing(world: World, tmp_path: Path) -> None:
-    """The folder where a disk with copies is mounted at other times."""
+def test_missing_store_gets_no_copies(world: World, tmp_path: Path) -> None:
+    """The folder is the mount point of a disk that is not mounted."""
     commit(world.repository, FILES)
     world.copy()
     commit(world.repository, {"more": b"more"})
@@ -165,7 +165,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_nothing_is_kept_of_a_damaged_chunk_and_others_are_copied(world: World, damage: str) -> None:
+def test_damaged_chunk_has_no_copy_and_others_are_copied(world: World, damage: str) -> None:
     damaged = commit(world.repository, FILES)
     whole = commit(world.repository, {"whole": b"whole"})
     DAMAGE[damage](folder_of(world.first) / f"{damaged}.caf")
@@ -177,7 +177,7 @@ def test_nothing_is_kept_of_a_damaged_chunk_and_others_are_copied(world: World, 
     assert counted(world.recover()) == {}
 
 
-def test_a_chunk_without_a_checksum_is_read_against_its_own_index(world: World) -> None:
+def test_chunk_without_a_checksum_is_checked_against_its_index(world: World) -> None:
     whole, damaged = commit(world.repository, FILES), commit(world.repository, {"b": b"b" * 1000})
     world.sql("UPDATE chunks SET crc64nvme = NULL")
     path = folder_of(world.first) / f"{damaged}.caf"
@@ -191,7 +191,7 @@ def test_a_chunk_without_a_checksum_is_read_against_its_own_index(world: World) 
     assert not any(damaged in name for name in found)
 
 
-def test_an_object_that_is_there_counts_if_it_is_the_very_one(world: World) -> None:
+def test_existing_object_counts_as_a_copy_if_it_is_equal(world: World) -> None:
     same, other = commit(world.repository, FILES), commit(world.repository, {"b": b"b"})
     folder_of(world.second).mkdir()
     for chunk in (same, other):
@@ -211,7 +211,7 @@ def test_an_object_that_is_there_counts_if_it_is_the_very_one(world: World) -> N
     assert len(check(world)) == 2
 
 
-def test_what_is_removed_while_the_first_copy_is_made_is_told_there_too(
+def test_removal_during_the_first_copy_is_recorded_in_its_store(
     world: World, database_url: str, tmp_path: Path
 ) -> None:
     commit(world.repository, FILES)
@@ -223,8 +223,8 @@ def test_what_is_removed_while_the_first_copy_is_made_is_told_there_too(
     assert "a/first" not in catalog
 
 
-def test_records_that_other_stores_lack_are_brought_too(world: World, tmp_path: Path) -> None:
-    """Their files are still in the catalog then."""
+def test_copy_writes_records_that_other_stores_lack(world: World, tmp_path: Path) -> None:
+    """The catalog still has the files of these records."""
     commit(world.repository, FILES)
     journal = folder_of(world.first) / "journal"
     journal.rename(tmp_path / "journal")
@@ -250,7 +250,7 @@ def test_a_damaged_record_is_no_reason_not_to_copy(world: World) -> None:
     assert [record.name in warning for warning in heard.warnings] == [True]
 
 
-def test_a_chunk_that_is_pruned_meanwhile_has_no_copy(world: World) -> None:
+def test_chunk_that_is_pruned_during_the_copy_has_no_copy(world: World) -> None:
     chunk = commit(world.repository, FILES)
     other = commit(world.repository, {"other": b"other"})
     decide = partial(
@@ -276,7 +276,7 @@ def test_prune_removes_copies_and_their_records(world: World) -> None:
     assert from_copies == catalog == {"other": (other, 0)}
 
 
-def test_a_copy_that_was_taken_from_its_writer_is_not_committed(world: World) -> None:
+def test_copy_that_was_abandoned_by_another_process_is_not_committed(world: World) -> None:
     chunk = commit(world.repository, FILES)
     abandon = partial(world.sql, "UPDATE chunk_copies SET state = 'abandoned', lease_expires_at = NULL")
     report = world.with_progress(Once(abandon)).copy()
@@ -287,7 +287,7 @@ def test_a_copy_that_was_taken_from_its_writer_is_not_committed(world: World) ->
     check(world)
 
 
-def test_two_at_once_make_one_copy(world: World, database_url: str, tmp_path: Path) -> None:
+def test_concurrent_copies_make_one_copy(world: World, database_url: str, tmp_path: Path) -> None:
     chunk = commit(world.repository, FILES)
     reports: list[CopyReport] = []
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=world.first.url) as other:
@@ -300,8 +300,8 @@ def test_two_at_once_make_one_copy(world: World, database_url: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("world", ["folder-bucket", "folder-folder"], indirect=True)
-def test_stopping(world: World) -> None:
-    """Between chunks it ends; in the middle of one, nothing of that is left."""
+def test_stopped_copy_leaves_whole_copies(world: World) -> None:
+    """A stop between chunks ends the copy. A stop inside a chunk leaves nothing of it."""
     for name in "abc":
         commit(world.repository, {name: name.encode() * 5000})
     asked = 0
@@ -325,7 +325,7 @@ def test_stopping(world: World) -> None:
     assert len(check(world)) == 3
 
 
-def test_a_bucket_that_takes_no_more_ends_the_work_and_keeps_nothing(
+def test_bucket_that_refuses_parts_ends_the_copy_and_has_no_leftovers(
     database_url: str, tmp_path: Path, s3_proxy: S3Proxy, s3_proxy_environment: None, s3_bucket: str
 ) -> None:
     first = Folder(tmp_path / "first")
@@ -344,15 +344,15 @@ def test_a_bucket_that_takes_no_more_ends_the_work_and_keeps_nothing(
 
 
 def each_step_is_killed(world: World, folder: Path, verb: str, prepare: Callable[[int], None]) -> Iterator[int]:
-    """Of a verb that is told the second store."""
+    """Kill a verb that gets the second store as its argument at each step."""
     here, there = world.first.url, world.second.url
     return killed_at_each_step(world.repository, here, folder, verb, there, prepare=prepare)
 
 
 @pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 @pairs
-def test_a_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
-    """The next one settles what it left: its writer is known to be dead, whatever its lease says."""
+def test_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
+    """The next copy recovers the leftovers: the writer is dead, even if its lease has not ended."""
     count = 0
 
     def prepare(number: int) -> None:
@@ -383,7 +383,7 @@ def test_a_copy_is_killed_at_every_step(world: World, tmp_path: Path) -> None:
 
 
 def leave(world: World, chunk: str, how: str) -> None:
-    """A copy as a writer leaves it that dies: half written, whole, or given up and not yet removed."""
+    """Leave a copy of a dead writer: half written, whole, or abandoned and not removed."""
     key = f"{chunk}.caf"
     data = world.first.everything()[key]
     [(chunk_id,)] = world.sql("SELECT id FROM chunks WHERE uuid = %s", chunk)
@@ -404,11 +404,11 @@ def leave(world: World, chunk: str, how: str) -> None:
 
 
 @pairs
-def test_what_dead_writers_left(world: World) -> None:
+def test_copies_of_dead_writers_are_recovered(world: World) -> None:
     chunks = [commit(world.repository, {name: name.encode()}) for name in "abc"]
     for chunk, how in zip(chunks, ("half", "whole", "remains"), strict=True):
         leave(world, chunk, how)
-    report = world.repository.recover()  # their leases are not over
+    report = world.repository.recover()  # their leases have not ended
     assert counted(report) == {"copies_removed": 1}
     end_leases(world)
     settled: list[Any] = []
@@ -447,7 +447,7 @@ def test_a_copy_of_a_chunk_that_was_pruned_is_removed(world: World) -> None:
     assert rebuilt_from_copies(world)[0] == {}
 
 
-def test_a_store_of_copies_that_is_not_there_is_not_believed(world: World, tmp_path: Path) -> None:
+def test_copies_in_a_missing_store_are_not_abandoned(world: World, tmp_path: Path) -> None:
     chunks = [commit(world.repository, {name: name.encode()}) for name in "ab"]
     world.copy(chunks[0])
     leave(world, chunks[1], "whole")
@@ -461,8 +461,8 @@ def test_a_store_of_copies_that_is_not_there_is_not_believed(world: World, tmp_p
 
 
 @pairs
-def test_what_comes_late_is_removed(world: World) -> None:
-    """An upload, or an object, of a copy that was given up; and nothing that no row names."""
+def test_late_uploads_and_objects_are_removed(world: World) -> None:
+    """They belong to an abandoned copy. Objects that no row names are left alone."""
     chunks = [commit(world.repository, {name: name.encode()}) for name in "ab"]
     for chunk in chunks:
         leave(world, chunk, "remains")

@@ -1,5 +1,4 @@
-"""The database is killed under its writers, its connections are cut, its clock is wrong: nothing is lost, nothing
-counts twice."""
+"""The database is killed, its connections are cut, its clock is wrong: no file is lost or counted twice."""
 
 import contextlib
 import itertools
@@ -37,7 +36,7 @@ FILES = 250
 
 
 def stop_immediately(server: EmbeddedServer) -> None:
-    """As after a power cut, but for the disk: no checkpoint, nothing is said to clients."""
+    """Stop the server without a checkpoint or a message to its clients, as a power cut does."""
     command = [server.programs / "pg_ctl", "stop", "-m", "immediate", "-D", server.folder]
     assert run_program(choose_user(server.folder), command).returncode == 0
 
@@ -49,7 +48,7 @@ def kill_9(server: EmbeddedServer) -> None:
 
 
 class Ingests:
-    """Four of them at once, each of a tree of its own, into one store."""
+    """Four concurrent ingests, each of its own tree, into one store."""
 
     def __init__(self, folder: Path, further: dict[str, str]) -> None:
         self.folder = folder
@@ -75,7 +74,10 @@ class Ingests:
         run(self.folder, self.environment, *arguments)
 
     def check_the_ends(self, processes: "list[subprocess.Popen[str]]") -> list[int]:
-        """Each ended by itself, with at most a line or two about why. Returns the exit codes."""
+        """Wait for the processes, and check their output. Return their exit codes.
+
+        Each process ends by itself, and prints only lines of cafcat.
+        """
         for process in processes:
             _, errors = process.communicate(timeout=PATIENCE_SECONDS)
             assert process.returncode in (0, 10), errors
@@ -84,7 +86,10 @@ class Ingests:
         return [process.returncode for process in processes]
 
     def check_all_recovered(self, database_url: Callable[[], str]) -> None:
-        """The invariant after recover; then every file, once, after all ingests have run again."""
+        """Check the invariant after recover.
+
+        Then check that all files are live once after all ingests have run again.
+        """
         self.run("recover", "-q")
         seen = look(database_url(), [self.place])
         assert problems(seen) == []
@@ -98,7 +103,7 @@ class Ingests:
 
 
 def wait_for_commits(database_url: str) -> None:
-    """Until each of the writers has committed something."""
+    """Wait until each writer has committed a chunk."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     with psycopg.connect(database_url, autocommit=True) as connection:
         while not all_have_committed(connection):
@@ -129,7 +134,7 @@ def test_a_server_killed_under_four_writers(
 
 
 def test_the_embedded_server_killed_under_four_writers(memory: Path) -> None:
-    """Whoever notices first starts it anew: some of them may not have missed it."""
+    """The first process that detects the crash starts the server again. Other processes may not notice it."""
     server = EmbeddedServer(memory / "home" / "postgres")
     ingests = Ingests(memory, {})
     try:
@@ -157,18 +162,18 @@ def tree(memory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 
 def end_leases(url: str) -> None:
-    """The writers are in this process, and live: their time is over."""
+    """End the leases of writers in this live process."""
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
 
 
 class Cutting:
-    """Chooses the n-th request of those that are meant."""
+    """Chooses the n-th of certain requests."""
 
-    def __init__(self, number: int, cut: Cut, is_meant: Callable[[bytes], bool]) -> None:
+    def __init__(self, number: int, cut: Cut, is_counted: Callable[[bytes], bool]) -> None:
         self._left = number
         self._cut = cut
-        self._is_meant = is_meant
+        self._is_meant = is_counted
 
     def __call__(self, transaction: list[bytes]) -> Cut | None:
         self._left -= self._is_meant(transaction[-1])
@@ -176,15 +181,17 @@ class Cutting:
 
 
 def cut_in_turn(
-    databases: Databases, tree: dict[str, bytes], cut: Cut, is_meant: Callable[[bytes], bool]
+    databases: Databases, tree: dict[str, bytes], cut: Cut, is_counted: Callable[[bytes], bool]
 ) -> Iterator[bool]:
-    """An ingest for each of the requests that are meant, in which it is cut. Says whether it was in the transaction
-    that commits a chunk."""
+    """Run an ingest for each of certain requests, which is cut.
+
+    Yields True if the request belonged to the transaction that commits a chunk.
+    """
     place = Folder(Path("store").absolute())
     for number in itertools.count(1):
         with databases.fresh(databases.template()) as url, PostgresProxy(databases.conninfo) as proxy:
             place.put({}, [])
-            proxy.cut = Cutting(number, cut, is_meant)
+            proxy.cut = Cutting(number, cut, is_counted)
             commits = ingest_through(proxy, psycopg.conninfo.conninfo_to_dict(url)["dbname"], place, tree)
             if proxy.was_cut is None:
                 return
@@ -222,8 +229,7 @@ def check_nothing_lost(url: str, place: Folder, tree: dict[str, bytes]) -> None:
     "cut", [Cut.ANSWER, *(pytest.param(cut, marks=pytest.mark.slow) for cut in Cut if cut is not Cut.ANSWER)]
 )
 def test_a_connection_cut_at_every_commit(quick_databases: Databases, tree: dict[str, bytes], cut: Cut) -> None:
-    """Before COMMIT arrives, and between COMMIT and its answer. A chunk's finds out what became of it: the ingest
-    succeeds all the same."""
+    """The cut happens before COMMIT arrives, or before its answer. The ingest checks its chunk, and succeeds."""
     cuts = list(cut_in_turn(quick_databases, tree, cut, lambda text: text == b"COMMIT"))
     assert cuts.count(True) >= 2
     assert cuts.count(False) >= 2
@@ -246,7 +252,7 @@ def folder_world(quick_databases: Databases, memory: Path) -> Iterator[World]:
 
 
 def shift_times(world: World, by: str) -> None:
-    """All times of the catalog: those of a clock that was set back by a day since are a day ahead."""
+    """Shift all times of the catalog, as if the clock was set back afterwards."""
     columns = (
         "SELECT table_name, column_name FROM information_schema.columns JOIN information_schema.tables "
         "USING (table_schema, table_name) WHERE table_schema = 'public' AND table_type = 'BASE TABLE' "
@@ -279,10 +285,10 @@ def test_a_chunk_that_waits_to_be_pruned_waits_longer(folder_world: World) -> No
     assert (seen.live, problems(seen)) == (files, [])
 
 
-def test_writers_that_may_live_are_waited_for_and_dead_ones_are_not(folder_world: World) -> None:
-    """A lease that ends tomorrow is somebody's; but a process of this machine that is gone is gone."""
+def test_recover_waits_for_live_leases_except_those_of_dead_processes(folder_world: World) -> None:
+    """A lease of another machine counts until it ends. A dead process of this machine is detected."""
     write(folder_world, {"there/1": b"one" * 1000, "here/2": b"two"})
-    # The first link is that of the marker of the store.
+    # The first link belongs to the marker of the store.
     folder_world.killed("ingest", "-q", "there", before="file link", after=["file link"])
     folder_world.sql("UPDATE chunks SET lease_owner = 'elsewhere:1:run 1' WHERE state = 'writing'")
     folder_world.killed("ingest", "-q", "here", before="sql INSERT INTO journal")
@@ -296,7 +302,7 @@ def test_writers_that_may_live_are_waited_for_and_dead_ones_are_not(folder_world
     assert (seen.live, problems(seen)) == ({"here/2": b"two"}, [])
 
 
-def test_what_was_begun_in_the_future_is_listed_and_the_newest_backup_is_kept(folder_world: World) -> None:
+def test_runs_of_the_future_are_listed_and_the_newest_backup_is_kept(folder_world: World) -> None:
     write(folder_world, {"a/1": b"one"})
     folder_world.cafcat("ingest", "-q", "a")
     folder_world.cafcat("backup", "-q")
@@ -312,8 +318,8 @@ def test_what_was_begun_in_the_future_is_listed_and_the_newest_backup_is_kept(fo
     assert (seen.live, problems(seen)) == (later, [])
 
 
-def test_times_of_a_client_whose_clock_is_behind_do_not_matter(folder_world: World) -> None:
-    """Files from tomorrow are packed, are unchanged afterwards, and replaced by older ones."""
+def test_wrong_clock_of_a_client_does_not_matter(folder_world: World) -> None:
+    """Files with times of tomorrow are packed, then unchanged, and replaced by older files."""
     write(folder_world, {"a/1": b"one"})
     tomorrow, last_year = time.time() + 86_400, time.time() - 365 * 86_400
     os.utime(folder_world.folder / "a/1", (tomorrow, tomorrow))

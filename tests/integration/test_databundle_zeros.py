@@ -1,4 +1,4 @@
-"""Files that have next to no bytes in their chunk: records of zeros. Reading one does not hold all of it."""
+"""Files of zeros, which need almost no bytes in their chunk. Reading such a file needs little memory."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ def repository(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         yield repository
 
 
-def test_they_take_no_space(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_zeros_take_no_space(repository: cafcat.Repository, tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in (tmp_path / "store").glob("*.dbs")) < 100_000
     location = repository.locate("tree/zeros")
     assert (location.start_byte, location.size_bytes) == (location.end_byte, ZEROS)
 
 
-def test_they_are_read_and_verified_as_others_are(repository: cafcat.Repository) -> None:
+def test_zeros_are_read_and_verified(repository: cafcat.Repository) -> None:
     assert repository.read("tree/zeros", 5_000_000, 5_000_010) == bytes(10)
     assert repository.read("tree/sparse", -3) == b"end"
     assert b"".join(repository.stream("tree/sparse")) == SPARSE
@@ -39,7 +39,7 @@ def test_they_are_read_and_verified_as_others_are(repository: cafcat.Repository)
     assert (report.ok, report.damaged) == (1, 0)
 
 
-def test_extracting_them_does_not_hold_them(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_extracting_zeros_needs_little_memory(repository: cafcat.Repository, tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         report = repository.extract("", tmp_path / "out")

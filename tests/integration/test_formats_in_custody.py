@@ -1,4 +1,4 @@
-"""Chunks of every format that cafcat writes: read, verified, recovered, rebuilt, repaired, repacked, copied."""
+"""Chunks of every format: read, verified, recovered, rebuilt, repaired, repacked, copied."""
 
 import os
 import random
@@ -39,9 +39,9 @@ OTHERS = [
     for second in WRITTEN
     if first != second
 ]
-"""Two formats. `make test` runs those pairs in which each format is once the first and once the second one."""
+"""Pairs of formats. `make test` runs those in which each format is the first once and the second once."""
 TARGET_BYTES = 3_000_000
-"""Of a chunk: the tree takes several, and its largest file one of its own."""
+"""Target size of a chunk: the tree needs several chunks, and its largest file has one of its own."""
 
 
 @pytest.fixture(params=WRITTEN)
@@ -51,7 +51,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, in which it is."""
+    """The current folder, which has TREE."""
     monkeypatch.chdir(tmp_path)
     make_tree(tmp_path)
     return tmp_path
@@ -72,7 +72,7 @@ def ingest(repository: cafcat.Repository, name: str, **options: Any) -> None:
 
 @pytest.fixture
 def packed(local_repository: cafcat.Repository, tree: Path, name: str) -> cafcat.Repository:
-    """The tree in a folder, in chunks of the format."""
+    """TREE in a store in a folder, in chunks of the format."""
     ingest(local_repository, name)
     return local_repository
 
@@ -83,7 +83,7 @@ def local_repository(open_at: Opener, folder: Folder) -> cafcat.Repository:
 
 
 def assert_sound(repository: cafcat.Repository, files: dict[str, bytes] = TREE) -> None:
-    """The catalog agrees with itself, with the objects, and gives the files."""
+    """Check that the catalog agrees with itself and with the objects, and that all files are readable."""
     assert repository.session.catalog.reports.findings() == []
     report = repository.verify(level="data", restart=True)
     assert (report.damaged, report.missing, report.unreadable, report.gone) == (0, 0, 0, 0)
@@ -93,12 +93,12 @@ def assert_sound(repository: cafcat.Repository, files: dict[str, bytes] = TREE) 
 
 
 def formats_of(repository: cafcat.Repository) -> set[str]:
-    """Of the chunks that are committed."""
+    """Return the formats of the committed chunks."""
     return {row[0] for row in sql(repository, "SELECT DISTINCT format FROM chunks WHERE state = 'committed'")}
 
 
 def rows(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
-    """What the catalog says of files, wherever they are."""
+    """Return the rows of files, without their locations."""
     size = "coalesce(content_bytes, end_byte - start_byte)"
     return sql(
         repository, f"SELECT file_path, {size}, crc32c, modified_at, source_etag FROM file_locations ORDER BY 1"
@@ -145,7 +145,7 @@ def test_parts_of_files(packed: cafcat.Repository, tree: Path, path: str) -> Non
         packed.read(path, size)
 
 
-def test_the_same_tree_again_is_skipped(packed: cafcat.Repository, tree: Path, name: str) -> None:
+def test_unchanged_tree_is_skipped(packed: cafcat.Repository, tree: Path, name: str) -> None:
     report = packed.ingest(["tree"], format=name)
     assert (report.files_unchanged, report.chunks_committed) == (len(TREE), 0)
     for other in WRITTEN:
@@ -158,9 +158,7 @@ def test_several_processes_pack(local_repository: cafcat.Repository, tree: Path,
     assert_sound(local_repository)
 
 
-def test_no_url_is_signed_for_what_has_to_be_decoded(
-    open_at: Opener, bucket: Bucket, tree: Path, name: str
-) -> None:
+def test_no_url_is_signed_for_files_with_a_decoding(open_at: Opener, bucket: Bucket, tree: Path, name: str) -> None:
     repository = open_at(bucket)
     ingest(repository, name)
     for path in ("tree/small/040", "tree/large"):
@@ -173,10 +171,10 @@ def test_no_url_is_signed_for_what_has_to_be_decoded(
 
 
 @pytest.mark.parametrize("count", [2000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_thousands_of_files_come_back(
+def test_thousands_of_files_are_read_back(
     local_repository: cafcat.Repository, tmp_path: Path, name: str, count: int
 ) -> None:
-    """A tree with folders of folders, and sizes up to some kilobytes."""
+    """The tree has nested folders, and files of up to some kilobytes."""
     chance = random.Random(10)
     for number in range(count):
         file = tmp_path / "tree" / f"{number % 7}" / f"f{number % 100:02}" / f"{number:05}"
@@ -195,7 +193,7 @@ def test_thousands_of_files_come_back(
 # Verify
 
 
-def test_a_flipped_byte_of_each_file_is_found_and_given_to_nobody(packed: cafcat.Repository, tree: Path) -> None:
+def test_flipped_byte_of_each_file_is_found_and_never_returned(packed: cafcat.Repository, tree: Path) -> None:
     spans = {location.path: location for location in packed.list()}
     small = [f"tree/small/{n:03}" for n in range(2, 60)]
     for path in TREE.keys() - small | {small[0], small[-1]}:
@@ -222,13 +220,13 @@ def test_a_flipped_byte_of_each_file_is_found_and_given_to_nobody(packed: cafcat
 
 
 def damages(repository: cafcat.Repository) -> list[tuple[str, str | None]]:
-    """Kinds and paths of what a verify of all bytes finds."""
+    """Return kinds and paths of the damage that a verify of all bytes finds."""
     found: list[tuple[str, str | None]] = []
 
-    def take(checked: Any) -> None:
+    def add(checked: Any) -> None:
         found.extend((str(finding.kind), finding.path) for finding in checked.findings)
 
-    repository.with_progress(Following(on=take)).verify(level="data", restart=True, jobs=1)
+    repository.with_progress(Following(on=add)).verify(level="data", restart=True, jobs=1)
     return found
 
 
@@ -236,7 +234,7 @@ FEW = {"a/first": b"first", "a/second": bytes(range(256)) + b"!", "b/empty": b""
 
 
 def with_dead_bytes(repository: cafcat.Repository, name: str) -> OpenChunk:
-    """A chunk that is not finished, with a file that was given up in the middle."""
+    """Begin a chunk with a file that was abandoned half-way."""
     chunk = begin(repository, FEW, all_new=False, archive_format=registry.by_name(name))
     given_up = chunk.open("a/given up", MODIFIED)
     given_up.write(b"dead" * 300_000)
@@ -251,8 +249,8 @@ def targets(repository: cafcat.Repository) -> list[CheckTarget]:
     return verification.targets(run.id, VerifyScope(VerifyLevel.DATA), TargetKey(0, 0))
 
 
-# Within spans, and of no use to any file: the first bytes of a ChunkIO file; in DataBundle bits between the end of
-# the deflated data and the byte at which a flush begins.
+# Bits within spans that affect no file: the first bytes of a ChunkIO file; in DataBundle, bits between the end
+# of the deflated data and the byte at which a flush begins.
 UNNAMED = {"chunkio": len(FILE_HEADER), "databundle": 2}
 
 
@@ -299,8 +297,10 @@ def check(repository: cafcat.Repository, target: CheckTarget, level: VerifyLevel
     return [(str(finding.kind), finding.path) for finding in result.findings]
 
 
-def test_the_index_is_read_without_the_files(packed: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At level index; nothing of the files was there to be read, or all of it would have been."""
+def test_index_is_verified_without_reading_files(
+    packed: cafcat.Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of bytes that are read proves that files are left out."""
     read: list[int] = []
     begin_section = IndexSection.__init__
 
@@ -318,7 +318,7 @@ def test_the_index_is_read_without_the_files(packed: cafcat.Repository, monkeypa
 
 
 def described(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
-    """A chunk and its files, row by row."""
+    """Return a chunk and its files as rows."""
     return sql(
         repository,
         "SELECT format, size_bytes, data_bytes, index_start_byte, index_end_byte, file_count, live_file_count, "
@@ -328,9 +328,7 @@ def described(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
     )
 
 
-def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
-    open_at: Opener, place: Place, name: str
-) -> None:
+def test_adopted_chunk_has_the_rows_of_a_normal_commit(open_at: Opener, place: Place, name: str) -> None:
     repository = open_at(place)
     with_dead_bytes(repository, name).finish(OnConflict.REPLACE, Progress())
     expected = described(repository)
@@ -380,8 +378,8 @@ def test_a_damaged_object_is_not_adopted(
 # Rebuild
 
 
-def test_the_stores_alone_give_the_same_catalog(world: World, tree: Path, name: str) -> None:
-    """With what was replaced, removed and brought back; and a chunk that nobody committed."""
+def test_rebuild_from_the_stores_gives_the_same_catalog(world: World, tree: Path, name: str) -> None:
+    """The catalog has replaced, removed and restored files, and a chunk that was not committed."""
     ingest(world.repository, name)
     for path in ("tree/large", "tree/small/010"):
         Path(path).write_bytes(b"newer" * 300_000)
@@ -406,7 +404,7 @@ def test_the_stores_alone_give_the_same_catalog(world: World, tree: Path, name: 
 
 @pytest.mark.parametrize("path", ["tree/small/040", "tree/larger", "tree/a/70 KiB"])
 @pytest.mark.parametrize("origin", ["copy", "source"])
-def test_a_flipped_byte_is_mended(packed: cafcat.Repository, tree: Path, path: str, origin: str, name: str) -> None:
+def test_flipped_byte_is_repaired(packed: cafcat.Repository, tree: Path, path: str, origin: str, name: str) -> None:
     before = rows(packed)
     if origin == "copy":
         packed.copy(to=str(tree / "copies"))
@@ -458,10 +456,10 @@ def test_a_repack_keeps_the_format(packed: cafcat.Repository, tree: Path, name: 
 
 
 @pytest.mark.parametrize(("first", "second"), OTHERS[:1])
-def test_small_chunks_that_are_alone_of_their_format_stay(
+def test_single_small_chunk_of_a_format_is_not_repacked(
     local_repository: cafcat.Repository, first: str, second: str
 ) -> None:
-    """They could become nothing but others of their size; two of a format become one."""
+    """Repacking such a chunk would give another of the same size. Two chunks of one format become one."""
     for number, name in enumerate((first, second, first)):
         begin(local_repository, {str(number): b"x" * 100}, archive_format=registry.by_name(name)).finish(
             OnConflict.REPLACE, lambda: None
@@ -500,9 +498,11 @@ def test_rm_undelete_and_prune(packed: cafcat.Repository, folder: Folder, name: 
     assert_sound(packed, kept)
 
 
-def test_what_is_dead_of_a_chunk(local_repository: cafcat.Repository, folder: Folder, name: str) -> None:
-    """Sizes of files, whatever a format puts around them: a chunk of which every file is live has nothing dead,
-    and half of it is dead when half of its bytes were replaced."""
+def test_dead_bytes_count_sizes_of_files(local_repository: cafcat.Repository, folder: Folder, name: str) -> None:
+    """The overhead of a format does not count.
+
+    A chunk whose files are all live has no dead bytes. If half of its bytes were replaced, half of it is dead.
+    """
     repository = local_repository
     files = {
         f"{number:02}": bytes([number]) * size for number, size in enumerate([10, 10, 5000, 5000, 2**21, 2**21])
@@ -543,7 +543,7 @@ def test_a_copy_is_read_where_the_chunk_is_gone(
 
 
 def test_a_damaged_chunk_is_read_from_its_copy(packed: cafcat.Repository, tree: Path, folder: Folder) -> None:
-    """Where it is damaged in the middle of a large file, too, of which some was handed out already."""
+    """The damage may be in the middle of a large file, whose first bytes were returned already."""
     packed.copy(to=str(tree / "copies"))
     for path in ("tree/larger", "tree/small/040"):
         location = packed.locate(path)

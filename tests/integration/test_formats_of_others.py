@@ -1,4 +1,4 @@
-"""A format that somebody else's package brings: found by its entry point, and used as any other."""
+"""A third-party format: found by its entry point, and used like any other."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ MINE = Mine()
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As pip leaves one."""
+    """Install a package as pip does."""
     folder = tmp_path / "site"
     described = folder / "mine-1.0.dist-info"
     described.mkdir(parents=True)
@@ -35,7 +35,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_it_is_packed_read_rebuilt_and_repacked(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_third_party_format_is_packed_read_and_repacked(local: cafcat.Repository, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(b"MINE, all of it")
     local.ingest([tmp_path / "tree"], prefix="p", format="mine")
@@ -49,7 +49,7 @@ def test_it_is_packed_read_rebuilt_and_repacked(local: cafcat.Repository, tmp_pa
     assert local.read(path) == b"MINE, all of it"
 
 
-def test_without_it_the_error_names_those_that_are_there(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_error_for_an_unknown_format_names_the_known_ones(local: cafcat.Repository, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no format 'mine'") as raised:
         local.ingest([tmp_path], format="mine")
     assert all(name in str(raised.value) for name in registry.NAMES)

@@ -1,4 +1,4 @@
-"""Shell patterns in the database mean what they mean in Python."""
+"""Shell patterns have the same meaning in the database as in Python."""
 
 import fnmatch
 

@@ -1,5 +1,7 @@
-"""A catalog writes into its own stores only. Two that share a store on purpose leave each other's chunks alone, and
-each is rebuilt by itself."""
+"""A catalog writes only into its own stores.
+
+Catalogs that share a store on purpose leave each other's chunks alone, and are rebuilt separately.
+"""
 
 import json
 import threading
@@ -29,7 +31,7 @@ def identity_of(repository: cafcat.Repository) -> UUID:
 
 
 def ingest(repository: cafcat.Repository, folder: Path, files: dict[str, bytes], **options: bool) -> int:
-    """Files below a new folder, by their paths in the catalog. Returns how many were added."""
+    """Ingest files below a new folder, and return the number of added files."""
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
@@ -102,7 +104,7 @@ def test_another_catalog_is_refused_before_it_writes_anything(world: World, tmp_
     assert sql(other, "SELECT count(*) FROM chunks") == [(0,)]
 
 
-def test_copies_and_repacks_go_to_the_own_stores_only(local: World, tmp_path: Path) -> None:
+def test_copies_and_repacks_write_only_to_stores_of_the_catalog(local: World, tmp_path: Path) -> None:
     elsewhere = str(tmp_path / "elsewhere")
     other = local.open(str(local.empty().settings.database_url), elsewhere)
     ingest(other, tmp_path / "b", {"y": b"2"})
@@ -129,8 +131,8 @@ def marker_of_stranger(world: World) -> Marker:
     return Marker(catalog, catalog, "2026-11-21T10:00:00.000000Z", True, "stranger", "postgresql://db/other")
 
 
-def test_a_store_of_an_earlier_version_is_joined_by_its_own_catalog_only(world: World, tmp_path: Path) -> None:
-    """Its chunks have no marker, and their journal records name no catalog."""
+def test_store_of_an_earlier_version_accepts_only_its_own_catalog(world: World, tmp_path: Path) -> None:
+    """Chunks of that version have no marker, and their journal records have no catalog."""
     commit(world.repository, {"old": b"old"})
     forget_names(world)
     other = world.empty()
@@ -144,7 +146,7 @@ def test_a_store_of_an_earlier_version_is_joined_by_its_own_catalog_only(world: 
 
 
 def forget_names(world: World) -> None:
-    """Journal records as an earlier version wrote them."""
+    """Rewrite the journal records as an earlier version wrote them."""
     from tests.integration.test_rebuild import record_of
 
     for key in world.journal():
@@ -170,8 +172,8 @@ def test_a_disk_that_is_not_mounted_is_not_written_to(local: World, tmp_path: Pa
     assert list(store.iterdir()) == []
 
 
-def test_the_identity_of_a_store_comes_back(local: World, tmp_path: Path) -> None:
-    """A lost marker is written again, with the store's identity."""
+def test_lost_marker_keeps_the_identity_of_the_store(local: World, tmp_path: Path) -> None:
+    """The next ingest writes a lost marker again."""
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
     marker = marker_of(local, local.repository)
     local.objects.delete(marker_key(marker.catalog))
@@ -179,8 +181,8 @@ def test_the_identity_of_a_store_comes_back(local: World, tmp_path: Path) -> Non
     assert marker_of(local, local.repository).store == marker.store
 
 
-def test_of_two_first_writers_at_most_one_stays(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sees no marker; then both write their own."""
+def test_at_most_one_of_two_first_writers_continues(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both writers see no marker, and then write their own."""
     others = [local.repository, local.empty()]
     both = threading.Barrier(2)
     real = joining.write_marker
@@ -241,7 +243,7 @@ def test_two_catalogs_over_one_store_are_rebuilt_each_by_itself(world: World, jo
 
 
 def test_a_chunk_without_a_record_in_a_shared_store_is_left_alone(world: World, joined: cafcat.Repository) -> None:
-    """It may be of either. If the wrong catalog took it, that one might remove it."""
+    """The chunk may belong to either catalog. A wrong one might remove it later."""
     orphan = leave_whole(joined, {"late": b"late"})
     rebuilt, report = world.rebuilt(catalog=str(identity_of(world.repository)))
     assert [str(uuid) for uuid in report.unclaimed] == [orphan]
@@ -289,7 +291,7 @@ def joined_local(local: World, tmp_path: Path) -> cafcat.Repository:
     return other
 
 
-def test_backups_of_a_shared_store_are_told_apart(local: World, joined_local: cafcat.Repository) -> None:
+def test_backups_of_a_shared_store_belong_to_their_catalogs(local: World, joined_local: cafcat.Repository) -> None:
     ours, theirs = local.repository.backup(), joined_local.backup()
     empty = local.empty()
     with pytest.raises(InvalidInput, match="has backups of 2 catalogs; the newest are ") as caught:
@@ -302,7 +304,7 @@ def test_backups_of_a_shared_store_are_told_apart(local: World, joined_local: ca
     assert sql(rebuilt, "SELECT object_key FROM backups") == [(theirs.object_key,)]
 
 
-def test_a_restored_catalog_goes_on_at_once(local: World, tmp_path: Path) -> None:
+def test_restored_catalog_can_ingest_at_once(local: World, tmp_path: Path) -> None:
     ingest(local.repository, tmp_path / "a", {"x": b"1"})
     local.repository.backup()
     empty = local.empty()
@@ -320,8 +322,8 @@ def test_a_catalog_that_had_joined_before_it_was_rebuilt_leaves_no_marker(local:
     assert catalogs_of(local.objects) == [identity_of(local.repository)]
 
 
-def test_an_unnamed_catalog_beside_a_new_one_is_rebuilt_by_that_name(local: World, tmp_path: Path) -> None:
-    """The catalog of an earlier version was lost; then another one joined its store on purpose."""
+def test_unnamed_catalog_in_a_shared_store_is_rebuilt(local: World, tmp_path: Path) -> None:
+    """The catalog of an earlier version was lost, and then another one joined its store on purpose."""
     commit(local.repository, {"old": b"old"})
     forget_names(local)
     other = local.empty()

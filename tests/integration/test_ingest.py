@@ -38,7 +38,7 @@ def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder "tree" in the current folder, with all that makes trees odd."""
+    """A folder "tree" in the current folder, with all kinds of odd files."""
     monkeypatch.chdir(tmp_path)
     tree = tmp_path / "tree"
     (tree / "sub" / "deeper").mkdir(parents=True)
@@ -76,7 +76,7 @@ def catalogued(repository: cafcat.Repository) -> dict[str, bytes]:
     return {location.path: repository.read(location.path) for location in repository.list()}
 
 
-def test_everything_comes_back(repository: cafcat.Repository, tree: Path) -> None:
+def test_all_files_are_packed(repository: cafcat.Repository, tree: Path) -> None:
     recorder = Recorder()
     report = repository.with_progress(recorder).ingest(["tree"])
     expected = contents(tree)
@@ -118,16 +118,14 @@ def test_a_folder_may_be_called_like_the_beginning_of_a_url(
     assert repository.verify([name], level="source").ok == 1
 
 
-def test_a_second_ingest_writes_nothing_and_a_changed_file_is_written_anew(
-    repository: cafcat.Repository, tree: Path
-) -> None:
+def test_second_ingest_packs_only_changed_files(repository: cafcat.Repository, tree: Path) -> None:
     first = repository.ingest(["tree"])
     second = repository.ingest(["tree"])
     assert (second.files_unchanged, second.chunks_committed) == (first.files_added, 0)
     (tree / "hello.txt").write_bytes(b"changed")
     (tree / "new").write_bytes(b"new")
     third = repository.ingest(["tree"])
-    # The hard link is the same file: both names changed.
+    # The hard link is the same file, so that both names have changed.
     assert (third.files_replaced, third.files_added, third.chunks_committed) == (2, 1, 1)
     assert catalogued(repository) == contents(tree)
     assert [old.reason for old in repository.history("tree/hello.txt")] == ["replaced"]
@@ -135,7 +133,7 @@ def test_a_second_ingest_writes_nothing_and_a_changed_file_is_written_anew(
     assert findings(repository) == []
 
 
-def test_a_file_of_the_same_size_with_another_time_is_new(repository: cafcat.Repository, tree: Path) -> None:
+def test_file_with_another_time_is_replaced(repository: cafcat.Repository, tree: Path) -> None:
     repository.ingest(["tree"])
     (tree / "empty").touch()
     os.utime(tree / "empty", ns=(0, 1_000_000_001_000))
@@ -143,7 +141,7 @@ def test_a_file_of_the_same_size_with_another_time_is_new(repository: cafcat.Rep
     assert repository.locate("tree/empty").modified_ns == 1_000_000_001_000
 
 
-def test_small_targets_make_many_chunks_and_none_is_larger(repository: cafcat.Repository, tree: Path) -> None:
+def test_small_target_size_gives_many_small_chunks(repository: cafcat.Repository, tree: Path) -> None:
     for number in range(300):
         (tree / f"file-{number:03}").write_bytes(random.randbytes(1000))
     report = repository.ingest(["tree"], target_size=20_000)
@@ -155,7 +153,7 @@ def test_small_targets_make_many_chunks_and_none_is_larger(repository: cafcat.Re
     assert findings(repository) == []
 
 
-def test_a_chunk_takes_no_more_files_than_the_limit(
+def test_number_of_files_in_a_chunk_is_limited(
     repository: cafcat.Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(25):
@@ -166,11 +164,11 @@ def test_a_chunk_takes_no_more_files_than_the_limit(
     assert [chunk.file_count for chunk in repository.chunks()] == [10, 10, 5]
 
 
-def test_a_file_larger_than_any_chunk_is_refused_by_name_and_the_rest_goes_on(
+def test_file_larger_than_any_chunk_is_refused_and_the_rest_packed(
     repository: cafcat.Repository, tree: Path
 ) -> None:
     with (tree / "huge").open("wb") as file:
-        file.truncate(MAX_CHUNK_BYTES)  # a hole: takes no space
+        file.truncate(MAX_CHUNK_BYTES)  # sparse: takes no space
     recorder = Recorder()
     report = repository.with_progress(recorder).ingest(["tree"])
     refused = [problem for problem in recorder.problems if problem.kind.is_failure]
@@ -187,7 +185,7 @@ def contents_without(tree: Path, *names: str) -> list[str]:
 def test_limits_count_index_and_footer(
     repository: cafcat.Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The largest file that fits alone into a chunk makes a chunk of exactly the hard limit, or a little less."""
+    """The largest file that fits into a chunk makes a chunk of the hard limit, or slightly less."""
     limits = Limits(target_bytes=50_000, hard_bytes=100_000)
     monkeypatch.setattr("cafcat.operations.ingest.run.Limits", lambda **_: limits)
     for size in range(99_700, 99_960, 7):
@@ -203,10 +201,10 @@ def test_limits_count_index_and_footer(
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
 @pytest.mark.parametrize("change", ["shrink", "grow", "vanish", "rewrite", "symlink", "fifo"])
-def test_a_file_that_changes_meanwhile_costs_only_itself(
+def test_file_that_changes_during_the_ingest_fails_alone(
     repository: cafcat.Repository, tree: Path, size: int, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It changes after it was opened (or, to become something else, before)."""
+    """The file changes after it was opened, or is replaced before."""
     from cafcat.sources.local.files import FileOpener, OpenLocalFile
 
     victim = tree / "m-victim"
@@ -233,7 +231,7 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
 
     recorder = Recorder()
     with monkeypatch.context() as patch:
-        patch.setattr(FileOpener, "_unchanged", lambda *_: None)  # as if it had changed once before
+        patch.setattr(FileOpener, "_unchanged", lambda *_: None)  # as if the file had changed before
         patch.setattr(OpenLocalFile, "__init__", changing)
         report = repository.with_progress(recorder).ingest(["tree"])
     failed = [problem for problem in recorder.problems if problem.kind.is_failure]
@@ -252,7 +250,7 @@ def test_a_file_that_changes_meanwhile_costs_only_itself(
 def test_a_small_file_that_changes_while_it_is_read_at_once_is_read_again(
     repository: cafcat.Repository, tree: Path, call: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it was opened, or after its bytes were read; it is stable afterwards."""
+    """The file changes before it is opened, or after it was read. Afterwards it is stable."""
     victim, other = tree / "m-victim", tree / "other"
     victim.write_bytes(b"before, and long")
     status = victim.stat()
@@ -285,7 +283,7 @@ def test_a_small_file_that_changes_while_it_is_read_at_once_is_read_again(
             changes[change]()
         return data
 
-    time.sleep(0.02)  # the clock of a file system ticks every few milliseconds
+    time.sleep(0.02)  # times of files have a resolution of a few milliseconds
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", opening)
         patch.setattr(os, "read", reading)
@@ -308,10 +306,10 @@ def test_failed_files_are_events(repository: cafcat.Repository, tree: Path, data
 
 
 @pytest.mark.parametrize("on_conflict", [OnConflict.REPLACE, OnConflict.SKIP])
-def test_a_path_that_comes_again_out_of_order_waits_for_the_chunk_that_has_it(
+def test_repeated_path_is_decided_after_the_commit_of_its_chunk(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_conflict: OnConflict
 ) -> None:
-    """Two tar files that overlap, whose members do not ascend."""
+    """Two tar files have a common path, and members in descending order."""
     monkeypatch.chdir(tmp_path)
     for name, content, time_of_it in (("b", b"b", 1), ("z", b"first", 1), ("m", b"m", 1)):
         Path(name).write_bytes(content)
@@ -327,10 +325,10 @@ def test_a_path_that_comes_again_out_of_order_waits_for_the_chunk_that_has_it(
     assert findings(repository) == []
 
 
-def test_what_comes_last_counts_though_the_catalog_has_it(
+def test_last_file_of_a_repeated_path_counts(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The open chunk has another file of that path, which is not in the catalog yet."""
+    """The open chunk has another file of the path, which is not committed yet."""
     monkeypatch.chdir(tmp_path)
     Path("z").write_bytes(b"first")
     subprocess.run(["tar", "cf", "one.tar", "z"], check=True)
@@ -342,8 +340,8 @@ def test_what_comes_last_counts_though_the_catalog_has_it(
     assert findings(repository) == []
 
 
-def test_who_stops_between_files_leaves_none_open(repository: cafcat.Repository, tree: Path) -> None:
-    """A small file is packed, the large one behind it is open already."""
+def test_stopped_ingest_leaves_no_file_open(repository: cafcat.Repository, tree: Path) -> None:
+    """A small file is packed, and the next, large file is open already."""
     recorder = Recorder()
     repository.with_progress(Following(progress=recorder, should_stop=lambda: recorder.files > 0)).ingest(
         ["tree"],
@@ -353,10 +351,8 @@ def test_who_stops_between_files_leaves_none_open(repository: cafcat.Repository,
     assert open_files(tree) == []
 
 
-def test_the_same_path_from_two_sources_is_decided_by_the_catalog(
-    repository: cafcat.Repository, tree: Path
-) -> None:
-    """Given twice it is unchanged; another file of that name replaces it, with both versions accounted for."""
+def test_path_in_two_sources_is_decided_by_the_catalog(repository: cafcat.Repository, tree: Path) -> None:
+    """An equal file is unchanged. Another file replaces the first one, and both versions are in the catalog."""
     report = repository.ingest(["tree", "tree", "./tree/"])
     assert (report.files_added, report.files_unchanged) == (6, 12)
     other = tree.parent / "other" / "tree"
@@ -382,7 +378,7 @@ def test_a_list_in_no_order_with_repeats(repository: cafcat.Repository, tree: Pa
 
 
 @pytest.mark.parametrize("on_conflict", list(OnConflict))
-def test_a_repeat_with_a_new_chunk_in_between_is_the_same_file(
+def test_repeated_file_is_unchanged_after_a_new_chunk(
     repository: cafcat.Repository, tree: Path, on_conflict: OnConflict
 ) -> None:
     for number in range(4):
@@ -393,7 +389,7 @@ def test_a_repeat_with_a_new_chunk_in_between_is_the_same_file(
 
 
 def test_cafcats_own_folders_are_not_ingested(database_url: str, tree: Path) -> None:
-    """Else each run would pack the chunks of the one before."""
+    """Otherwise each run would pack the chunks of the previous one."""
     with cafcat.open(
         database_url=database_url, home=tree / "home", store=str(tree / "sub" / "store")
     ) as repository:
@@ -412,7 +408,7 @@ def test_a_pattern_may_have_bytes_that_are_no_utf8(repository: cafcat.Repository
     assert repository.ingest(["tree"], exclude=[os.fsdecode(b"*\xff*")]).files_failed == 0
 
 
-def test_a_full_folder_for_temporary_files_is_said_and_leaves_nothing(
+def test_missing_temporary_folder_is_reported_and_leaves_nothing(
     repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cafcat.catalog.files.mapping._MEMORY_BYTES", 1)
@@ -427,8 +423,10 @@ def test_a_full_folder_for_temporary_files_is_said_and_leaves_nothing(
 def test_bytes_that_the_catalog_may_point_to_are_never_removed(
     repository: cafcat.Repository, tree: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit arrives, its answer does not, and when we look the database answers only with errors (it has
-    become read-only, say, or a standby): the object stays."""
+    """The commit succeeds and its answer is lost. Then the database answers only with errors, like a read-only one.
+
+    The object must stay.
+    """
     real = repository.session.catalog.commit._commit
     name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
 
@@ -493,10 +491,10 @@ def test_prefix_and_patterns(repository: cafcat.Repository, tree: Path) -> None:
     assert [location.path for location in repository.list()] == ["backup/2026/tree/hello.txt"]
 
 
-def test_stopping_commits_what_was_packed_and_the_next_run_goes_on(
+def test_stopped_ingest_commits_packed_files_and_the_next_run_continues(
     repository: cafcat.Repository, tree: Path
 ) -> None:
-    """Small files are taken in groups: it ends after one."""
+    """Small files are packed in groups: the ingest ends after a group."""
     for number in range(600):
         (tree / f"f{number:03}").write_bytes(b"x")
     recorder = Recorder()
@@ -545,7 +543,7 @@ def test_a_full_disk_ends_the_run_and_leaves_nothing_behind(database_url: str, t
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_adopted(
+def test_lost_database_at_the_commit_leaves_a_chunk_to_adopt(
     repository: cafcat.Repository,
     tree: Path,
     database_url: str,
@@ -553,7 +551,7 @@ def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The object is durable, the row says writing: recovery has all that it needs."""
+    """The object is durable, and its row has the state `writing`, so that recover can adopt the chunk."""
     name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]))
     real = repository.session.catalog.commit._commit
 
@@ -582,10 +580,10 @@ def test_a_database_that_is_gone_at_the_commit_leaves_a_whole_chunk_that_can_be_
     assert catalogued(repository) == contents(tree)
 
 
-def test_an_interrupt_anywhere_leaves_nothing_behind(
+def test_interrupt_at_any_step_leaves_nothing(
     repository: cafcat.Repository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KeyboardInterrupt out of each step of making a chunk durable and committing it."""
+    """KeyboardInterrupt is raised in each step that makes a chunk durable and commits it."""
     commit = repository.session.catalog.commit
     steps = [
         (LocalUpload, "write"),
@@ -612,7 +610,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def test_two_ingests_of_the_same_tree_at_once(database_url: str, tree: Path, tmp_path: Path) -> None:
+def test_two_concurrent_ingests_of_one_tree(database_url: str, tree: Path, tmp_path: Path) -> None:
     for number in range(200):
         (tree / f"f{number:03}").write_bytes(random.randbytes(50))
     failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Ingest by several processes: the same as by one, whoever dies, stops or fails."""
+"""Ingest by several processes has the results of a single process, even if processes die, stop or fail."""
 
 import os
 import random
@@ -39,7 +39,7 @@ def repository(database_url: str, tmp_path: Path, store: Path) -> Iterator[cafca
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enough files that processes of their own are worth it."""
+    """A tree with enough files for several processes."""
     monkeypatch.chdir(tmp_path)
     tree = tmp_path / "tree"
     for number in range(FILES):
@@ -57,7 +57,7 @@ def contents(tree: Path) -> dict[str, bytes]:
 
 
 def check(repository: cafcat.Repository, store: Path, expected: dict[str, bytes]) -> None:
-    """The catalog has exactly these files, its rows point to their bytes, and the store has nothing else."""
+    """Check that the catalog has exactly these files and their bytes, and that the store has no other objects."""
     chunks = {chunk.object_key: (store / chunk.object_key).read_bytes() for chunk in committed(repository)}
     found = {}
     for location in repository.list():
@@ -74,7 +74,7 @@ def committed(repository: cafcat.Repository) -> list[cafcat.model.Chunk]:
 
 
 def packers(parent: int | None = None) -> list[int]:
-    """Processes that pack, of that parent (or of this process)."""
+    """Return the packing processes of a parent, by default of this process."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -88,7 +88,7 @@ def packers(parent: int | None = None) -> list[int]:
 
 
 class Once(Heard):
-    """Does something when so many files are packed."""
+    """Calls a function when this number of files is packed."""
 
     def __init__(self, after: int, act: Callable[[], object]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Once(Heard):
         self.chunks.append(chunk)
 
 
-def test_several_processes_pack_what_one_packs(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+def test_several_processes_pack_all_files(repository: cafcat.Repository, tree: Path, store: Path) -> None:
     recorder = Once(1, lambda: None)
     report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     expected = contents(tree)
@@ -123,14 +123,17 @@ def test_several_processes_pack_what_one_packs(repository: cafcat.Repository, tr
     assert repository.ingest(["tree"], jobs=2).files_unchanged == FILES + 1
 
 
-def test_chunks_are_as_large_as_asked_for(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+def test_chunks_have_the_target_size(repository: cafcat.Repository, tree: Path, store: Path) -> None:
     repository.ingest(["tree"], jobs=3, target_size=100_000)
     assert all((chunk.size_bytes or 0) <= 100_000 for chunk in committed(repository) if chunk.file_count != 1)
     check(repository, store, contents(tree))
 
 
-def test_sources_that_have_the_same_paths(repository: cafcat.Repository, tree: Path, store: Path) -> None:
-    """In any order, and after what only this process packs: the later one is decided by what is committed."""
+def test_sources_with_equal_paths(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    """Sources come in any order, also after files that only the leading process packs.
+
+    The catalog decides repeats.
+    """
     (tree.parent / "small").mkdir()
     (tree.parent / "small" / "x").write_bytes(b"x")
     subprocess.run(["tar", "cf", "t.tar", "tree/d000", "small"], cwd=tree.parent, check=True)
@@ -141,7 +144,7 @@ def test_sources_that_have_the_same_paths(repository: cafcat.Repository, tree: P
 
 
 @pytest.mark.parametrize("after", [1, 1500, 2500])
-def test_a_process_that_dies_costs_its_open_chunk(
+def test_dead_worker_loses_only_its_open_chunk(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
 ) -> None:
     def kill() -> None:
@@ -152,7 +155,7 @@ def test_a_process_that_dies_costs_its_open_chunk(
     assert packers() == []
     run = repository.runs(1)[0]
     assert run.state is RunState.FAILED
-    assert run.chunks_committed >= len(committed(repository)) - 1  # the dead one may not have told of its last
+    assert run.chunks_committed >= len(committed(repository)) - 1  # the dead worker may not have reported its last
     repository.recover()
     assert repository.ingest(["tree"], jobs=2).files_failed == 0
     check(repository, store, contents(tree))
@@ -206,7 +209,7 @@ def is_alive(process: int) -> bool:
 
 
 @pytest.mark.parametrize("after", [1, 2000])
-def test_stopping_commits_what_was_packed(
+def test_stopped_ingest_commits_packed_files(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
 ) -> None:
     recorder = Once(1, lambda: None)
@@ -227,7 +230,7 @@ def test_stopping_commits_what_was_packed(
     check(repository, store, expected)
 
 
-def test_what_is_given_up_leaves_nothing(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+def test_interrupted_ingest_leaves_nothing(repository: cafcat.Repository, tree: Path, store: Path) -> None:
     recorder = Once(1, lambda: None)
 
     def stop() -> bool:
@@ -245,7 +248,7 @@ def test_what_is_given_up_leaves_nothing(repository: cafcat.Repository, tree: Pa
     check(repository, store, {})
 
 
-def test_what_was_committed_before_the_end_is_counted(
+def test_report_counts_chunks_committed_before_an_interrupt(
     repository: cafcat.Repository, tree: Path, store: Path
 ) -> None:
     recorder = Once(1, lambda: None)
@@ -267,10 +270,10 @@ def test_what_was_committed_before_the_end_is_counted(
     assert run.files_added == len(list(repository.list()))
 
 
-def test_a_signal_for_all_of_them_is_for_the_leading_one(
+def test_workers_ignore_signals_to_the_process_group(
     repository: cafcat.Repository, tree: Path, store: Path
 ) -> None:
-    """As of systemctl stop: the others finish what is open."""
+    """`systemctl stop` signals all processes. The workers finish their open chunks."""
     recorder = Once(500, lambda: [os.kill(worker, signal.SIGTERM) for worker in packers()])
     report = repository.with_progress(
         Following(progress=recorder, should_stop=lambda: recorder.files >= 500)
@@ -283,10 +286,8 @@ def test_a_signal_for_all_of_them_is_for_the_leading_one(
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_what_went_wrong_in_a_process_is_said(
-    repository: cafcat.Repository, tree: Path, store: Path, slow: bool
-) -> None:
-    """No file may be larger than so much, as if the disk were full."""
+def test_error_of_a_worker_is_raised(repository: cafcat.Repository, tree: Path, store: Path, slow: bool) -> None:
+    """The size of files is limited, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
     try:
@@ -296,13 +297,13 @@ def test_what_went_wrong_in_a_process_is_said(
             )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    found = {location.path for location in repository.list()}  # what another process had committed before
+    found = {location.path for location in repository.list()}  # committed before by the other process
     assert "tree/large" not in found
     check(repository, store, {path: data for path, data in contents(tree).items() if path in found})
 
 
-def test_an_error_of_one_process_ends_all(repository: cafcat.Repository, tree: Path, store: Path) -> None:
-    """Somebody commits a path meanwhile, which on_conflict=FAIL does not allow."""
+def test_error_of_one_worker_ends_all(repository: cafcat.Repository, tree: Path, store: Path) -> None:
+    """Another run commits one of the paths meanwhile, which on_conflict=FAIL forbids."""
     victim = "tree/d043/f04399"
 
     def commit() -> None:
@@ -323,7 +324,7 @@ def test_an_error_of_one_process_ends_all(repository: cafcat.Repository, tree: P
 def test_problems_of_single_files_are_events(
     repository: cafcat.Repository, tree: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that vanish after they were listed."""
+    """Some files vanish after they were listed."""
     gone = [tree / f"d0{n}" / f"f0{n}50" for n in range(10, 40)]
     real = cafcat.operations.ingest.worker_pool.WorkerPool.pack
 

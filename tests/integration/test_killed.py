@@ -1,7 +1,7 @@
-"""SIGKILL in the middle of an ingest, again and again; then one that may finish. Nothing lost, nothing twice.
+"""SIGKILL during an ingest, repeatedly; then an ingest that may finish. No file is lost or packed twice.
 
-The kills come after so many system calls of the write path as a counter says, not after so much time: they land
-in every step, on any machine.
+A counter of system calls of the write path chooses the moments of the kills, so that they hit every step on any
+machine.
 """
 
 import random
@@ -15,7 +15,7 @@ import cafcat
 from cafcat.support.checksums import crc32c
 from tests.worlds.kills.killing import environment, run_until_killed
 
-# Runs `cafcat ingest` and kills itself at the Nth boundary call: whatever makes something durable or visible.
+# Runs `cafcat ingest`, and kills itself at the Nth call that makes something durable or visible.
 KILLER = """
 import sys
 from tests.worlds.kills.killed_steps import Steps
@@ -40,7 +40,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def check_invariant(database_url: str, store: Path) -> set[str]:
-    """By SQL and raw bytes alone. Returns the paths in the catalog."""
+    """Check the invariant by SQL and raw bytes alone, and return the paths in the catalog."""
     with psycopg.connect(database_url) as connection:
         rows = connection.execute(
             "SELECT file_path, start_byte, end_byte, crc32c, state, object_key "

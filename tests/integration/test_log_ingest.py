@@ -1,4 +1,4 @@
-"""ingest --format clp-s: log files become archives that the catalog holds like any other chunk."""
+"""ingest --format clp-s: log files become archives, which are chunks like any other."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ START = 1_767_225_600_000
 
 
 def write_logs(folder: Path, files: int = 4, records: int = 20) -> dict[str, list[dict[str, Any]]]:
-    """Log files below a folder, each of an hour of its own."""
+    """Write log files below a folder, each with the records of another hour."""
     logs = {}
     for n in range(files):
         name = f"app{n % 2}/day {n}.jsonl"
@@ -54,7 +54,7 @@ def ingest(repository: cafcat.Repository, *sources: Path, **options: Any) -> Ing
 
 @pytest.fixture(autouse=True)
 def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed is the beginning of names."""
+    """The typed paths begin the names."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -97,7 +97,7 @@ def test_log_files_become_an_archive(
     assert section == b"".join(CLP.reader(archive).open(next(CLP.reader(archive).entries())))
 
 
-def test_groups_by_size_and_searches_only_those_of_the_time(
+def test_archives_are_grouped_by_size_and_searched_by_time(
     local: cafcat.Repository,
     clp_program: Path,
     folder: Folder,
@@ -117,7 +117,7 @@ def test_groups_by_size_and_searches_only_those_of_the_time(
     assert found.report.searched == 1
 
 
-def test_what_is_there_already_is_left_alone(
+def test_unchanged_log_files_are_skipped(
     local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
     ingest(local, tmp_path / "src")
@@ -159,7 +159,7 @@ def test_undelete_brings_no_log_file_back_twice(
     assert search(local, "n: *") == all_of(logs)
     assert local.undelete([f"{first}.clp/0"]).files_taken == 1
     assert list(local.removed()) == []
-    local.rm([f"{second}.clp/0"])  # the rest of it still counts
+    local.rm([f"{second}.clp/0"])  # the other sections are still live
     assert local.undelete(folders=[f"{first}.clp"]).files_taken == 7
     assert local.undelete([f"{second}.clp/0"]).files == 1
     local.rm(folders=["."])
@@ -197,10 +197,10 @@ def test_an_ingest_that_comes_to_its_commit_while_they_are_undeleted_gives_up(
     assert search(local, "n: *") == all_of(logs)
 
 
-def test_undelete_brings_archives_of_others_back_as_they_were(
+def test_undelete_restores_adopted_archives(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """Adopted ones may have the same log files as others."""
+    """Adopted archives may have log files that other archives have."""
     ingest(local, tmp_path / "src")
     [own] = folder.folder.glob("*.clp")
     (tmp_path / "theirs.clp").write_bytes(own.read_bytes())
@@ -211,7 +211,7 @@ def test_undelete_brings_archives_of_others_back_as_they_were(
     assert local.undelete(folders=[own.name]).files == 7
 
 
-def test_what_clp_s_refuses_costs_only_itself(
+def test_log_files_that_clp_s_refuses_fail_alone(
     local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
     for name in ("app0/bad.txt", "other.txt", "z.gz"):
@@ -230,7 +230,7 @@ def test_what_clp_s_refuses_costs_only_itself(
 def test_a_log_file_of_blank_lines_has_no_records(
     local: cafcat.Repository, clp_program: Path, tmp_path: Path, content: bytes
 ) -> None:
-    """clp-s itself takes one that is empty, and no other."""
+    """clp-s itself accepts an empty log file, and no other without records."""
     (tmp_path / "x.jsonl").write_bytes(content)
     heard = Heard()
     report = ingest(local, tmp_path / "x.jsonl", progress=heard)
@@ -242,20 +242,20 @@ def test_a_log_file_of_blank_lines_has_no_records(
     assert search(local, "n: *") == []
 
 
-def test_all_of_it_is_refused(local: cafcat.Repository, clp_program: Path, tmp_path: Path) -> None:
+def test_source_with_only_refused_files(local: cafcat.Repository, clp_program: Path, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"text")
     report = ingest(local, tmp_path / "x.txt")
     assert (report.files_failed, report.chunks_committed) == (1, 0)
     assert sql(local, "SELECT count(*) FROM chunks") == [(0,)]
 
 
-def test_a_log_file_that_changes_meanwhile_is_left_for_the_next_run(
+def test_log_file_that_changes_is_left_for_the_next_run(
     local: cafcat.Repository,
     tmp_path: Path,
     logs: dict[str, list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A writer that appends just when clp-s is done."""
+    """A writer appends to the log file just when clp-s has finished."""
     compress = program.compress
     live_log = tmp_path / "src" / "app0" / "day 0.jsonl"
 
@@ -366,7 +366,7 @@ def test_verify_proves_every_byte(
     path.write_bytes(whole)
 
 
-def test_a_rebuild_brings_all_of_it_back(
+def test_rebuild_restores_archives_and_log_files(
     databases: Databases, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
     with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
@@ -409,7 +409,7 @@ def test_prune_forgets_log_files(
     assert list(local.units()) == []
 
 
-def test_clp_s_itself_reads_what_cafcat_notes(
+def test_clp_s_reads_annotated_archives(
     local: cafcat.Repository,
     clp_program: Path,
     folder: Folder,
@@ -438,10 +438,10 @@ main()
 """
 
 
-def test_killed_at_any_step_nothing_is_lost_and_nothing_there_twice(
+def test_killed_ingest_neither_loses_nor_repeats_log_files(
     database_url: str, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """An archive that is whole proves itself and is taken over; of any other nothing is left."""
+    """A whole archive is adopted. Incomplete ones are removed."""
     store = Folder(tmp_path / "store")
     variables = environment(database_url, store.url, tmp_path / "home") | {"TMPDIR": str(tmp_path)}
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=store.url) as repository:
@@ -464,7 +464,7 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_there_twice(
 
 
 def leave_whole(repository: cafcat.Repository, source: Path) -> None:
-    """A run that dies when the object of its archive is durable."""
+    """Run an ingest that dies when the object of its archive is durable."""
     store = repository.session.stores[repository.settings.store]
     variables = environment(str(repository.settings.database_url), store.url, source.parent / "home")
     variables["TMPDIR"] = str(source.parent)
@@ -477,7 +477,7 @@ def leave_whole(repository: cafcat.Repository, source: Path) -> None:
     assert sql(repository, "SELECT state FROM chunks WHERE state = 'writing'") == [("writing",)]
 
 
-def test_recover_takes_over_a_whole_archive(
+def test_recover_adopts_a_whole_archive(
     local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
 ) -> None:
     leave_whole(local, tmp_path / "src")
@@ -497,7 +497,7 @@ def test_recover_gives_up_an_archive_whose_log_files_another_run_took(
     sql(local, "UPDATE chunks SET lease_owner = 'elsewhere:1:run 1'")
     [late] = folder.folder.glob("*.clp")
     kept = late.read_bytes()
-    late.unlink()  # so that the next run cannot take it over
+    late.unlink()  # so that the next run does not pack it
     assert ingest(local, tmp_path / "src").files_added == 4
     late.write_bytes(kept)
     sql(local, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
@@ -525,7 +525,7 @@ def test_repack_and_repair_leave_archives_of_logs_alone(
     assert local.repack(chunks=[str(first.uuid)], format="caf").chunks_retired == 1
 
 
-def test_of_two_runs_that_take_the_same_log_files_one_gives_up(
+def test_one_of_two_runs_with_equal_log_files_gives_up(
     open_at: Opener,
     folder: Folder,
     tmp_path: Path,
@@ -564,7 +564,7 @@ def test_where_clp_s_cannot_work_no_log_file_is_blamed(
     assert heard.problems == []
 
 
-def test_the_next_run_removes_what_a_killed_one_left_in_the_folder_for_temporary_files(
+def test_next_run_removes_temporary_files_of_a_killed_one(
     local: cafcat.Repository,
     tmp_path: Path,
     logs: dict[str, list[dict[str, Any]]],

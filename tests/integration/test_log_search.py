@@ -1,4 +1,4 @@
-"""search: what clp-s finds in all archives by hand, cafcat finds in those that the catalog chooses."""
+"""search: cafcat finds the records that clp-s itself finds, in the archives that the catalog selects."""
 
 import json
 import re
@@ -33,11 +33,11 @@ DAY = 86_400_000
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 START = 1_767_225_600_000
 FLOAT_SECONDS = Path(__file__).parents[1] / "searched_logs" / "v0.4.1_float_seconds.clp"
-LAST_MS = 9_223_372_036_854  # in nanoseconds, that is as much as 64 bits with a sign hold
+LAST_MS = 9_223_372_036_854  # the largest signed 64-bit number of nanoseconds
 
 
 def records(day: int, host: str, count: int = 60) -> list[dict[str, Any]]:
-    """Of one day and host; every third is an error, and of another shape."""
+    """Return records of one day and host. Every third record is an error, and has other fields."""
     found = []
     for n in range(count):
         record = {"timestamp": START + day * DAY + n * 1000, "level": "INFO", "host": host, "n": n}
@@ -47,7 +47,7 @@ def records(day: int, host: str, count: int = 60) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def archives(clp_program: Path, tmp_path: Path) -> list[Path]:
-    """Three days, each with logs of two hosts, and one without times."""
+    """Archives of three days with logs of two hosts each, and an archive without times."""
     found = []
     for day in range(3):
         logs = {f"{host}/day{day}.log": records(day, host) for host in ("a", "b")}
@@ -64,7 +64,7 @@ def repository(local: cafcat.Repository, archives: list[Path]) -> cafcat.Reposit
 def test_clp_s_gets_no_secret_of_the_environment(
     clp_program: Path, tmp_path: Path, archives: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither when it searches nor when it compresses."""
+    """The environment is empty of secrets for searches and for compression."""
     recorded = tmp_path / "environment"
     script = tmp_path / "clp-s"
     script.write_text(f'#!/bin/sh\nenv >> {recorded}\nexec {clp_program} "$@"\n')
@@ -107,7 +107,7 @@ def search(repository: cafcat.Repository, *arguments: Any, **options: Any) -> tu
         ("level: nothing", {}),
     ],
 )
-def test_it_finds_what_the_program_finds_by_hand(
+def test_search_finds_the_records_that_clp_s_finds(
     repository: cafcat.Repository,
     clp_program: Path,
     archives: list[Path],
@@ -183,7 +183,7 @@ def test_times_that_are_float_seconds_are_compared_as_the_program_does(
         (None, -(1 << 70), 0),
     ],
 )
-def test_times_that_clp_s_cannot_hold_are_as_far_as_it_goes(
+def test_times_beyond_the_range_of_clp_s_are_limited(
     local: cafcat.Repository,
     clp_program: Path,
     tmp_path: Path,
@@ -191,10 +191,10 @@ def test_times_that_clp_s_cannot_hold_are_as_far_as_it_goes(
     to_ms: int | None,
     found: int,
 ) -> None:
-    """It has nanoseconds in 64 bits, and wraps around: a search up to the year 9999 would find nothing."""
+    """clp-s stores nanoseconds in 64 bits, and overflows: a search up to the year 9999 would find nothing."""
     times = [{"timestamp": time, "n": n} for n, time in enumerate((-LAST_MS, START, LAST_MS))]
     local.adopt([compressed_logs(clp_program, tmp_path, {"x": [*times, {"n": 3}]})])
-    sql(local, "UPDATE chunk_times SET begin_ms = NULL, end_ms = NULL")  # whatever the catalog would leave out
+    sql(local, "UPDATE chunk_times SET begin_ms = NULL, end_ms = NULL")  # so that the catalog selects all archives
     assert len(search(local, "n: *", from_ms=from_ms, to_ms=to_ms)[0]) == found
     assert len(search(local, "n: *")[0]) == 4
 
@@ -211,9 +211,7 @@ def test_only_log_files_below_a_folder(repository: cafcat.Repository) -> None:
     assert search(repository, "level: *", "a/day")[1].searched == 0
 
 
-def test_names_of_log_files_are_taken_as_they_are(
-    local: cafcat.Repository, clp_program: Path, tmp_path: Path
-) -> None:
+def test_names_of_log_files_are_no_patterns(local: cafcat.Repository, clp_program: Path, tmp_path: Path) -> None:
     names = ['q"d/a*b?c\\.log', 'q"d/axbyc.log', "(ü) $x: [1]/l", "(ü) $x: [2]/l"]
     logs = {name: [{"n": n}] for n, name in enumerate(names)}
     local.adopt([compressed_logs(clp_program, tmp_path, logs)])
@@ -223,18 +221,18 @@ def test_names_of_log_files_are_taken_as_they_are(
 
 
 @pytest.mark.parametrize("query", ["level: (", "a: b) OR (c: d", " ", "", "a\0: b", 'a > timestamp("x")'])
-def test_what_is_no_query_is_refused_whatever_there_is_to_search(
+def test_invalid_queries_are_refused_even_without_archives(
     local: cafcat.Repository, clp_program: Path, query: str
 ) -> None:
     with pytest.raises(InvalidInput, match=r"invalid query|the query is empty"):
         local.search(query, "folder")
 
 
-def test_what_begins_with_a_dash_is_a_query(repository: cafcat.Repository) -> None:
+def test_query_may_begin_with_a_dash(repository: cafcat.Repository) -> None:
     assert search(repository, "--help")[0] == []
 
 
-def test_an_archive_that_cannot_be_searched_costs_only_itself(
+def test_archive_that_cannot_be_searched_fails_alone(
     repository: cafcat.Repository, clp_program: Path, archives: list[Path], tmp_path: Path
 ) -> None:
     broken = write_container(tmp_path / "broken.clp", [("x", 0, 1)])
@@ -251,8 +249,8 @@ def test_an_archive_that_cannot_be_searched_costs_only_itself(
 
 
 @pytest.mark.parametrize("query", ["n > abc", 'timestamp > "2026-11-22"', " AND ".join(["n > abc"] * 100)])
-def test_a_query_that_nothing_can_match_finds_nothing(repository: cafcat.Repository, query: str) -> None:
-    """clp-s calls it an error."""
+def test_query_that_no_record_can_match_finds_nothing(repository: cafcat.Repository, query: str) -> None:
+    """clp-s reports an error for such a query."""
     warnings: list[str] = []
     found, report = search(repository, query, "a", warn=warnings.append)
     assert (found, report.searched, report.failed) == ([], 4, [])
@@ -272,15 +270,15 @@ def test_a_query_that_nothing_can_match_in_some_archives(
     assert (report.searched, report.failed, warnings) == (5, [], [])
 
 
-def test_the_same_column_twice_is_one(repository: cafcat.Repository) -> None:
+def test_repeated_column_is_projected_once(repository: cafcat.Repository) -> None:
     found, report = search(repository, "n: 1", "a/day1.log", projection=["n", "level", "n"])
     assert (found, report.failed) == ([b'{"level":"INFO","n":1}'], [])
 
 
-def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
+def test_unsupported_version_of_an_archive_is_reported(
     local: cafcat.Repository, clp_program: Path, tmp_path: Path
 ) -> None:
-    """clp-s aborts at what it takes for a dictionary of version 0.3.1, as it does at real ones."""
+    """clp-s aborts at dictionaries of version 0.3.1, real ones and this false one."""
     made = compressed_logs(clp_program, tmp_path / "made", {"x.log": records(0, "a")})
     made.write_bytes(made.read_bytes()[:4] + bytes([1, 0, 3, 0]) + made.read_bytes()[8:])
     local.adopt([made])
@@ -288,7 +286,7 @@ def test_an_archive_of_a_version_that_clp_s_cannot_search_says_so(
     assert re.search(r"installed clp-s cannot search archives of version 0\.3\.1 \(signal \d+ ended it\)", message)
 
 
-def test_archives_that_nobody_points_to_are_not_searched(repository: cafcat.Repository) -> None:
+def test_archives_without_live_files_are_not_searched(repository: cafcat.Repository) -> None:
     repository.rm(folders=["."])
     found, report = search(repository, "level: *")
     assert (found, report.archives, report.searched) == ([], 0, 0)
@@ -316,7 +314,7 @@ def test_an_archive_in_a_bucket_is_fetched_and_leaves_nothing(
     assert "CRC-64/NVME" in search(repository, "level: ERROR")[1].failed[0]
 
 
-def test_who_stops_half_way_leaves_no_program_behind(repository: cafcat.Repository) -> None:
+def test_stopped_search_leaves_no_program(repository: cafcat.Repository) -> None:
     found = repository.search("level: *")
     reading = found.records()
     next(reading)
@@ -333,10 +331,10 @@ def test_without_the_program_the_extra_is_named(local: cafcat.Repository, monkey
         local.search("a: b")
 
 
-def test_copies_are_searched_where_the_first_object_is_gone(
+def test_copies_are_searched_if_the_object_is_missing(
     repository: cafcat.Repository, archives: list[Path], tmp_path: Path
 ) -> None:
-    """Archives of others have no copies; a row makes one."""
+    """cafcat does not copy adopted archives: the test inserts the row of a copy."""
     other = tmp_path / "copies"
     other.mkdir()
     shutil.copy(archives[3], other)
@@ -357,7 +355,7 @@ def test_copies_are_searched_where_the_first_object_is_gone(
 
 
 def with_copy(repository: cafcat.Repository, tmp_path: Path, *logs: list[dict[str, Any]]) -> tuple[Path, Path]:
-    """An archive of these log files that cafcat had made, and its copy."""
+    """Ingest these log files, and return the paths of their archive and of its copy."""
     source = tmp_path / "logs"
     source.mkdir()
     for n, found in enumerate(logs):
@@ -370,7 +368,7 @@ def with_copy(repository: cafcat.Repository, tmp_path: Path, *logs: list[dict[st
 
 
 def damage(archive: Path, section: str, frame: int = 0) -> None:
-    """The beginning of a zstd frame of a section, by its number."""
+    """Damage the beginning of a zstd frame of a section. frame: number of the frame."""
     [entry] = (entry for entry in ClpReader(LocalFile(str(archive))).entries() if entry.path == section)
     content = archive.read_bytes()[entry.start_byte : entry.end_byte]
     starts = [match.start() for match in re.finditer(re.escape(ZSTD_MAGIC), content)]
@@ -378,7 +376,7 @@ def damage(archive: Path, section: str, frame: int = 0) -> None:
 
 
 @pytest.mark.parametrize("section", ["/schema_tree", "/table_metadata", "/0"])
-def test_an_archive_that_was_damaged_in_place_is_searched_in_its_copy(
+def test_copy_of_a_damaged_archive_is_searched(
     local: cafcat.Repository, clp_program: Path, tmp_path: Path, section: str
 ) -> None:
     archive, copy = with_copy(local, tmp_path, records(0, "a"))
@@ -396,10 +394,10 @@ def test_an_archive_that_was_damaged_in_place_is_searched_in_its_copy(
     assert str(copy) in message
 
 
-def test_damage_that_comes_too_late_for_a_copy_is_said(
+def test_damage_after_the_first_records_is_an_error(
     local: cafcat.Repository, clp_program: Path, tmp_path: Path
 ) -> None:
-    """Of two shapes of records, each in a table of its own; the second one is damaged."""
+    """The records have two shapes, each with its own table. The second table is damaged."""
     one = [{"timestamp": START} | {f"one{column}": n * 1_000_003 for column in range(8)} for n in range(20_000)]
     two = [{"timestamp": START} | {f"two{column}": n * 1_000_003 for column in range(8)} for n in range(20_000)]
     archive, copy = with_copy(local, tmp_path, one, two)
@@ -426,10 +424,10 @@ def test_a_query_that_clp_s_fails_at_is_not_tried_in_copies(
     assert (len(report.failed), warnings) == (1, [])
 
 
-def test_what_verify_found_to_be_damaged_is_searched_in_its_copy(
+def test_copy_of_an_archive_with_a_damaged_verdict_is_searched(
     local: cafcat.Repository, clp_program: Path, tmp_path: Path
 ) -> None:
-    """clp-s does not notice bytes of records that are others: what it finds is wrong."""
+    """clp-s does not detect changed bytes of records, and finds wrong records."""
     archive, copy = with_copy(local, tmp_path, records(0, "a"))
     right = searched_by_hand(clp_program, [copy], "level: ERROR")
     [entry] = (entry for entry in ClpReader(LocalFile(str(archive))).entries() if entry.path == "/0")

@@ -1,4 +1,4 @@
-"""Log files in archives of logs are in the catalog as long as the archive is."""
+"""Log files in archives of logs are in the catalog as long as their archive is."""
 
 import math
 from pathlib import Path
@@ -57,13 +57,13 @@ def test_log_files_below_a_folder_or_of_a_name(repository: cafcat.Repository, tm
     assert names(repository, ".") == ["", "/var/log/x", "app", "app-2/a", "app/a.log", "app/b/c.log"]
 
 
-def test_many_log_files_come_page_by_page(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_many_log_files_are_listed_in_pages(repository: cafcat.Repository, tmp_path: Path) -> None:
     ranges = [(f"log{n // 2}", n, n + 1) for n in range(2500)]
     adopt(repository, write_container(tmp_path / "x.clp", ranges))
     assert names(repository) == sorted(name for name, *_ in ranges)
 
 
-def test_they_go_when_their_archive_goes(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_log_files_are_removed_with_their_archive(repository: cafcat.Repository, tmp_path: Path) -> None:
     path = write_container(tmp_path / "x.clp", RANGES, [("t", 1, 2)])
     adopt(repository, path)
     repository.rm(folders=["."])
@@ -75,7 +75,7 @@ def test_they_go_when_their_archive_goes(repository: cafcat.Repository, tmp_path
     assert len(names(repository)) == len(RANGES)
 
 
-def test_an_archive_that_is_not_entered_leaves_none(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_refused_archive_leaves_no_log_files(repository: cafcat.Repository, tmp_path: Path) -> None:
     adopt(repository, write_container(tmp_path / "x.clp", RANGES))
     other = write_container(tmp_path / "other" / "x.clp", [("new", 0, 1)], [("t", 1, 2)])
     assert len(repository.adopt([other]).failed) == 1
@@ -86,7 +86,7 @@ def test_an_archive_that_is_not_entered_leaves_none(repository: cafcat.Repositor
 @pytest.mark.parametrize(
     "ranges", [[("a\0b", 0, 1)], [("n" * 2049, 0, 1)], [("a", 0, 1 << 63)]], ids=["NUL", "long", "many"]
 )
-def test_what_a_catalog_cannot_hold_is_refused(
+def test_log_files_that_the_catalog_cannot_store_are_refused(
     repository: cafcat.Repository, tmp_path: Path, ranges: list[tuple[str, int, int]]
 ) -> None:
     report = repository.adopt([write_container(tmp_path / "x.clp", ranges)])
@@ -94,7 +94,7 @@ def test_what_a_catalog_cannot_hold_is_refused(
     assert sql(repository, "SELECT count(*) FROM chunks") == [(0,)]
 
 
-def test_times_that_are_none_are_unknown_and_no_query_fails(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_invalid_times_are_unknown_and_no_query_fails(repository: cafcat.Repository, tmp_path: Path) -> None:
     times = [("nan", math.nan, math.inf), ("far", -(1 << 63), (1 << 63) - 1), ("float", 1.5e300, 1.6e300)]
     adopt(repository, write_container(tmp_path / "x.clp", RANGES, times))
     assert sql(repository, "SELECT DISTINCT begin_at, end_at FROM units") == [(None, None)]
@@ -139,7 +139,7 @@ def test_archives_are_chosen_by_time(
     ]
 
 
-def test_a_backup_has_them(databases: Databases, tmp_path: Path) -> None:
+def test_backup_has_log_files(databases: Databases, tmp_path: Path) -> None:
     with worlds(databases, tmp_path, str(tmp_path / "store")) as world:
         adopt(world.repository, write_container(tmp_path / "x.clp", RANGES, [("t", 1.5, 2.5)]))
         world.repository.backup()

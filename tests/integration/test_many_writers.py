@@ -1,5 +1,7 @@
-"""Two to eight ingests at once over the same paths with different contents: no deadlock, the last commit wins,
-totals are exact."""
+"""Two to eight concurrent ingests of equal paths with different contents: no deadlock occurs.
+
+The last commit wins, and totals are exact.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -24,12 +26,12 @@ def url(quick_databases: Databases) -> Iterator[str]:
 
 
 def content_of(writer: int, path: str) -> bytes:
-    """No two are of the same size: which one is newer is never a question of times."""
+    """Return the content of a path. All writers have different sizes, so that times do not matter."""
     return f"{writer} {path} ".encode() * (10 + writer)
 
 
 def write_trees(folder: Path, writers: int) -> None:
-    """Each writer has most of the paths, and in another order of size."""
+    """Write a tree for each writer, with most of the paths, and another order of sizes."""
     for writer in range(writers):
         for number, path in enumerate(PATHS):
             if (number + writer) % 5:
@@ -52,7 +54,7 @@ def ingest_at_once(folder: Path, url: str, conflicts: list[str]) -> None:
 
 
 def last_committed(seen: Seen) -> dict[str, int]:
-    """For each path the chunk of the latest commit that took it, by the order of the journal."""
+    """Return the chunk of the last commit of each path, by the order of the journal."""
     order = {row.chunk_id: row.id for row in seen.tables["journal"]}
     skipped = {
         (row.file_path, row.caf_file_id) for row in seen.tables["retired_locations"] if row.reason == "skipped"
@@ -77,7 +79,7 @@ def check(url: str, folder: Path, writers: int) -> Seen:
 
 
 def check_totals(url: str, seen: Seen) -> None:
-    """What the runs say they did is what the tables have."""
+    """Check that the totals of the runs match the tables."""
     sums = (
         "SELECT sum(files_added), sum(files_replaced), sum(files_skipped), sum(chunks_committed) FROM ingest_runs"
     )
@@ -101,14 +103,14 @@ def test_the_last_commit_wins_and_totals_are_exact(url: str, memory: Path, write
     assert "skipped" not in {row.reason for row in seen.tables["retired_locations"]}
 
 
-def test_who_replaces_and_who_skips_at_once(url: str, memory: Path) -> None:
+def test_concurrent_writers_that_replace_and_skip(url: str, memory: Path) -> None:
     write_trees(memory, 6)
     ingest_at_once(memory, url, ["replace", "skip"] * 3)
     check_totals(url, check(url, memory, 6))
 
 
-def test_the_same_files_by_many_are_there_once(url: str, memory: Path) -> None:
-    """Some may be packed by several before the first commits; a further run packs nothing."""
+def test_equal_files_of_many_writers_are_live_once(url: str, memory: Path) -> None:
+    """Several writers may pack a file before the first one commits. A further run packs nothing."""
     write_trees(memory, 1)
     for writer in range(1, 4):
         subprocess.run(["cp", "-a", memory / "writer0", memory / f"writer{writer}"], check=True)

@@ -1,4 +1,4 @@
-"""Where the libraries of a format are not installed, its chunks are neither damaged nor become something else."""
+"""Without the libraries of a format, its chunks do not count as damaged, and stay unchanged."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ CONTENT = b"content" * 1000
 
 @pytest.fixture
 def without_protobuf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """From the call on."""
+    """A function that removes protobuf."""
 
     def remove() -> None:
         messages.cache_clear()
@@ -40,7 +40,7 @@ def without_protobuf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], N
 
 @pytest.fixture
 def without(local: World, without_protobuf: Callable[[], None]) -> cafcat.Repository:
-    """A catalog with a DataBundle chunk; then protobuf is no more."""
+    """A catalog with a DataBundle chunk, without protobuf."""
     pack(local.repository, ["kept", "other"], DATABUNDLE)
     without_protobuf()
     return local.repository
@@ -53,7 +53,7 @@ def pack(repository: cafcat.Repository, names: Sequence[str], archive_format: Fo
 
 
 def spoilt(repository: cafcat.Repository, names: Sequence[str], archive_format: Format) -> None:
-    """A chunk whose last byte is another, so that its index is damaged, and no file."""
+    """Write a chunk with a damaged index and undamaged files."""
     key = f"{pack(repository, names, archive_format).uuid}{archive_format.suffix}"
     path = Path(str(repository.settings.store).removeprefix("file://")) / key
     flip(path, path.stat().st_size - 1)
@@ -63,22 +63,22 @@ def chunks(repository: cafcat.Repository) -> list[tuple[str, str]]:
     return sql(repository, "SELECT format, state FROM chunks ORDER BY id")
 
 
-def test_files_are_read_all_the_same(without: cafcat.Repository) -> None:
+def test_files_are_read_without_the_library(without: cafcat.Repository) -> None:
     assert without.read("kept") == CONTENT
 
 
 @pytest.mark.parametrize("level", ["index", "data"])
-def test_verify_cannot_tell(without: cafcat.Repository, level: str) -> None:
+def test_verify_gives_no_verdict(without: cafcat.Repository, level: str) -> None:
     told: list[Sequence[Finding]] = []
     report = without.with_progress(Following(on=lambda one: told.append(one.findings))).verify(level=level)
     assert (report.ok, report.damaged, report.unreadable) == (0, 0, 1)
     [[finding]] = told
     assert finding.kind == "unreadable"
     assert "google.protobuf" in finding.detail
-    assert sql(without, "SELECT count(*) FROM verifications") == [(0,)]  # others may know better
+    assert sql(without, "SELECT count(*) FROM verifications") == [(0,)]  # other machines may have the library
 
 
-def test_what_is_known_stays_known(local: World, without_protobuf: Callable[[], None]) -> None:
+def test_earlier_verdict_is_kept(local: World, without_protobuf: Callable[[], None]) -> None:
     spoilt(local.repository, ["a"], DATABUNDLE)
     local.repository.verify(level="index")
     without_protobuf()
@@ -86,7 +86,7 @@ def test_what_is_known_stays_known(local: World, without_protobuf: Callable[[], 
     assert [found.verdict for found in local.repository.session.catalog.verification.damaged()] == ["damaged"]
 
 
-def test_repair_and_repack_leave_its_chunks_and_take_the_others(
+def test_repair_and_repack_leave_chunks_of_a_missing_format(
     local: World, without_protobuf: Callable[[], None]
 ) -> None:
     custody = local.repository
@@ -107,7 +107,7 @@ def test_repair_and_repack_leave_its_chunks_and_take_the_others(
     assert chunks(local.repository) == [*expected[:2], ("caf", "retired"), ("caf", "committed")]
 
 
-def test_chunks_of_a_format_that_is_not_here_are_left_as_they_are(local: World) -> None:
+def test_repack_leaves_chunks_of_an_unknown_format(local: World) -> None:
     for names in (["a", "b"], ["c", "d"]):
         pack(local.repository, names, CAF)
     local.repository.rm(["a", "c"])
@@ -123,7 +123,7 @@ def test_rebuild_does_not_count_them_as_lost(local: World, without: cafcat.Repos
         local.rebuilt(accept_loss=True)
 
 
-def test_recover_leaves_a_whole_chunk_for_who_can_read_it(
+def test_recover_leaves_a_whole_chunk_of_a_missing_format(
     local: World, without_protobuf: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_whole(local.repository, {"a": CONTENT}, archive_format=DATABUNDLE)

@@ -1,7 +1,7 @@
-"""No verb reads a table of files as a whole, or a row of it more than once for each file that the verb touches.
+"""No verb reads a whole table of files, or a row of it more than once for each file that the verb touches.
 
-Every verb runs in a catalog with very many synthetic rows, with each kind of statistics that the planner may have,
-and the plans of all its statements are read. `make bench-catalog` measures the time of the same verbs.
+Every verb runs in a catalog with very many synthetic rows, with each kind of statistics of the planner, and the
+plans of all its statements are checked. `make bench-catalog` measures the time of the same verbs.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ from tests.worlds.size_world import FILES, STATES, SizeWorld
 ROWS = [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
 FEWER_ROWS = 50_000
 LIMITS = Limits(
-    # A statement looks each file up once; some name a few further files.
+    # A statement looks up each file once; some statements name a few further files.
     loops=FILES + 10,
-    # A path has had several locations by the time that the last state is tried.
+    # In the last state, a path has had several locations.
     rows=10 * FILES,
-    # BRIN answers with ranges of pages of some 9,000 rows each. The files of a chunk lie in a few ranges.
+    # A BRIN index selects ranges of pages with some 9,000 rows each. The files of a chunk are in a few ranges.
     brin_rows=45_000,
 )
 
 
 class Measured(NamedTuple):
-    """A catalog, and how the plans of its statements are had."""
+    """A catalog, and the way to collect the plans of its statements."""
 
     world: SizeWorld
     url: str
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
 @pytest.fixture(scope="module")
 def explaining_databases(databases: Databases) -> Iterator[Databases]:
-    """Databases of a server with auto_explain, if this machine has one; else those of the other tests."""
+    """Databases of a server with auto_explain, if there is one, or else of the usual server."""
     with contextlib.ExitStack() as stack:
         if not has_auto_explain(databases.conninfo):
             with contextlib.suppress(pytest.skip.Exception):
@@ -55,7 +55,7 @@ def explaining_databases(databases: Databases) -> Iterator[Databases]:
 
 @contextlib.contextmanager
 def measured(databases: Databases, folder: Path, rows: int) -> Iterator[Measured]:
-    """A catalog in which a few files were ingested, changed and removed, and many synthetic rows beside them."""
+    """A catalog in which a few files were ingested, changed and removed, with many synthetic rows."""
     with databases.fresh(databases.template()) as owned_url:
         url = databases.superuser_url(owned_url)  # only such a role may load auto_explain
         world = SizeWorld(folder, url)
@@ -70,7 +70,7 @@ def measured(databases: Databases, folder: Path, rows: int) -> Iterator[Measured
 
 
 def excesses_of(catalog: Measured, verb: Verb, state: str, limits: Limits = LIMITS) -> list[str]:
-    """Runs a verb. Returns the scans in which its statements read too much."""
+    """Run a verb, and return the scans in which its statements read too much."""
     with catalog.collect() as plans, catalog.world.repository(catalog.url) as repository:
         verb(catalog.world, repository, state)
     assert plans, "no plan was reported"
@@ -78,7 +78,7 @@ def excesses_of(catalog: Measured, verb: Verb, state: str, limits: Limits = LIMI
 
 
 def check(catalog: Measured, states: Sequence[str] = STATES) -> None:
-    """Runs all verbs with the statistics of these states."""
+    """Run all verbs with the statistics of these states."""
     found = []
     for state in states:
         catalog.world.switch(state)
@@ -96,13 +96,16 @@ def test_no_verb_reads_more_rows_than_it_touches(
 
 
 def test_no_verb_reads_more_rows_on_the_server_of_the_other_tests(databases: Databases, tmp_path: Path) -> None:
-    """That is another version of PostgreSQL, whose planner is another. Fresh statistics are the least danger."""
+    """The server has another version of PostgreSQL, with another planner.
+
+    Fresh statistics are the least dangerous.
+    """
     with measured(databases, tmp_path, FEWER_ROWS) as catalog:
         check(catalog, ["midway", "none"])
 
 
 def test_verbs_that_read_whole_tables_read_them_once(explaining_databases: Databases, tmp_path: Path) -> None:
-    """Each question about all rows is one scan: nothing is read again for each row of another table."""
+    """Each check of all rows is one scan: no row is read again for each row of another table."""
     whole = Limits(loops=FEWER_ROWS // 10, rows=FEWER_ROWS + 100 * FILES, brin_rows=FEWER_ROWS * 2)
     with measured(explaining_databases, tmp_path, FEWER_ROWS) as catalog:
         for state in STATES:
@@ -116,10 +119,8 @@ def test_verbs_that_read_whole_tables_read_them_once(explaining_databases: Datab
                 assert excesses_of(catalog._replace(url=url), verb, "no", whole) == []
 
 
-def test_a_scan_of_the_whole_table_and_a_repeated_one_are_found(
-    explaining_databases: Databases, tmp_path: Path
-) -> None:
-    """The statement that cafcat once had: without this test, a silent auto_explain would be a success."""
+def test_whole_and_repeated_scans_are_found(explaining_databases: Databases, tmp_path: Path) -> None:
+    """The test uses an old statement of cafcat. It proves that plans are really collected."""
     with measured(explaining_databases, tmp_path, FEWER_ROWS) as catalog:
 
         def look_up_as_before(world: SizeWorld, repository: cafcat.Repository, state: str) -> None:

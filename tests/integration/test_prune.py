@@ -1,4 +1,4 @@
-"""prune: what nothing points to goes, at any moment it may be killed; what anything points to stays."""
+"""prune removes chunks without live files, even if it is killed at any step, and keeps all others."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ DAY = 86_400
 
 
 def age(repository: cafcat.Repository, days: float) -> None:
-    """As if every chunk that is retired had been so for longer."""
+    """Shift the times at which chunks were retired into the past."""
     sql(repository, "UPDATE chunks SET retired_at = retired_at - make_interval(secs => %s)", days * DAY)
 
 
@@ -44,7 +44,7 @@ def chunks_in(place: Place) -> set[str]:
 
 
 def with_a_record(place: Place) -> set[str]:
-    """Chunks of which the journal in the store says that they were committed."""
+    """Return the chunks that have a commit record in the store's journal."""
     heads = [
         json.loads(data.partition(b"\n")[0])
         for key, data in place.everything().items()
@@ -57,7 +57,7 @@ def records_in(place: Place) -> int:
     return sum(key.startswith("journal/") for key in place.everything())
 
 
-def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.Repository, place: Place) -> None:
+def test_retired_chunk_is_removed_after_its_grace_period(repository: cafcat.Repository, place: Place) -> None:
     old = commit(repository, {"old": b"old" * 100, "old too": b""})
     kept = commit(repository, {"kept": b"kept", "gone": b"gone"})
     replaced = commit(repository, {"replaced": b"one"})
@@ -89,7 +89,7 @@ def test_what_nothing_points_to_goes_after_its_grace_period(repository: cafcat.R
     assert kept in chunks_in(place)
 
 
-def test_what_is_pruned_is_gone_for_good_and_says_so(local: cafcat.Repository, folder: Folder) -> None:
+def test_pruned_files_cannot_be_restored(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, {"p": b"p", "q": b"q"})
     local.rm(folders=["."])
     assert [old.location.path for old in local.removed()] == ["p", "q"]
@@ -106,7 +106,7 @@ def test_what_is_pruned_is_gone_for_good_and_says_so(local: cafcat.Repository, f
     assert check(local, folder) == {}
 
 
-def test_undelete_stops_the_clock(local: cafcat.Repository, folder: Folder) -> None:
+def test_undelete_ends_the_grace_period(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, {"p": b"p"})
     local.rm(["p"])
     age(local, 30)
@@ -118,8 +118,8 @@ def test_undelete_stops_the_clock(local: cafcat.Repository, folder: Folder) -> N
     assert check(local, folder) == {"p": b"p"}
 
 
-def test_tombstones_survive(repository: cafcat.Repository, place: Place) -> None:
-    """Older files of the same names are still in other chunks."""
+def test_removals_are_still_recorded_after_prune(repository: cafcat.Repository, place: Place) -> None:
+    """Other chunks have older files of the same names."""
     commit(repository, {"p": b"oldest", "q": b"oldest", "kept": b"kept"})
     commit(repository, {"p": b"newer", "q": b"newer"})
     commit(repository, {"p": b"newest"})
@@ -132,8 +132,8 @@ def test_tombstones_survive(repository: cafcat.Repository, place: Place) -> None
     assert check(repository, place) == {"kept": b"kept"}
 
 
-def test_chunks_without_any_file_of_their_own_are_pruned(local: cafcat.Repository, folder: Folder) -> None:
-    """Every file of them was skipped."""
+def test_chunks_without_live_files_are_pruned(local: cafcat.Repository, folder: Folder) -> None:
+    """All files of the chunk were skipped."""
     commit(local, {"p": b"first"})
     commit(local, {"p": b"second"}, OnConflict.SKIP)
     assert local.prune(grace_seconds=0).chunks == 1
@@ -203,10 +203,10 @@ def test_a_copy_that_cannot_be_reached_is_removed_later(
     assert check(local, folder, copy) == {"other": b"other"}
 
 
-def test_a_store_out_of_reach_costs_only_its_chunks(
+def test_unreachable_store_keeps_its_chunks(
     local: cafcat.Repository, open_at: Opener, folder: Folder, tmp_path: Path
 ) -> None:
-    """Of these nothing is decided: undelete still brings their files back."""
+    """Undelete can still restore the files of these chunks."""
     elsewhere = Folder(tmp_path / "elsewhere")
     far = open_at(elsewhere)
     near_chunk, far_chunk = commit(local, {"near": b"near"}), commit(far, {"far": b"far", "far too": b""})
@@ -228,10 +228,10 @@ def test_a_store_out_of_reach_costs_only_its_chunks(
     assert set(check(local, folder, elsewhere)) == {"stays", "far stays", "far"}
 
 
-def test_a_store_that_was_not_told_of_a_removal_keeps_its_chunks(
+def test_store_without_the_record_of_a_removal_keeps_its_chunks(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who rebuilt it would find the older file in its place."""
+    """Otherwise a rebuild from this store would restore the older file."""
     commit(local, {"p": b"older", "q": b"q"})
     chunk = commit(local, {"p": b"newer"})
     store = local.session.stores[folder.url]
@@ -252,7 +252,7 @@ def test_a_store_that_was_not_told_of_a_removal_keeps_its_chunks(
 
 
 @pytest.mark.parametrize("who", ["prune", "recover"])
-def test_what_cannot_be_removed_now_is_removed_later(
+def test_failed_removal_of_an_object_is_repeated(
     repository: cafcat.Repository, place: Place, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     chunk = commit(repository, {"p": b"p"})
@@ -289,8 +289,8 @@ def test_only_one_store(local: cafcat.Repository, open_at: Opener, folder: Folde
         local.prune(store="")
 
 
-def test_a_store_that_the_catalog_does_not_know_is_an_error(local: cafcat.Repository, tmp_path: Path) -> None:
-    """Each would look as if all were well: nothing to do."""
+def test_unknown_store_is_an_error(local: cafcat.Repository, tmp_path: Path) -> None:
+    """Otherwise a mistyped URL would look like a store without work."""
     commit(local, {"file": b"content"})
     slip = str(tmp_path / "sotre")
     custody = local
@@ -314,7 +314,7 @@ def test_interrupted_between_chunks(local: cafcat.Repository, folder: Folder) ->
 
 @pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
-    """No live file loses a byte, and the next prune, or recover, removes what is left."""
+    """No live file is damaged, and the next prune or recover removes the leftovers."""
     expected = {"always": b"there"}
     commit(repository, expected)
     tombs: set[str] = set()
@@ -344,13 +344,13 @@ def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: P
     assert repository.undelete(tombs).files == 0
 
 
-# --- with others at work
+# --- concurrent operations
 
 
-def test_undelete_first_then_prune_leaves_it_alone(
+def test_prune_waits_for_undelete_and_keeps_the_chunk(
     local: cafcat.Repository, open_at: Opener, folder: Folder
 ) -> None:
-    """Prune waits for an undelete that has changed the rows and not yet committed."""
+    """Prune waits for an undelete that has changed the rows, and has not committed yet."""
     chunk = commit(local, {"p": b"p"})
     local.rm(["p"])
     other = open_at(folder)
@@ -373,10 +373,10 @@ def test_undelete_first_then_prune_leaves_it_alone(
     assert check(local, folder) == {"p": b"p"}
 
 
-def test_prune_first_then_undelete_says_that_it_is_gone(
+def test_undelete_waits_for_prune_and_reports_the_missing_file(
     local: cafcat.Repository, open_at: Opener, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Undelete waits for a prune that has decided and not yet committed, although it saw the chunk before."""
+    """Undelete has read the chunk before. Then it waits for a prune that has not committed yet."""
     chunk, other_chunk = commit(local, {"p": b"p"}), commit(local, {"q": b"q"})
     local.rm(["p", "q"])
     other = open_at(folder)
@@ -397,8 +397,8 @@ def test_prune_first_then_undelete_says_that_it_is_gone(
     assert check(local, folder) == {"q": b"q"}
 
 
-def test_undelete_and_prune_at_the_same_moment(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
-    """Either has the file; never is it live without its bytes."""
+def test_concurrent_undelete_and_prune(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
+    """A live file always has its bytes."""
     other = open_at(folder)
     outcomes = set()
     expected: dict[str, bytes] = {}
@@ -420,7 +420,7 @@ def test_undelete_and_prune_at_the_same_moment(local: cafcat.Repository, open_at
     assert check(local, folder) == expected
 
 
-def test_two_prunes_at_once(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
+def test_two_concurrent_prunes(local: cafcat.Repository, open_at: Opener, folder: Folder) -> None:
     for number in range(30):
         commit(local, {f"{number}": b"x", f"{number}/kept": b"y"} if number % 3 == 0 else {f"{number}": b"x"})
     local.rm([f"{number}" for number in range(30)])
@@ -432,10 +432,10 @@ def test_two_prunes_at_once(local: cafcat.Repository, open_at: Opener, folder: F
     assert check(local, folder) == {f"{number}/kept": b"y" for number in range(0, 30, 3)}
 
 
-def test_a_record_on_its_way_does_not_come_after_its_chunk_is_gone(
+def test_prune_waits_for_the_record_of_a_commit(
     local: cafcat.Repository, open_at: Opener, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody is just writing the record that says that the chunk was committed: prune waits for that."""
+    """Another process is writing the record of the chunk's commit."""
     chunk = commit(local, {"p": b"p"})
     commit(local, {"q": b"q"})
     local.rm(["p"])

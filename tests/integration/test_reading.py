@@ -54,7 +54,7 @@ def chunk(repository: cafcat.Repository, tmp_path: Path) -> Path:
 def test_get_is_one_query_and_one_range_read(
     database_url: str, repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the wire sees it, from a new connection on: libpq's trace lists what is sent."""
+    """libpq's trace of a new connection lists the messages that are sent."""
     reads: list[tuple[int, int]] = []
     read = LocalStore.read
 
@@ -77,7 +77,7 @@ def test_get_is_one_query_and_one_range_read(
 
 
 def sent_by(connection: PgConnection, call: Callable[[], object], trace: Path) -> list[str]:
-    """Kinds of the messages that the client sends, by libpq's trace."""
+    """Return the kinds of messages that the client sends, from libpq's trace."""
     with trace.open("wb+") as file:
         connection.pgconn.trace(file.fileno())
         try:
@@ -94,9 +94,7 @@ def prepared_on(connection: PgConnection) -> list[str]:
 ONE_ROUND_TRIP = ["Bind", "Describe", "Execute", "Sync"]
 
 
-def test_a_look_up_on_a_kept_connection_is_prepared_and_one_round_trip(
-    repository: cafcat.Repository, tmp_path: Path
-) -> None:
+def test_look_up_on_an_open_connection_is_one_round_trip(repository: cafcat.Repository, tmp_path: Path) -> None:
     with repository.session.catalog._connection.statement() as connection:
         for _ in range(2):
             assert repository.read("tree/hello") == b"hello, world"
@@ -125,10 +123,10 @@ def test_a_setting_keeps_all_from_being_prepared(
 
 
 @pytest.mark.parametrize("lost", ["DEALLOCATE ALL", "ALTER TABLE chunks ALTER format TYPE varchar"])
-def test_a_prepared_statement_that_is_lost_or_does_not_fit_any_more_is_done_without(
+def test_lost_or_outdated_prepared_statement_is_replaced(
     repository: cafcat.Repository, tmp_path: Path, lost: str
 ) -> None:
-    """As behind a pooler that gives each transaction another connection of the server."""
+    """This happens behind a pooler that gives each transaction another connection to the server."""
     with repository.session.catalog._connection.statement() as connection:
         for _ in range(2):
             repository.read("tree/hello")
@@ -138,10 +136,10 @@ def test_a_prepared_statement_that_is_lost_or_does_not_fit_any_more_is_done_with
         assert sent_by(connection, lambda: repository.locate("tree/hello"), tmp_path / "trace")[0] == "Parse"
 
 
-def test_a_plan_is_made_anew_every_minute_and_few_are_kept(
+def test_plans_are_renewed_every_minute_and_few_are_open(
     repository: cafcat.Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was made for an empty table would stay, on a server that gathers no statistics."""
+    """Otherwise the plan for an empty table would stay, on a server that collects no statistics."""
     with repository.session.catalog._connection.statement() as connection:
         seen: set[str] = set()
         clock = itertools.count(time.monotonic(), 61)
@@ -162,9 +160,7 @@ def test_look_ups_of_several_threads_do_not_mix(repository: cafcat.Repository) -
             assert dict(zip(paths, pool.map(repository.read, paths), strict=True)) == expected
 
 
-def test_close_closes_the_files_and_what_is_read_next_opens_them_anew(
-    repository: cafcat.Repository, chunk: Path
-) -> None:
+def test_close_closes_files_and_later_reads_open_them_again(repository: cafcat.Repository, chunk: Path) -> None:
     for _ in range(2):
         assert repository.read("tree/hello") == b"hello, world"
         assert open_files(chunk.parent) == [chunk.name]
@@ -269,7 +265,7 @@ def test_extract_of_one_file_of_everything_and_of_nothing(repository: cafcat.Rep
     assert not (tmp_path / "none").exists()
 
 
-def test_extract_overwrites_only_when_asked_to(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_extract_overwrites_only_with_the_option(repository: cafcat.Repository, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "tree").mkdir(parents=True)
     (out / "tree" / "hello").write_bytes(b"mine")
@@ -285,7 +281,7 @@ def test_extract_overwrites_only_when_asked_to(repository: cafcat.Repository, tm
 def test_extract_never_leaves_its_folder(
     repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names that only an adopted archive could have, straight from a page of the catalog."""
+    """The names come from the catalog, where only an adopted archive could have put them."""
     out, outside = tmp_path / "out", tmp_path / "outside"
     outside.mkdir()
     out.mkdir()
@@ -303,7 +299,7 @@ def test_extract_never_leaves_its_folder(
     assert not (tmp_path / "up").exists()
 
 
-def test_a_damaged_file_costs_only_itself_when_a_tree_is_extracted(
+def test_extract_writes_all_files_but_a_damaged_one(
     repository: cafcat.Repository, chunk: Path, tmp_path: Path
 ) -> None:
     flip(chunk, repository.locate("tree/sub/n33").start_byte)
@@ -317,7 +313,7 @@ def test_a_damaged_file_costs_only_itself_when_a_tree_is_extracted(
     assert "n33" not in names
 
 
-def test_a_missing_chunk_costs_only_its_own_files(database_url: str, source: Path, tmp_path: Path) -> None:
+def test_missing_chunk_affects_only_its_files(database_url: str, source: Path, tmp_path: Path) -> None:
     with cafcat.open(database_url=database_url, home=tmp_path, store=str(tmp_path / "store")) as repository:
         repository.ingest(["tree"], target_size=1000)
         lost = repository.locate("tree/sub/n40")
@@ -328,7 +324,7 @@ def test_a_missing_chunk_costs_only_its_own_files(database_url: str, source: Pat
     assert {problem.kind for problem in report.failed} == {ProblemKind.CORRUPT}
 
 
-def test_a_name_that_the_disk_cannot_have_costs_only_itself(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_name_that_the_disk_cannot_store_fails_alone(repository: cafcat.Repository, tmp_path: Path) -> None:
     repository.ingest(["tree/hello"], prefix="x" * 300)
     report = repository.extract("", tmp_path / "out")
     assert (report.files, report.files_failed) == (53, 1)

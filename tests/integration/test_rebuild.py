@@ -1,4 +1,4 @@
-"""A catalog from stores alone is the catalog that was lost; what is damaged is said and costs only itself."""
+"""A catalog that is rebuilt from stores equals the lost one. Damage is reported, and affects only its own files."""
 
 import json
 import signal
@@ -38,11 +38,11 @@ FILES = {"a/first": b"first", "a/second": bytes(range(256)) * 20, "b/empty": b""
 
 
 def live(repository: cafcat.Repository) -> dict[str, bytes]:
-    """All files, read."""
+    """Return the contents of all live files."""
     return {location.path: repository.read(location.path) for location in repository.list()}
 
 
-def test_everything_is_there_again(world: World) -> None:
+def test_rebuild_restores_all_rows(world: World) -> None:
     first = commit(world.repository, FILES)
     second = commit(world.repository, {"a/first": b"newer", "c": b"c"}, modified_ns=None)
     third = commit(world.repository, {"a/second": b"late", "d": b"d"}, OnConflict.SKIP)
@@ -64,7 +64,7 @@ def test_everything_is_there_again(world: World) -> None:
     assert str(rebuilt.chunk(second).uuid) == second
 
 
-def test_the_rebuilt_catalog_goes_on(world: World) -> None:
+def test_rebuilt_catalog_accepts_new_changes(world: World) -> None:
     commit(world.repository, FILES)
     world.repository.rm(["a/first"])
     rebuilt, _ = world.rebuilt()
@@ -91,7 +91,7 @@ def test_a_chunk_that_nothing_points_to_is_retired_and_pruned_ones_are_gone(worl
     assert [reason for _, reason in reasons(rebuilt, "x")] == ["replaced"]
 
 
-def test_repacked_files_are_where_they_went(world: World) -> None:
+def test_repacked_files_are_in_their_new_chunks(world: World) -> None:
     commit(world.repository, {f"f{number}": b"%d" % number * 50 for number in range(10)})
     commit(world.repository, {"f1": b"other", "g": b"g"})
     world.repository.rm([f"f{number}" for number in range(2, 8)])
@@ -102,8 +102,8 @@ def test_repacked_files_are_where_they_went(world: World) -> None:
     world.assert_rebuilds()
 
 
-def test_what_was_in_between_and_is_pruned_is_told_from_what_came_next(local: World) -> None:
-    """The first version was replaced, not moved: it is not what the repack took."""
+def test_replaced_file_is_not_confused_with_a_moved_one(local: World) -> None:
+    """The first version was replaced by the second one, which the repack moved."""
     first = commit(local.repository, {"a": b"old", "b": b"1"})
     second = commit(local.repository, {"a": b"new", "c": b"gone"})
     local.repository.rm(["c"])
@@ -114,8 +114,8 @@ def test_what_was_in_between_and_is_pruned_is_told_from_what_came_next(local: Wo
     local.assert_rebuilds()
 
 
-def test_commits_cross(world: World) -> None:
-    """The one that was begun first is committed last."""
+def test_chunks_that_were_committed_in_another_order_than_begun(world: World) -> None:
+    """The chunk that was begun first is committed last."""
     early = begin(world.repository, {"a": b"early", "b": b"early"}, all_new=False)
     late = begin(world.repository, {"a": b"late", "c": b"late"}, all_new=False)
     late.finish(OnConflict.REPLACE, Progress())
@@ -124,7 +124,7 @@ def test_commits_cross(world: World) -> None:
     world.assert_rebuilds()
 
 
-def test_what_recover_adopted_is_as_it_was(world: World) -> None:
+def test_adopted_chunks_are_rebuilt(world: World) -> None:
     commit(world.repository, {"a": b"1", "b": b"1"})
     leave_whole(world.repository, {"a": b"2", "c": b"2"})
     commit(world.repository, {"c": b"3"})
@@ -139,7 +139,7 @@ def test_a_chunk_without_a_record_comes_last_and_gets_one(world: World) -> None:
     rebuilt, report = world.rebuilt()
     assert [str(uuid) for uuid in report.adopted] == [orphan]
     assert report.damages == ()
-    # What another chunk has to the bit is no news: it stays removed.
+    # The chunk has nothing that another chunk does not have: the file stays removed.
     assert live(rebuilt) == {"a": b"2", "b": b"1", "c": b"2"}
     assert (orphan, "skipped") in reasons(rebuilt, "same")
     assert len(world.journal()) == 3
@@ -159,12 +159,12 @@ def test_copies_are_found(world: World, tmp_path: Path) -> None:
     rebuilt, _ = world.rebuilt(world.store, copies)
     statement = "SELECT uuid::text, k.store, k.state FROM chunk_copies AS k JOIN chunks AS c ON c.id = chunk_id"
     assert set(sql(rebuilt, statement)) == set(sql(world.repository, statement))
-    # The other way round, too; and from the copies alone, what they have.
+    # The order of the stores does not matter. From the copies alone, only copied chunks are rebuilt.
     assert world.rebuilt(copies, world.store)[1].files == len(FILES) + 1
     alone, report = world.rebuilt(copies)
     assert (report.chunks, report.damages) == (2, ())
     assert live(alone) == FILES | {"a/first": b"newer"}
-    # A chunk that one of them lost is in the other.
+    # If one store lost a chunk, the other one has it.
     world.objects.delete(f"{second}.caf")
     rebuilt, report = world.rebuilt(world.store, copies)
     assert (report.damage_count, live(rebuilt)["a/first"]) == (0, b"newer")
@@ -180,7 +180,7 @@ def test_stores_of_one_catalog(local: World, tmp_path: Path) -> None:
     assert live(local.rebuilt(other, local.store)[0]) == {"a": b"2"}
 
 
-def test_backups_that_are_there_are_known_again(local: World) -> None:
+def test_existing_backups_are_entered_again(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     local.repository.backup()
     kept = local.repository.backup()
@@ -204,7 +204,7 @@ def test_an_empty_catalog_and_nothing_else_is_filled(local: World) -> None:
     assert empty.rebuild().files == 1
 
 
-def test_what_is_not_ours_is_counted(local: World) -> None:
+def test_foreign_objects_are_counted(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     for name in ("readme.txt", "sub/00000000-0000-0000-0000-000000000000.caf", "journal/x", "backups/y.tar"):
         local.write(name, b"x")
@@ -212,7 +212,7 @@ def test_what_is_not_ours_is_counted(local: World) -> None:
 
 
 class Failing(Listener):
-    """Stops in the middle."""
+    """Raises an interrupt at one step."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
@@ -223,7 +223,7 @@ class Failing(Listener):
 
 
 @pytest.mark.parametrize("verb", ["list the stores", "read the journal", "rebuild", "write the catalog"])
-def test_what_ends_early_leaves_the_catalog_empty(local: World, verb: str) -> None:
+def test_interrupted_rebuild_leaves_the_catalog_empty(local: World, verb: str) -> None:
     commit(local.repository, FILES)
     empty = local.empty()
     with pytest.raises(KeyboardInterrupt):
@@ -233,8 +233,8 @@ def test_what_ends_early_leaves_the_catalog_empty(local: World, verb: str) -> No
     assert empty.rebuild().files == len(FILES)
 
 
-# Steps count from the call of Stage.plan on. A step is a statement, a block of a COPY, the end of a transaction, or
-# what makes the journal of the adopted chunk durable.
+# Steps are counted from the call of Stage.plan on. A step is a statement, a block of a COPY, the end of a
+# transaction, or a call that makes the journal of the adopted chunk durable.
 KILLED = """
 import os, sys
 import cafcat
@@ -250,8 +250,8 @@ with cafcat.open() as repository:
 """
 
 
-def test_killed_at_any_step_it_is_empty_or_whole(local: World) -> None:
-    """In steps of five: each is a process."""
+def test_killed_rebuild_leaves_the_catalog_empty_or_complete(local: World) -> None:
+    """Only every fifth step is tested, since each takes a process."""
     commit(local.repository, FILES)
     local.repository.rm(["b/empty"])
     leave_whole(local.repository, {"c": b"c"})
@@ -268,7 +268,7 @@ def test_killed_at_any_step_it_is_empty_or_whole(local: World) -> None:
         assert sql(empty, "SELECT count(*) FROM chunks") == sql(empty, "SELECT count(*) FROM journal") == [(0,)]
     assert found[-1] == len(FILES)
     assert len(found) > 4
-    # If it was killed after the commit, recover tells the store of the adopted chunk.
+    # If the process was killed after the commit, recover writes the record into the store of the adopted chunk.
     empty.recover()
     assert sql(empty, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
     local.repository = empty
@@ -319,7 +319,7 @@ def _shorter(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_damaged_index, _other_path, _shorter])
-def test_a_damaged_index_costs_only_its_chunk(world: World, damage: Any) -> None:
+def test_damaged_index_affects_only_its_chunk(world: World, damage: Any) -> None:
     commit(world.repository, {"b": b"1"})
     second = commit(world.repository, {"a": b"2", "c": b"2"})
     world.write(f"{second}.caf", damage(world.read(f"{second}.caf")))
@@ -350,7 +350,7 @@ def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, na
     assert live(empty) == {}
 
 
-def test_a_damaged_object_whose_copy_is_whole_costs_nothing(local: World, tmp_path: Path) -> None:
+def test_damaged_object_with_a_whole_copy_loses_nothing(local: World, tmp_path: Path) -> None:
     copies = str(tmp_path / "copies")
     chunk = commit(local.repository, FILES)
     local.repository.copy(to=copies)
@@ -382,8 +382,8 @@ def test_objects_without_a_record_have_to_be_whole(local: World) -> None:
     assert live(rebuilt) == {"b": b"1"}
 
 
-def test_a_damaged_record_of_a_commit_keeps_its_place(world: World) -> None:
-    """What it skipped is not known any more; the order is."""
+def test_damaged_record_of_a_commit_keeps_its_position(world: World) -> None:
+    """The files that the commit skipped are lost with it; its position in the order is not."""
     commit(world.repository, {"a": b"1"})
     commit(world.repository, {"a": b"2", "b": b"2"})
     commit(world.repository, {"b": b"3"})
@@ -406,7 +406,7 @@ def test_a_record_that_is_gone_altogether_is_as_a_chunk_without_one(local: World
     rebuilt, report = local.rebuilt(accept_loss=True)
     assert [str(uuid) for uuid in report.adopted] == [second]
     assert live(rebuilt) == {"a": b"1", "b": b"2"}
-    # Its number is not given twice.
+    # Its number is not used again.
     commit(rebuilt, {"c": b"3"})
     assert len({key[8:28] for key in local.journal()}) == len(local.journal())
 
@@ -425,8 +425,8 @@ def record_of(*documents: dict[str, Any]) -> bytes:
     return body + json.dumps({"files": len(documents) - 1, "crc32c": crc32c(body)}).encode() + b"\n"
 
 
-def test_a_lying_record_is_named_and_costs_only_itself(local: World) -> None:
-    """Which lies there are, tests/unit/test_journal_reader.py has."""
+def test_invalid_record_is_reported_and_ignored(local: World) -> None:
+    """tests/unit/test_journal_reader.py tests the kinds of invalid records."""
     commit(local.repository, {"a": b"1"})
     file = {"path": "a", "chunk": "22222222-2222-2222-2222-222222222222", "start_byte": 0}
     local.write(KEY, record_of(REMOVAL, file)[:-9] + b"\n")
@@ -440,13 +440,13 @@ def test_a_lying_record_is_named_and_costs_only_itself(local: World) -> None:
     assert sql(rebuilt, "SELECT max(id) FROM journal") == [(1,)]
     commit(rebuilt, {"b": b"1"})
     assert sql(rebuilt, "SELECT max(id) FROM journal") == [(8,)]
-    # An honest one counts, whoever wrote it.
+    # A valid record counts, whichever program wrote it.
     local.write(KEY, record_of(REMOVAL, file))
     assert live(local.rebuilt()[0]) == {"b": b"1"}
 
 
-def test_a_number_that_no_catalog_has_is_no_record(local: World) -> None:
-    """Otherwise no number would be left for what comes after it."""
+def test_record_with_too_large_a_number_is_ignored(local: World) -> None:
+    """Otherwise later records could not have larger numbers."""
     commit(local.repository, {"a": b"1"})
     local.write("journal/09223372036854775807-11111111-1111-1111-1111-111111111111.jsonl", b"x")
     rebuilt, report = local.rebuilt()
@@ -455,7 +455,7 @@ def test_a_number_that_no_catalog_has_is_no_record(local: World) -> None:
 
 
 def test_two_copies_of_a_catalog_in_one_store(local: World) -> None:
-    """Both begin to count at one, and nobody can tell them apart. By default, they are not mixed."""
+    """Both catalogs number their records from one, and cannot be distinguished. They are not mixed by default."""
     other = local.empty()
     [(identity,)] = sql(local.repository, "SELECT uuid FROM catalog_identity")
     sql(other, "UPDATE catalog_identity SET uuid = %s", identity)
@@ -470,7 +470,7 @@ def test_two_copies_of_a_catalog_in_one_store(local: World) -> None:
     assert [row[0] for row in sql(rebuilt, "SELECT id FROM journal ORDER BY id")] == [1, 2, 3]
 
 
-def test_a_huge_journal_record_takes_no_memory(local: World) -> None:
+def test_huge_journal_record_needs_little_memory(local: World) -> None:
     files = {f"{number:06d}/{'x' * 100}": b"" for number in range(10_000)}
     commit(local.repository, files)
     local.repository.rm(folders=["."])
@@ -487,7 +487,7 @@ def test_a_huge_journal_record_takes_no_memory(local: World) -> None:
 
 
 class Refusing(LocalStore):
-    """A store that does not give some objects."""
+    """A store that refuses to read some objects."""
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         if key.endswith(".caf"):
@@ -547,7 +547,7 @@ def take(repository: cafcat.Repository, step: tuple[Any, ...]) -> None:
 
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
-"""A history takes seconds: to find a shorter one that fails, too, would take an hour."""
+"""A history takes seconds: a search for a shorter failing one would take an hour."""
 
 
 @pytest.fixture(scope="module")
@@ -560,7 +560,7 @@ def two_catalogs(databases: Databases) -> Iterator[tuple[str, str]]:
 def check_history(urls: tuple[str, str], folder: Path, store: str, history: list[tuple[Any, ...]]) -> None:
     for url in urls:
         with psycopg.connect(url) as connection:
-            connection.execute("SET session_replication_role = replica")  # its triggers keep the rows of chunks
+            connection.execute("SET session_replication_role = replica")  # disables triggers on rows of chunks
             filled = [table for table in TABLES if table != "catalog_identity"]
             connection.execute(f"TRUNCATE {', '.join(filled)} RESTART IDENTITY CASCADE")
     with (
@@ -600,7 +600,7 @@ def test_any_history_is_rebuilt_from_a_bucket(
     check_history(two_catalogs, tmp_path, f"s3://{s3_bucket}/{uuid4()}", history)
 
 
-def test_errors_of_the_catalog_are_ours(local: World) -> None:
+def test_errors_of_the_catalog_are_cafcats_own(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     empty = local.empty()
     sql(empty, "DROP TABLE journal_files")

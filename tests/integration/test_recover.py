@@ -1,5 +1,8 @@
-"""What dead writers leave in catalog and store, in a folder and on S3: recover adopts what is whole and abandons
-the rest. What it does beside others is in test_recover_leases.py, and in stores in test_recover_stores.py."""
+"""Leftovers of dead writers in catalog and store: recover adopts whole chunks, and abandons the others.
+
+The tests run with a folder and on S3. Concurrent operations are in test_recover_leases.py, stores in
+test_recover_stores.py.
+"""
 
 import os
 import random
@@ -52,7 +55,7 @@ def test_an_ingest_is_killed_at_every_step(
     whole: set[str] = set()
     half: set[str] = set()
     for _ in killed_at_each_step(repository, place.url, tmp_path, "ingest", every=every):
-        # The next ingest settles this before it begins: its writer is known to be dead, whatever its lease says.
+        # The next ingest recovers the leftovers first: the writer is dead, even if its lease has not ended.
         left = {key for (key,) in sql(repository, "SELECT object_key FROM chunks WHERE state = 'writing'")}
         whole |= left & set(chunk_objects(place))
         half |= left - whole
@@ -73,7 +76,7 @@ def test_an_ingest_is_killed_at_every_step(
 def test_a_recover_is_killed_at_every_step(
     repository: cafcat.Repository, place: Place, tmp_path: Path, every: int
 ) -> None:
-    """The next one settles what it left."""
+    """The next recover completes the work."""
     expected: dict[str, bytes] = {}
 
     def leave() -> None:
@@ -93,10 +96,10 @@ def test_a_recover_is_killed_at_every_step(
     assert check(repository, place) == expected
 
 
-def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
+def test_adopted_chunk_has_the_rows_of_a_normal_commit(
     repository: cafcat.Repository, place: Place, databases: Databases, tmp_path: Path
 ) -> None:
-    """Row by row; with dead bytes in the object, and names in no order."""
+    """The object has dead bytes, and names in no order."""
     described = (
         "SELECT size_bytes, data_bytes, index_start_byte, index_end_byte, file_count, live_file_count, live_bytes, "
         "crc64nvme, array_agg((file_path, start_byte, end_byte, crc32c, modified_at)::text ORDER BY file_path) "
@@ -129,10 +132,10 @@ def test_a_whole_chunk_is_adopted_as_its_writer_would_have_committed_it(
     assert repository.read("a/second") == FILES["a/second"]
 
 
-def test_many_blocks_are_checked_and_the_lease_is_kept_meanwhile(
+def test_lease_is_renewed_while_many_blocks_are_checked(
     repository: cafcat.Repository, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease that is over after each block was renewed before the next one; no block is larger than 1 MiB."""
+    """The lease ends after each block, and is renewed before the next one. A block has at most 1 MiB."""
     monkeypatch.setattr(recovering, "_RENEW_SECONDS", 0)
     files = {f"{number:02}": random.randbytes(700_001) for number in range(10)}
     files |= {f"{number:0100}": b"" for number in range(15_000)}  # an index of several blocks
@@ -217,7 +220,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_what_cafcat_does_not_write_is_not_adopted(local: cafcat.Repository, folder: Folder, what: str) -> None:
+def test_foreign_objects_are_not_adopted(local: cafcat.Repository, folder: Folder, what: str) -> None:
     chunk = leave_whole(local, FILES)
     folder.write(key_of(chunk), FOREIGN[what])
     assert counted(recover(local)) == {"abandoned": 1}
@@ -231,7 +234,7 @@ def test_a_chunk_with_a_name_twice_is_not_adopted(local: cafcat.Repository, fold
     assert check(local, folder) == {}
 
 
-def test_what_was_committed_after_the_dead_chunk_was_begun_stays(local: cafcat.Repository, folder: Folder) -> None:
+def test_files_of_later_chunks_are_not_replaced_by_recover(local: cafcat.Repository, folder: Folder) -> None:
     dead = leave_whole(local, {"kept": b"older", "new": b"new"})
     later = commit(local, {"kept": b"newer"})
     report = recover(local)
@@ -241,9 +244,7 @@ def test_what_was_committed_after_the_dead_chunk_was_begun_stays(local: cafcat.R
     assert reasons(local, "kept") == [(str(dead.uuid), "skipped")]
 
 
-def test_what_was_committed_before_the_dead_chunk_was_begun_is_replaced(
-    local: cafcat.Repository, folder: Folder
-) -> None:
+def test_files_of_earlier_chunks_are_replaced_by_recover(local: cafcat.Repository, folder: Folder) -> None:
     before = commit(local, {"changed": b"older", "other": b"other"})
     leave_whole(local, {"changed": b"newer!", "new": b"new"})
     report = recover(local)
@@ -252,8 +253,8 @@ def test_what_was_committed_before_the_dead_chunk_was_begun_is_replaced(
     assert reasons(local, "changed") == [(before, "replaced")]
 
 
-def test_both_at_once_and_two_dead_chunks(local: cafcat.Repository, folder: Folder) -> None:
-    """Each path ends at the version of the chunk that was begun last, whatever the order of commits."""
+def test_order_of_beginnings_decides_between_several_chunks(local: cafcat.Repository, folder: Folder) -> None:
+    """Each path gets the version of the chunk that was begun last, in whatever order the chunks are committed."""
     commit(local, {"a": b"1", "b": b"1", "c": b"1", "d": b"1"})
     leave_whole(local, {"a": b"2", "b": b"2", "c": b"2"})
     leave_whole(local, {"b": b"3", "c": b"3", "e": b"3"})
@@ -265,10 +266,10 @@ def test_both_at_once_and_two_dead_chunks(local: cafcat.Repository, folder: Fold
 
 
 @pytest.mark.parametrize("on_conflict", ["skip", "fail"])
-def test_a_run_that_was_to_replace_nothing_replaces_nothing_now(
+def test_recover_of_a_run_without_replace_replaces_nothing(
     local: cafcat.Repository, folder: Folder, on_conflict: str
 ) -> None:
-    """Another run had committed the path after this one looked."""
+    """Another run committed the path after the dead run had checked it."""
     commit(local, {"there": b"there"})
     leave_whole(local, {"new": b"new", "there": b"other"}, on_conflict)
     report = recover(local)
@@ -285,7 +286,7 @@ def test_recover_twice(repository: cafcat.Repository, place: Place) -> None:
     assert check(repository, place) == FILES
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(repository: cafcat.Repository, place: Place) -> None:
+def test_dry_run_gives_the_same_report_and_changes_nothing(repository: cafcat.Repository, place: Place) -> None:
     settled_before = leave_half(repository, {"before": b"before"})
     recover(repository)
     place.begin_upload(key_of(settled_before))
@@ -308,8 +309,8 @@ def test_a_dry_run_says_the_same_and_changes_nothing(repository: cafcat.Reposito
     assert check(repository, place) == FILES
 
 
-def test_interrupted_between_and_within_chunks(repository: cafcat.Repository, place: Place) -> None:
-    """What was settled stays so; the chunk at hand can be taken by the next recover at once."""
+def test_interrupted_recover_between_and_within_chunks(repository: cafcat.Repository, place: Place) -> None:
+    """Finished chunks stay so. The next recover can process the current chunk at once."""
     for number in range(3):
         leave_whole(repository, {f"{number}": b"whole"})
     settled: list[ChunkRecovered] = []
@@ -330,8 +331,8 @@ def test_interrupted_between_and_within_chunks(repository: cafcat.Repository, pl
     assert check(repository, place) == {"0": b"whole", "1": b"whole", "2": b"whole"}
 
 
-def test_a_chunk_of_a_later_version_is_left_for_that(local: cafcat.Repository, folder: Folder) -> None:
-    """Neither adopted nor abandoned; its lease does not keep the next recover waiting."""
+def test_chunk_of_a_later_version_is_left_alone(local: cafcat.Repository, folder: Folder) -> None:
+    """It is neither adopted nor abandoned, and its lease does not delay the next recover."""
     chunk = leave_whole(local, FILES)
     leave_whole(local, {"other": b"other"})
     data = chunk_objects(folder)[key_of(chunk)]
@@ -348,7 +349,7 @@ def test_a_chunk_of_a_later_version_is_left_for_that(local: cafcat.Repository, f
     assert check(local, folder) == FILES | {"other": b"other"}
 
 
-def test_after_recover_an_ingest_takes_what_was_lost_and_only_that(
+def test_ingest_after_recover_packs_only_lost_files(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""recover while others are at work: a lease keeps its chunk, and of two that want one chunk one gets it."""
+"""recover during other operations: a lease protects a chunk, and only one of two recovers processes it."""
 
 import threading
 
@@ -70,7 +70,7 @@ def left_to(repository: cafcat.Repository) -> dict[str, object]:
 
 
 def test_recover_beside_writers(local: cafcat.Repository, folder: Folder, open_at: Opener) -> None:
-    """An ingest with many chunks goes on while others are settled, again and again."""
+    """An ingest commits many chunks while leftovers are recovered, again and again."""
     errors: list[BaseException] = []
     done = threading.Event()
 
@@ -117,7 +117,8 @@ def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Open
         thread.join()
     assert [report.failed for report in reports] == [(), ()]
     assert sum(report.adopted for report in reports) == 8
-    # What one has abandoned and not yet removed the other one may take for left behind, and remove, too.
+    # A recover may treat a chunk that the other one has abandoned, and not yet removed, as a leftover, and remove
+    # it.
     assert sum(report.abandoned for report in reports) == 8
     assert sorted(chunk.uuid for chunk in settled if chunk.outcome is not RecoverOutcome.CLEANED) == sorted(
         row[0] for row in sql(first, "SELECT uuid FROM chunks")
@@ -126,7 +127,7 @@ def test_two_recovers_at_once_settle_each_chunk_once(place: Place, open_at: Open
     assert len(check(first, place)) == 8 * len(FILES)
 
 
-def test_a_lease_is_taken_once_and_only_its_owner_can_move_it(local: cafcat.Repository) -> None:
+def test_lease_is_acquired_once_and_only_its_owner_can_renew_it(local: cafcat.Repository) -> None:
     leave_whole(local, FILES)
     recovery = local.session.catalog.recovery
     end_leases(local)
@@ -143,7 +144,7 @@ def test_a_lease_is_taken_once_and_only_its_owner_can_move_it(local: cafcat.Repo
     assert recovery.acquire(found, "second", 60) == found._replace(owner="second")
 
 
-def test_a_chunk_that_is_looked_at_is_not_looked_at_by_others(place: Place, open_at: Opener) -> None:
+def test_chunk_is_checked_by_only_one_recover(place: Place, open_at: Opener) -> None:
     first, second = open_at(place), open_at(place)
     leave_whole(first, FILES)
     reports: list[RecoverReport] = []
@@ -153,10 +154,10 @@ def test_a_chunk_that_is_looked_at_is_not_looked_at_by_others(place: Place, open
 
 
 @pytest.mark.parametrize("renew_seconds", [0, 3600])
-def test_a_recover_that_was_taken_for_dead_changes_nothing(
+def test_recover_that_lost_its_lease_changes_nothing(
     place: Place, open_at: Opener, monkeypatch: pytest.MonkeyPatch, renew_seconds: int
 ) -> None:
-    """Whether it learns it when it renews its lease or when it commits."""
+    """The recover notices the loss when it renews its lease, or when it commits."""
     monkeypatch.setattr(recovering, "_RENEW_SECONDS", renew_seconds)
     first, second = open_at(place), open_at(place)
     leave_whole(first, FILES)
@@ -167,9 +168,7 @@ def test_a_recover_that_was_taken_for_dead_changes_nothing(
     assert check(first, place) == FILES
 
 
-def test_a_writer_that_was_taken_for_dead_cannot_commit_what_was_abandoned(
-    repository: cafcat.Repository, place: Place
-) -> None:
+def test_slow_writer_cannot_commit_an_abandoned_chunk(repository: cafcat.Repository, place: Place) -> None:
     slow = begin(repository, FILES)
     assert counted(recover(repository)) == {"abandoned": 1}
     assert place.uploads() == []
@@ -179,9 +178,7 @@ def test_a_writer_that_was_taken_for_dead_cannot_commit_what_was_abandoned(
     assert counted(recover(repository)) == {}
 
 
-def test_a_writer_that_was_taken_for_dead_loses_nothing_of_what_was_adopted(
-    repository: cafcat.Repository, place: Place
-) -> None:
+def test_slow_writer_finds_its_chunk_adopted(repository: cafcat.Repository, place: Place) -> None:
     slow = begin(repository, FILES)
     reports: list[RecoverReport] = []
 
@@ -197,8 +194,8 @@ def test_a_writer_that_was_taken_for_dead_loses_nothing_of_what_was_adopted(
     assert {location.path: repository.read(location.path) for location in repository.list()} == FILES
 
 
-def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Repository, place: Place) -> None:
-    """While its chunk is looked at. The object is there before, so it would have been adopted."""
+def test_writer_that_commits_during_recover_wins(repository: cafcat.Repository, place: Place) -> None:
+    """The commit happens while recover checks the chunk, which it would have adopted."""
     slow = begin(repository, FILES)
     summary = slow._make_durable(Progress())
 
@@ -212,10 +209,10 @@ def test_a_writer_that_commits_in_the_last_moment_wins(repository: cafcat.Reposi
     assert check(repository, place) == FILES
 
 
-def test_a_writer_that_commits_after_its_object_was_missed_wins(
+def test_writer_that_commits_after_recover_missed_its_object_wins(
     repository: cafcat.Repository, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is removed before the row says that nothing can point to it."""
+    """Objects are removed only after the row excludes that a file points to them."""
     slow = begin(repository, FILES)
     abandon = repository.session.catalog.chunks.abandon_chunk
 

@@ -1,4 +1,4 @@
-"""recover and stores: what is left there goes, what is not ours stays, what cannot be asked costs only itself."""
+"""recover and stores: leftovers are removed, foreign objects stay, and unreachable stores fail alone."""
 
 import os
 import random
@@ -46,8 +46,8 @@ def test_parts_of_an_upload_are_removed(open_at: Opener, bucket: Bucket, monkeyp
     assert check(repository, bucket) == {}
 
 
-def test_the_remains_of_an_abandoned_chunk_are_removed(repository: cafcat.Repository, place: Place) -> None:
-    """Its writer came as far as to say so, and died."""
+def test_leftovers_of_an_abandoned_chunk_are_removed(repository: cafcat.Repository, place: Place) -> None:
+    """The writer died after it had abandoned the chunk."""
     for chunk in (leave_half(repository, FILES), leave_whole(repository, {"whole": b"whole"})):
         repository.session.catalog.chunks.abandon_chunk(chunk._id, "interrupted")
     assert place.uploads()
@@ -59,10 +59,10 @@ def test_the_remains_of_an_abandoned_chunk_are_removed(repository: cafcat.Reposi
     assert counted(repository.recover()) == {}
 
 
-def test_what_comes_late_to_settled_chunks_is_removed_and_nothing_else(
+def test_late_uploads_and_objects_of_finished_chunks_are_removed(
     repository: cafcat.Repository, place: Place
 ) -> None:
-    """A request that was on its way when its writer died may begin an upload, or complete one, much later."""
+    """A request of a dead writer may begin or complete an upload much later."""
     committed = commit(repository, FILES)
     abandoned = [leave_half(repository, {"half": b"half"}) for _ in range(2)]
     assert recover(repository).abandoned == 2
@@ -92,7 +92,7 @@ def test_names_that_no_catalog_can_hold_are_left_alone(local: cafcat.Repository,
 
 
 def left_in(repository: cafcat.Repository, store: str) -> None:
-    """A row as of a writer that died, in a store that cannot be asked."""
+    """Insert the row of a dead writer in an unreachable store."""
     statement = (
         "INSERT INTO chunks (uuid, format, store, object_key, lease_expires_at) "
         f"VALUES (gen_random_uuid(), 'caf', '{store}', 'key.caf', now() - interval '1s')"
@@ -102,7 +102,7 @@ def left_in(repository: cafcat.Repository, store: str) -> None:
 
 
 @pytest.mark.parametrize("store", ["s3://cafcat-test-there-is-no-such-bucket", "unheard-of://store/x"])
-def test_a_store_that_cannot_be_asked_costs_only_its_chunks(
+def test_unreachable_store_affects_only_its_chunks(
     local: cafcat.Repository, folder: Folder, s3_environment: None, store: str
 ) -> None:
     left_in(local, store)
@@ -114,7 +114,7 @@ def test_a_store_that_cannot_be_asked_costs_only_its_chunks(
     assert sql(local, f"SELECT state, deleted_at FROM chunks WHERE store = '{store}'") == [("writing", None)]
 
 
-def test_a_store_that_refuses_us_costs_only_its_chunks_and_tells_no_secret(
+def test_refused_credentials_fail_alone_and_are_not_shown(
     open_at: Opener, bucket: Bucket, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = open_at(bucket)
@@ -134,10 +134,10 @@ def test_a_store_that_refuses_us_costs_only_its_chunks_and_tells_no_secret(
     assert counted(recover(repository)) == {"adopted": 1, "abandoned": 1}
 
 
-def test_a_store_without_the_chunks_that_the_catalog_has_there_is_not_believed(
+def test_missing_chunks_in_an_empty_store_are_not_abandoned(
     local: cafcat.Repository, folder: Folder, tmp_path: Path
 ) -> None:
-    """The folder of a disk that is not mounted looks like this."""
+    """The mount point of a disk that is not mounted looks like this."""
     commit(local, {"committed": b"committed"})
     leave_whole(local, FILES)
     mounted = tmp_path / "mounted"
@@ -154,8 +154,8 @@ def test_a_store_without_the_chunks_that_the_catalog_has_there_is_not_believed(
     assert check(local, folder) == FILES | {"committed": b"committed"}
 
 
-def test_nothing_counts_as_removed_that_is_still_there(local: cafcat.Repository, folder: Folder) -> None:
-    """The store does not let us remove it; later it does."""
+def test_object_that_cannot_be_removed_does_not_count_as_removed(local: cafcat.Repository, folder: Folder) -> None:
+    """The store refuses the removal first, and allows it later."""
     stuck = folder.folder / f"{key_of(leave_half(local, FILES))}.partial"
     leave_half(local, {"half": b"half"})
     stuck.unlink()
@@ -187,7 +187,9 @@ def test_only_one_store(local: cafcat.Repository, folder: Folder, open_at: Opene
     assert counted(local.recover()) == {"adopted": 1}
 
 
-def test_stores_below_others_are_no_strangers(open_at: Opener, local: cafcat.Repository, folder: Folder) -> None:
+def test_objects_of_a_store_below_another_are_not_unknown(
+    open_at: Opener, local: cafcat.Repository, folder: Folder
+) -> None:
     commit(local, FILES)
     below = open_at(Folder(folder.folder / "deeper"))
     commit(below, {"below": b"below"})

@@ -1,4 +1,4 @@
-"""rm and undelete: all or nothing, told to every store, and right whatever else goes on."""
+"""rm and undelete: atomic, recorded in every store, and correct during concurrent operations."""
 
 import contextlib
 import itertools
@@ -32,7 +32,7 @@ from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 FILES = {"a/first": b"first", "a/second": bytes(range(256)), "b/empty": b"", "ü/日本": b"unicode"}
 
 
-def test_a_removed_file_is_gone_and_comes_back_as_it_was(repository: cafcat.Repository, place: Place) -> None:
+def test_removed_file_is_restored_unchanged(repository: cafcat.Repository, place: Place) -> None:
     chunk = commit(repository, FILES)
     before = sql(repository, "SELECT * FROM file_locations ORDER BY file_path")
     report = repository.rm(["a/first", "ü/日本"])
@@ -51,9 +51,7 @@ def test_a_removed_file_is_gone_and_comes_back_as_it_was(repository: cafcat.Repo
     assert repository.read("a/first") == b"first"
 
 
-def test_a_chunk_without_files_is_retired_and_comes_back_with_them(
-    repository: cafcat.Repository, place: Place
-) -> None:
+def test_chunk_without_files_is_retired_until_undelete(repository: cafcat.Repository, place: Place) -> None:
     chunk = commit(repository, FILES)
     other = commit(repository, {"other": b"other"})
     report = repository.rm(folders=["."])
@@ -107,7 +105,7 @@ def test_folders_within_each_other_and_names_twice_count_once(local: cafcat.Repo
     assert check(local, folder) == FILES
 
 
-def test_a_dry_run_says_what_would_be_and_changes_nothing(repository: cafcat.Repository, place: Place) -> None:
+def test_dry_run_reports_the_effects_and_changes_nothing(repository: cafcat.Repository, place: Place) -> None:
     commit(repository, FILES)
     commit(repository, {"c/1": b"1", "d": b"d"})
     tables = ("file_locations", "retired_locations", "chunks", "journal", "events")
@@ -115,17 +113,17 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(repository: cafcat.Rep
     heard = Heard()
     dry = repository.with_progress(heard).rm(["d", "no"], folders=["a", "c", "nowhere"], dry_run=True)
     assert before == [sql(repository, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
-    told = problems(heard)
-    assert told == {("no", "missing"), ("nowhere", "missing")}
+    reported = problems(heard)
+    assert reported == {("no", "missing"), ("nowhere", "missing")}
     heard = Heard()
     done = repository.with_progress(heard).rm(["d", "no"], folders=["a", "c", "nowhere"])
-    assert problems(heard) == told
+    assert problems(heard) == reported
     assert (done.files, done.bytes, done.files_failed, done.chunks_retired) == (4, 263, 2, 1)
     assert (dry.files, dry.bytes, dry.files_failed, dry.chunks_retired) == (4, 263, 2, 1)
     assert set(check(repository, place)) == {"b/empty", "ü/日本"}
 
 
-def test_names_that_are_not_there_cost_only_themselves(local: cafcat.Repository, folder: Folder) -> None:
+def test_missing_names_fail_alone(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, FILES)
     heard = Heard()
     odd = ["nothing", "a", "a/", "nul\0", "half\udcff", "x" * 5000, ""]
@@ -159,7 +157,7 @@ def test_names_have_to_be_a_list_and_folders_to_be_names(local: cafcat.Repositor
     assert live(local) == set(FILES)
 
 
-def test_undelete_brings_back_what_was_removed_last(local: cafcat.Repository, folder: Folder) -> None:
+def test_undelete_restores_the_last_removed_version(local: cafcat.Repository, folder: Folder) -> None:
     commit(local, {"p": b"one"})
     local.rm(["p"])
     commit(local, {"p": b"two", "q": b"q"})
@@ -193,7 +191,7 @@ def test_a_path_that_has_a_file_again_is_left_alone(local: cafcat.Repository, fo
     assert check(local, folder) == FILES | {"a/first": b"newer"}
 
 
-def test_many_removed_files_are_listed_page_by_page(local: cafcat.Repository, folder: Folder) -> None:
+def test_many_removed_files_are_listed_in_pages(local: cafcat.Repository, folder: Folder) -> None:
     names = [f"f/{number:04}" for number in range(2500)]
     commit(local, dict.fromkeys(names, b"x"))
     local.rm(names[:2200])
@@ -209,12 +207,12 @@ def test_many_removed_files_are_listed_page_by_page(local: cafcat.Repository, fo
 def test_memory_does_not_grow_with_the_number_of_names(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither of those that are there, nor of those that are not."""
+    """Neither existing nor missing names are kept in memory."""
     monkeypatch.setattr(path_list, "_MEMORY_BYTES", 64 << 10)
     count = 22_000
     names = [f"some/longer/folder/{number:064}" for number in range(count)]
     commit(local, dict.fromkeys(names, b""))
-    local.rm(names[:1])  # whatever is made once
+    local.rm(names[:1])  # warms up caches
     peaks = []
     for some in (count // 2, count):
         tracemalloc.start()
@@ -235,15 +233,15 @@ class Counting(Heard):
         self.count += bool(problem.path)
 
 
-# --- killed, cut, out of reach
+# --- killed processes, cut connections, unreachable stores
 
 
 @pytest.mark.parametrize(("place", "every"), STEPS, indirect=["place"])
 @pytest.mark.parametrize("verb", ["rm", "undelete"])
-def test_killed_at_every_step(
+def test_verb_is_killed_at_every_step(
     repository: cafcat.Repository, place: Place, tmp_path: Path, verb: str, every: int
 ) -> None:
-    """All or nothing; and after recover the stores know it."""
+    """The verb has all of its effects or none. After recover, the stores have its journal record."""
     commit(repository, {"always": b"there"})
     expected = {"always": b"there"}
     done = 0
@@ -281,7 +279,7 @@ CUT = (
 def test_a_connection_cut_before_the_commit(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch, verb: str, cuts: int
 ) -> None:
-    """Tried again; when it is cut again and again, nothing has happened."""
+    """The verb is tried again. If every attempt is cut, nothing has changed."""
     commit(local, FILES)
     if verb == "undelete":
         local.rm(FILES)
@@ -315,7 +313,7 @@ def test_a_connection_cut_before_the_commit(
 
 
 @pytest.mark.parametrize("verb", ["rm", "undelete"])
-def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
+def test_commit_with_a_lost_answer_is_checked(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     commit(local, FILES)
@@ -327,7 +325,7 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
     def committed_but_cut(self: Removal, act: object, change: Change) -> None:
         attempts.append(1)
         attempt(self, act, change)  # type: ignore[arg-type]
-        wait_until(lambda: not sql(local, CUT))  # a server that is told to end one does so in its own time
+        wait_until(lambda: not sql(local, CUT))  # the server needs some time to end a connection
         raise CatalogUnavailable("the connection was lost")
 
     monkeypatch.setattr(Removal, "_attempt", committed_but_cut)
@@ -337,10 +335,10 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_looking(
     assert check(local, folder) == (FILES if verb == "undelete" else {})
 
 
-def test_who_looks_waits_for_a_commit_that_is_under_way(
+def test_check_after_a_lost_answer_waits_for_the_commit(
     local: cafcat.Repository, open_at: Opener, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection is lost while the server is still at it."""
+    """The connection is lost while the server still executes the commit."""
     commit(local, FILES)
     other = open_at(folder).session.catalog.removal
     attempt = Removal._attempt
@@ -373,8 +371,8 @@ def test_who_looks_waits_for_a_commit_that_is_under_way(
     check(local, folder)
 
 
-def test_interrupted_before_the_commit_nothing_has_happened(local: cafcat.Repository, folder: Folder) -> None:
-    """At each point where it asks."""
+def test_interrupt_before_the_commit_changes_nothing(local: cafcat.Repository, folder: Folder) -> None:
+    """The interrupt comes at each checkpoint in turn."""
     commit(local, FILES)
     for verb, names in (("rm", list(FILES)), ("undelete", list(FILES))):
         before = live(local)
@@ -396,10 +394,10 @@ def test_interrupted_before_the_commit_nothing_has_happened(local: cafcat.Reposi
     assert check(local, folder) == FILES
 
 
-def test_a_store_out_of_reach_is_told_later(
+def test_unreachable_store_gets_its_record_later(
     local: cafcat.Repository, open_at: Opener, tmp_path: Path, folder: Folder
 ) -> None:
-    """A folder whose disk is not mounted: nothing is written where it should be."""
+    """The disk of the store is not mounted, and its mount point stays empty."""
     elsewhere = Folder(tmp_path / "elsewhere")
     far = open_at(elsewhere)
     commit(local, {"near": b"near", "near2": b"near2"})
@@ -430,10 +428,10 @@ def test_a_store_out_of_reach_is_told_later(
     assert "far2" not in rebuilt(elsewhere)
 
 
-def test_a_store_that_fails_is_told_later(
+def test_failing_store_gets_its_record_later(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Disk full, at the moment of telling it."""
+    """The disk is full when the record is written."""
     commit(local, FILES)
     store = local.session.stores[folder.url]
 
@@ -451,8 +449,10 @@ def test_a_store_that_fails_is_told_later(
     assert check(local, folder) == FILES
 
 
-def test_copies_are_told_too(local: cafcat.Repository, open_at: Opener, folder: Folder, tmp_path: Path) -> None:
-    """Whoever has but the store of the copies finds the same files, also if the copy was on its way."""
+def test_stores_of_copies_get_the_record(
+    local: cafcat.Repository, open_at: Opener, folder: Folder, tmp_path: Path
+) -> None:
+    """A rebuild from the store of copies finds the same files, even if the copy was not finished."""
     chunk = commit(local, FILES)
     for state in ("committed", "writing"):
         elsewhere = Folder(tmp_path / state)
@@ -472,12 +472,10 @@ def test_copies_are_told_too(local: cafcat.Repository, open_at: Opener, folder: 
         assert len(elsewhere.everything()) == 3
 
 
-# --- with others at work
+# --- concurrent operations
 
 
-def test_a_rebuild_does_not_bring_back_what_was_replaced_and_then_removed(
-    repository: cafcat.Repository, place: Place
-) -> None:
+def test_rebuild_does_not_restore_replaced_and_removed_files(repository: cafcat.Repository, place: Place) -> None:
     commit(repository, {"p": b"old", "other": b"other"})
     newer = commit(repository, {"p": b"new"})
     repository.rm(["p"])
@@ -488,16 +486,16 @@ def test_a_rebuild_does_not_bring_back_what_was_replaced_and_then_removed(
     assert check(repository, place) == {"other": b"other"}
 
 
-def test_rm_waits_for_a_commit_and_then_removes_what_it_brought(
+def test_rm_waits_for_a_commit_and_removes_its_files(
     local: cafcat.Repository, open_at: Opener, folder: Folder
 ) -> None:
-    """Whoever commits later comes later in the journal, too."""
+    """The operation that commits later comes later in the journal, too."""
     old = commit(local, {"p": b"old"})
     with psycopg.connect(str(local.settings.database_url)) as holder:
         holder.execute("LOCK TABLE file_locations IN ROW EXCLUSIVE MODE")
         removing = in_background(lambda: open_at(folder).rm(["p", "q"]))
         wait_for_a_waiting_statement(local)
-        # As a commit whose new paths go straight into the table.
+        # Like a commit whose new paths go directly into the table.
         holder.execute(
             "INSERT INTO file_locations (caf_file_id, start_byte, end_byte, crc32c, file_path) "
             "SELECT id, 0, 0, 0, 'q' FROM chunks"
@@ -509,8 +507,8 @@ def test_rm_waits_for_a_commit_and_then_removes_what_it_brought(
     assert local.session.catalog.reports.findings() == []
 
 
-def test_rm_undelete_prune_and_ingest_all_at_once(open_at: Opener, folder: Folder) -> None:
-    """No deadlock, nothing lost, and stores that say the same as the catalog."""
+def test_concurrent_rm_undelete_prune_and_ingest(open_at: Opener, folder: Folder) -> None:
+    """There is no deadlock, no file is lost, and the stores agree with the catalog."""
     paths = [f"p{number}" for number in range(6)]
     first = open_at(folder)
     commit(first, dict.fromkeys(paths, b"first"))
@@ -541,7 +539,7 @@ def test_rm_undelete_prune_and_ingest_all_at_once(open_at: Opener, folder: Folde
         first.read(path)
 
 
-# --- against a model
+# --- comparison with a model
 
 
 PATHS = ["a", "a/b", "a/c", "b", "ü"]
@@ -559,7 +557,7 @@ STEPS = st.one_of(
 
 
 class Model:
-    """What the catalog should be: the version (chunk and content) of each path, and those that were removed."""
+    """The expected catalog: version (chunk and content) of each path, and removed versions."""
 
     def __init__(self) -> None:
         self.live: dict[str, tuple[int, bytes]] = {}
@@ -582,7 +580,7 @@ class Model:
         return len(gone)
 
     def undelete(self, paths: set[str]) -> tuple[int, int, int]:
-        """Files that come back; that are live; that are pruned."""
+        """Return the numbers of restored, live and pruned files."""
         counts = [0, 0, 0]
         for path in paths:
             if not self.removed[path]:
@@ -608,7 +606,7 @@ def below(folder: str) -> set[str]:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=3, max_size=14))
-def test_against_a_model(
+def test_operations_equal_those_of_a_model(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]]
 ) -> None:
     model = Model()

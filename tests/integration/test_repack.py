@@ -1,4 +1,4 @@
-"""repack: live files move, nothing else changes, whoever else is at work and whenever it is killed."""
+"""repack moves live files and changes nothing else, even with concurrent operations and kills."""
 
 import random
 import threading
@@ -39,7 +39,7 @@ KEPT = {path: content for path, content in FILES.items() if path in ("001", "002
 
 
 def wasted(repository: cafcat.Repository, files: dict[str, bytes] = FILES, kept: dict[str, bytes] = KEPT) -> str:
-    """A chunk of which only some files are live. Returns its uuid."""
+    """Commit a chunk of which only some files stay live, and return its uuid."""
     chunk = commit(repository, files)
     repository.rm([path for path in files if path not in kept])
     return chunk
@@ -50,7 +50,7 @@ def repack(repository: cafcat.Repository, **options: Any) -> RepackReport:
 
 
 def chunks_of(repository: cafcat.Repository) -> dict[str, str]:
-    """The chunk of each live path."""
+    """Return the chunk of each live path."""
     rows = sql(repository, "SELECT file_path, uuid::text FROM file_locations JOIN chunks ON id = caf_file_id")
     return dict(rows)
 
@@ -89,7 +89,7 @@ def test_the_new_chunk_has_the_times_of_the_files(local: cafcat.Repository, fold
     assert {entry.modified_ns for entry in entries} == {MODIFIED}
 
 
-def test_what_was_removed_comes_back_from_the_old_chunk(local: cafcat.Repository, folder: Folder) -> None:
+def test_removed_file_is_restored_from_the_old_chunk(local: cafcat.Repository, folder: Folder) -> None:
     old = wasted(local)
     repack(local)
     assert local.undelete(["003"]).files == 1
@@ -109,7 +109,7 @@ def test_a_dry_run_changes_nothing(repository: cafcat.Repository, place: Place) 
 
 
 def shares(repository: cafcat.Repository) -> list[str]:
-    """Chunks of 10 kB of which 10, 50, 30 per cent are dead."""
+    """Commit chunks of 10 kB with 10, 50 and 30 per cent of dead bytes."""
     chunks = []
     for number, dead in enumerate((1, 5, 3)):
         files = {f"{number}/{part}": bytes(1000) for part in range(10)}
@@ -173,7 +173,7 @@ def test_each_store_keeps_its_files(
     assert check(local, folder, second) == KEPT | {"b/2": b"two"}
 
 
-def test_a_store_that_is_not_there_costs_only_its_chunks(
+def test_missing_store_fails_alone(
     local: cafcat.Repository, folder: Folder, open_at: Opener, tmp_path: Path
 ) -> None:
     second = Folder(tmp_path / "other")
@@ -188,7 +188,7 @@ def test_a_store_that_is_not_there_costs_only_its_chunks(
     assert state_of(local, gone) == "committed"
 
 
-def test_the_target_size_is_kept(local: cafcat.Repository, folder: Folder) -> None:
+def test_new_chunks_obey_the_target_size(local: cafcat.Repository, folder: Folder) -> None:
     wasted(local)
     with pytest.raises(InvalidInput):
         repack(local, target_size=0)
@@ -201,7 +201,7 @@ def test_the_target_size_is_kept(local: cafcat.Repository, folder: Folder) -> No
 
 
 def damage(folder: Folder, chunk: str, content: bytes, at: int = -1) -> None:
-    """Flips a byte of a file."""
+    """Flip a byte of a file."""
     path = folder.folder / f"{chunk}.caf"
     data = bytearray(path.read_bytes())
     data[data.index(content) + at % len(content)] ^= 1
@@ -209,7 +209,7 @@ def damage(folder: Folder, chunk: str, content: bytes, at: int = -1) -> None:
 
 
 @pytest.mark.parametrize("path", ["002", "large"])
-def test_a_damaged_file_stays_and_the_others_move(local: cafcat.Repository, folder: Folder, path: str) -> None:
+def test_damaged_file_is_not_moved(local: cafcat.Repository, folder: Folder, path: str) -> None:
     old = wasted(local)
     damage(folder, old, FILES[path])
     heard = Heard()
@@ -223,7 +223,7 @@ def test_a_damaged_file_stays_and_the_others_move(local: cafcat.Repository, fold
     assert local.session.catalog.reports.findings() == []
 
 
-def test_a_chunk_that_is_cut_costs_what_is_behind(local: cafcat.Repository, folder: Folder) -> None:
+def test_truncated_chunk_loses_only_its_end(local: cafcat.Repository, folder: Folder) -> None:
     old = wasted(local)
     path = folder.folder / f"{old}.caf"
     path.write_bytes(path.read_bytes()[:5000])
@@ -246,7 +246,7 @@ def test_a_chunk_that_is_missing_is_damage(repository: cafcat.Repository, place:
     assert (state_of(repository, old), state_of(repository, other)) == ("committed", "retired")
 
 
-def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
+def test_concurrent_changes_are_kept(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
     other = open_at(place)
     old = wasted(repository)
 
@@ -268,10 +268,10 @@ def test_what_changed_meanwhile_stays_changed(repository: cafcat.Repository, pla
     assert repository.read("002") == FILES["002"]
 
 
-def test_a_chunk_that_went_meanwhile_is_no_damage(
+def test_chunk_that_is_pruned_meanwhile_is_no_damage(
     local: cafcat.Repository, folder: Folder, open_at: Opener
 ) -> None:
-    """Everything is replaced, and the chunk pruned, between two of its requests."""
+    """All files are replaced, and the chunk is pruned, between two requests."""
     other = open_at(folder)
     files = {f"{number}": bytes([number]) * 2000 for number in range(6)}
     gaps = {f"{path} dead": bytes(100_000) for path in files}
@@ -288,8 +288,8 @@ def test_a_chunk_that_went_meanwhile_is_no_damage(
     assert check(local, folder) == dict.fromkeys(files, b"replaced")
 
 
-def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
-    """Both have chosen the same chunks: nothing is lost, and each path is in one chunk."""
+def test_two_concurrent_repacks(repository: cafcat.Repository, place: Place, open_at: Opener) -> None:
+    """Both have selected the same chunks. No file is lost, and each path is in one chunk."""
     other = open_at(place)
     old = [wasted(repository), wasted(repository, {"b/1": b"one", "b/2": b"two"}, {"b/2": b"two"})]
     both = threading.Barrier(2, timeout=PATIENCE_SECONDS)
@@ -308,7 +308,7 @@ def test_two_repacks_at_once(repository: cafcat.Repository, place: Place, open_a
     assert check(repository, place) == KEPT | {"b/2": b"two"}
 
 
-def test_what_another_repack_copies_is_left_to_it(local: cafcat.Repository, folder: Folder) -> None:
+def test_chunk_of_another_running_repack_is_left_alone(local: cafcat.Repository, folder: Folder) -> None:
     wasted(local)
     [(chunk_id,)] = sql(local, "SELECT id FROM chunks")
     chunk = OpenChunk(chunk_target(local.session.catalog, local.session.stores[folder.url], "repack"), moves=True)
@@ -320,7 +320,7 @@ def test_what_another_repack_copies_is_left_to_it(local: cafcat.Repository, fold
 
 
 def test_an_ingest_waits_for_the_commit_and_wins(local: cafcat.Repository, folder: Folder, open_at: Opener) -> None:
-    """A commit of the same paths that comes while the move is being committed: the later one counts."""
+    """The ingest commits the same paths while the move is committed. The later commit counts."""
     other = open_at(folder)
     wasted(local)
     with psycopg.connect(str(local.settings.database_url)) as holder:
@@ -335,7 +335,7 @@ def test_an_ingest_waits_for_the_commit_and_wins(local: cafcat.Repository, folde
     assert check(local, folder) == dict.fromkeys(KEPT, b"newest")
 
 
-def test_stopped_what_was_packed_is_committed(repository: cafcat.Repository, place: Place) -> None:
+def test_stopped_repack_commits_packed_files(repository: cafcat.Repository, place: Place) -> None:
     old = wasted(repository)
     taken: list[int] = []
 
@@ -353,7 +353,7 @@ def test_stopped_what_was_packed_is_committed(repository: cafcat.Repository, pla
 
 
 @pytest.mark.parametrize("after", [0, 2, 4, 5])
-def test_dropped_nothing_has_changed(local: cafcat.Repository, folder: Folder, after: int) -> None:
+def test_interrupted_repack_changes_nothing(local: cafcat.Repository, folder: Folder, after: int) -> None:
     old = wasted(local)
     taken: list[int] = []
 
@@ -373,8 +373,8 @@ def test_dropped_nothing_has_changed(local: cafcat.Repository, folder: Folder, a
     assert repack(local).files_moved == len(KEPT)
 
 
-def test_a_path_that_comes_twice_does_not_get_into_one_chunk(local: cafcat.Repository, folder: Folder) -> None:
-    """It was live in one chunk when that was read, and in another when that was."""
+def test_repeated_path_is_moved_once(local: cafcat.Repository, folder: Folder) -> None:
+    """The path was live in one chunk when its files were read, and then in another."""
     commit(local, {"a": b"content", "x": b"x"})
     [(first,)] = sql(local, "SELECT id FROM chunks")
     [file] = [file for file in live_files(local.session.catalog, first) if file.path == "a"]
@@ -460,8 +460,8 @@ def test_files_that_are_not_read_are_passed_over() -> None:
     assert len(store.requests) == 1
 
 
-def test_bytes_that_cannot_be_read_cost_only_their_files() -> None:
-    """Also where a block has bytes of several."""
+def test_unreadable_bytes_affect_only_their_files() -> None:
+    """A block may have bytes of several files."""
     store = Counting(DATA, bad=range(4100, 4110))
     files = entries((0, 3900), (3900, 4050), (4050, 4120), (4120, 4130), (4200, 9000))
     found = read(store, files)
@@ -470,14 +470,14 @@ def test_bytes_that_cannot_be_read_cost_only_their_files() -> None:
 
 
 def dies_before_commit(chunk: OpenChunk) -> None:
-    """The object is durable, its mapping is not in the catalog."""
+    """Make the object durable, and end before the commit."""
     chunk._make_durable(Progress())
     chunk._lease.end()
     chunk._mapping.close()
 
 
 def move_and_die(repository: cafcat.Repository, place: Place) -> OpenChunk:
-    """As a repack of the only chunk does, killed before its commit."""
+    """Repack the only chunk, and die before the commit."""
     chunk = OpenChunk(
         chunk_target(repository.session.catalog, repository.session.stores[place.url], "repack"), moves=True
     )
@@ -500,10 +500,10 @@ def test_a_repack_that_died_is_finished_by_recover(repository: cafcat.Repository
     assert check(repository, place) == KEPT
 
 
-def test_what_changed_since_it_died_stays_changed(
+def test_changes_after_a_killed_repack_are_kept(
     repository: cafcat.Repository, place: Place, open_at: Opener
 ) -> None:
-    """Also where the newer file is in a chunk that was begun before ours."""
+    """The newer file may be in a chunk that was begun before the repack."""
     old = wasted(repository)
     other = open_at(place)
     store = store_to_write(other.session)
@@ -522,7 +522,9 @@ def test_what_changed_since_it_died_stays_changed(
     assert state_of(repository, old) == "retired"
 
 
-def test_what_died_is_retired_if_all_has_changed(local: cafcat.Repository, folder: Folder) -> None:
+def test_chunk_of_a_killed_repack_is_retired_if_all_files_have_changed(
+    local: cafcat.Repository, folder: Folder
+) -> None:
     wasted(local)
     new = move_and_die(local, folder)
     commit(local, dict.fromkeys(KEPT, b"newer"))
@@ -531,7 +533,7 @@ def test_what_died_is_retired_if_all_has_changed(local: cafcat.Repository, folde
     assert check(local, folder) == dict.fromkeys(KEPT, b"newer")
 
 
-def test_the_next_repack_finishes_what_one_left_that_died(local: cafcat.Repository, folder: Folder) -> None:
+def test_next_repack_finishes_a_killed_one(local: cafcat.Repository, folder: Folder) -> None:
     old = wasted(local)
     move_and_die(local, folder)
     heard = Heard()
@@ -543,7 +545,7 @@ def test_the_next_repack_finishes_what_one_left_that_died(local: cafcat.Reposito
 
 
 def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes]:
-    """As check, after recover; there may be abandoned chunks, of which nothing is left."""
+    """Check catalog and store after recover. Abandoned chunks may remain as rows without objects."""
     left = "SELECT count(*) FROM chunks WHERE state = 'writing' OR (state = 'abandoned' AND deleted_at IS NULL)"
     assert sql(repository, left) == [(0,)]
     assert sql(repository, "SELECT count(*) FROM chunks WHERE live_file_count = 0 AND state = 'committed'") == [
@@ -563,7 +565,10 @@ def check_killed(repository: cafcat.Repository, place: Place) -> dict[str, bytes
 
 @pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py
 def test_a_repack_is_killed_at_every_step(repository: cafcat.Repository, place: Place, tmp_path: Path) -> None:
-    """Into two chunks, out of two. Recover then has whatever it left, and the next step begins where that is."""
+    """The repack moves two chunks into two others.
+
+    Recover completes the work, and the next step continues from there.
+    """
     expected: dict[str, bytes] = {}
 
     def prepare(number: int) -> None:

@@ -1,4 +1,4 @@
-"""repair: right bytes from wherever they are, wrong ones from nowhere; and what nobody has is said by name."""
+"""repair: right bytes from any place, wrong bytes from none; lost files are named."""
 
 import random
 import tarfile
@@ -35,7 +35,7 @@ FILES = {f"tree/{number:02}": CONTENT.randbytes(1000 + number) for number in ran
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """FILES as a folder, "tree" in the current one."""
+    """FILES in a folder "tree" in the current folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tree").mkdir()
     for path, content in FILES.items():
@@ -44,20 +44,20 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ingested(repository: cafcat.Repository) -> str:
-    """The tree in a chunk. Returns its uuid."""
+    """Ingest the tree into a chunk, and return its uuid."""
     repository.ingest(["tree"])
     [(chunk,)] = sql(repository, "SELECT uuid::text FROM chunks WHERE state = 'committed'")
     return str(chunk)
 
 
 def write(repository: cafcat.Repository, place: Place, chunk: str, change: Callable[[bytes], bytes]) -> None:
-    """Changes the bytes of a chunk's object behind the back of everybody."""
+    """Change the bytes of a chunk's object without cafcat."""
     key = f"{chunk}.caf"
     place.write(key, change(place.everything()[key]))
 
 
 def flipped(content: bytes, at: int = -1) -> Callable[[bytes], bytes]:
-    """Flips a byte of a file in an archive."""
+    """Return a function that flips a byte of a file in an archive."""
 
     def flip(data: bytes) -> bytes:
         place = data.index(content) + at % len(content)
@@ -71,7 +71,7 @@ def repair(repository: cafcat.Repository, chunk: str, **options: Any) -> RepairR
 
 
 def counts(report: RepairReport) -> tuple[int, int, int, int]:
-    """Files: kept, from a copy, from a source, lost."""
+    """Return the numbers of files kept, from a copy, from a source, and lost."""
     return report.files_kept, report.files_from_copy, report.files_from_source, report.files_lost
 
 
@@ -83,7 +83,7 @@ def rows(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("path", ["tree/07", "tree/large"])
-def test_a_flipped_byte_is_mended_from_the_source(
+def test_flipped_byte_is_repaired_from_the_source(
     repository: cafcat.Repository, place: Place, tree: Path, path: str
 ) -> None:
     chunk = ingested(repository)
@@ -109,7 +109,7 @@ def copied(repository: cafcat.Repository, tmp_path: Path) -> Folder:
 
 
 @pytest.mark.parametrize("path", ["tree/07", "tree/large"])
-def test_a_flipped_byte_is_mended_from_a_copy(
+def test_flipped_byte_is_repaired_from_a_copy(
     repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path, path: str
 ) -> None:
     chunk = ingested(repository)
@@ -124,7 +124,7 @@ def test_a_flipped_byte_is_mended_from_a_copy(
     assert {name: repository.read(name) for name in FILES} == FILES
 
 
-def test_each_copy_is_asked_until_one_is_right(
+def test_copies_are_tried_until_one_is_right(
     local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
 ) -> None:
     chunk = ingested(local)
@@ -140,7 +140,7 @@ def test_each_copy_is_asked_until_one_is_right(
 
 
 def test_a_chunk_that_is_missing(repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path) -> None:
-    """What the copy has not right comes from the source."""
+    """Files that are damaged in the copy are read from the source."""
     chunk = ingested(repository)
     copies = copied(repository, tmp_path)
     write(repository, copies, chunk, flipped(FILES["tree/03"]))
@@ -168,7 +168,7 @@ def test_a_chunk_that_is_cut(repository: cafcat.Repository, place: Place, tree: 
 
 
 @pytest.mark.parametrize("what", [b'"start_byte"', b'{"format_version"'])
-def test_damage_in_the_index_alone_is_mended_by_the_move(
+def test_damaged_index_is_repaired_by_moving_the_files(
     local: cafcat.Repository, folder: Folder, tree: Path, what: bytes
 ) -> None:
     chunk = ingested(local)
@@ -181,7 +181,7 @@ def test_damage_in_the_index_alone_is_mended_by_the_move(
     assert local.session.catalog.verification.damaged() == []
 
 
-def test_what_nobody_has_stays_and_is_said_by_name(repository: cafcat.Repository, place: Place, tree: Path) -> None:
+def test_lost_files_stay_and_are_named(repository: cafcat.Repository, place: Place, tree: Path) -> None:
     chunk = ingested(repository)
     lost = {
         "tree/03": b"short",
@@ -215,7 +215,7 @@ def test_what_nobody_has_stays_and_is_said_by_name(repository: cafcat.Repository
     assert stayed == set(lost)
     for path in set(FILES) - stayed:
         assert repository.read(path) == FILES[path]
-    # It is found later.
+    # The damage is found later.
     for path in lost:
         Path(path).write_bytes(FILES[path])
     again = repair(repository, chunk, sources=["tree"])
@@ -224,7 +224,9 @@ def test_what_nobody_has_stays_and_is_said_by_name(repository: cafcat.Repository
     assert {name: repository.read(name) for name in FILES} == FILES
 
 
-def test_nothing_is_written_if_nothing_can_be_mended(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
+def test_no_chunk_is_written_if_no_file_can_be_repaired(
+    local: cafcat.Repository, folder: Folder, tree: Path
+) -> None:
     chunk = ingested(local)
     (folder.folder / f"{chunk}.caf").unlink()
     for path in FILES:
@@ -246,9 +248,7 @@ def test_a_dry_run_changes_nothing(repository: cafcat.Repository, place: Place, 
     assert state_of(repository, chunk) == "committed"
 
 
-def test_what_verify_found_is_mended_and_then_it_finds_nothing(
-    local: cafcat.Repository, folder: Folder, tree: Path
-) -> None:
+def test_damage_found_by_verify_is_repaired(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
     other = commit(local, {"other": b"whole"})
     local.ingest(["tree"])
     chunk = str(local.locate("tree/07").chunk)
@@ -276,10 +276,10 @@ def test_several_damaged_chunks_go_into_one(local: cafcat.Repository, folder: Fo
     assert {name: local.read(name) for name in FILES} == FILES
 
 
-def test_many_damaged_files_are_mended_group_by_group(
+def test_many_damaged_files_are_repaired_in_groups(
     local: cafcat.Repository, folder: Folder, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the sources are gone through several times; standard input cannot be."""
+    """The sources are then read several times, which standard input does not allow."""
     monkeypatch.setattr(repairing, "MAX_FILES", 10)
     local.ingest(["tree"], target_size=5000)
     chunks = [chunk for (chunk,) in sql(local, "SELECT uuid::text FROM chunks ORDER BY id")]
@@ -309,7 +309,7 @@ def test_new_chunks_go_to_the_store_of_the_repository(
     assert {location.store for location in map(local.locate, FILES)} == {second.url}
 
 
-def test_names_are_those_of_the_ingest(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
+def test_names_in_sources_equal_those_of_the_ingest(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
     local.ingest(["tree"], prefix="a/b")
     chunk = str(local.locate("a/b/tree/07").chunk)
     write(local, folder, chunk, flipped(FILES["tree/07"]))
@@ -319,7 +319,7 @@ def test_names_are_those_of_the_ingest(local: cafcat.Repository, folder: Folder,
     assert local.read("a/b/tree/07") == FILES["tree/07"]
 
 
-def test_the_second_source_is_asked_for_what_the_first_has_not(
+def test_second_source_supplies_files_that_the_first_lacks(
     local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
 ) -> None:
     chunk = ingested(local)
@@ -337,10 +337,10 @@ def test_the_second_source_is_asked_for_what_the_first_has_not(
     assert {name: local.read(name) for name in FILES} == FILES
 
 
-def test_from_a_bucket(
+def test_repair_from_a_bucket(
     local: cafcat.Repository, folder: Folder, s3_server: S3Server, s3_bucket: str, s3_environment: None
 ) -> None:
-    """Its keys, and the catalog keeps the entity tags."""
+    """Keys are the names, and the catalog keeps the entity tags."""
     client = s3_server.client(max_attempts=5)
     for path, content in FILES.items():
         client.put_object(Bucket=s3_bucket, Key=path, Body=content)
@@ -355,7 +355,7 @@ def test_from_a_bucket(
     client.close()
 
 
-def test_what_was_replaced_meanwhile_stays_replaced(
+def test_concurrent_replacements_are_kept(
     repository: cafcat.Repository, place: Place, tree: Path, open_at: Opener
 ) -> None:
     chunk = ingested(repository)
@@ -377,9 +377,7 @@ def test_what_was_replaced_meanwhile_stays_replaced(
     }
 
 
-def test_a_source_that_breaks_costs_only_what_comes_after(
-    local: cafcat.Repository, folder: Folder, tree: Path
-) -> None:
+def test_failing_source_loses_only_later_files(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
     class Breaks(DirectorySource):
         def files(self) -> Iterator[SourceFile | FileProblem]:
             for item in super().files():
@@ -398,7 +396,7 @@ def test_a_source_that_breaks_costs_only_what_comes_after(
     assert {path for path in FILES if str(local.locate(path).chunk) == chunk} == {"tree/07"}
 
 
-def test_what_makes_no_sense_is_refused(local: cafcat.Repository, tree: Path) -> None:
+def test_invalid_arguments_are_refused(local: cafcat.Repository, tree: Path) -> None:
     chunk = ingested(local)
     with pytest.raises(InvalidInput, match="where right bytes may be"):
         local.repair(chunks=[chunk])
@@ -411,7 +409,7 @@ def test_what_makes_no_sense_is_refused(local: cafcat.Repository, tree: Path) ->
 
 
 @pytest.mark.parametrize("after", [0, 3, len(FILES) - 1])
-def test_stopped_what_was_packed_is_committed(
+def test_stopped_repair_commits_packed_files(
     local: cafcat.Repository, folder: Folder, tree: Path, after: int
 ) -> None:
     chunk = ingested(local)
@@ -435,7 +433,7 @@ def test_stopped_what_was_packed_is_committed(
 def test_a_repair_is_killed_at_every_step(
     repository: cafcat.Repository, place: Place, tree: Path, tmp_path: Path
 ) -> None:
-    """Each time the file is damaged, or it is mended."""
+    """The file is either damaged or repaired after each kill."""
     (tree / "large").unlink()
     expected = {path: content for path, content in FILES.items() if path != "tree/large"}
     repository.ingest(["tree"])

@@ -1,4 +1,4 @@
-"""What has to work on every S3 server: see docs/s3.md."""
+"""Features that must work on every S3 server: see docs/s3.md."""
 
 import contextlib
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.worlds.servers.uploads import MIB, content, put
 
 @pytest.fixture
 def open_store(s3_bucket: str, s3_proxy_environment: None) -> Callable[[], S3Store]:
-    """Each call is what another process would open; verdicts about the server are remembered."""
+    """A function that opens the store as a new process does. Verdicts about the server are remembered."""
     return partial(open_remembering, f"s3://{s3_bucket}/chunks", Remembered())
 
 
@@ -33,7 +33,7 @@ def store(open_store: Callable[[], S3Store]) -> S3Store:
 
 @pytest.fixture
 def without_payload_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As over https, where no signature protects the bodies of requests."""
+    """Disable signatures of bodies, which https connections do not have."""
     from botocore.auth import S3SigV4Auth
 
     monkeypatch.setattr(S3SigV4Auth, "_should_sha256_sign_payload", lambda *_: False)
@@ -42,10 +42,10 @@ def without_payload_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_payload_signatures")
 @pytest.mark.parametrize("number", ["1", "2"])
 @pytest.mark.parametrize("is_second", [False, True])
-def test_a_part_that_changes_on_its_way_is_refused(
+def test_changed_part_is_refused(
     open_store: Callable[[], S3Store], s3_proxy: S3Proxy, number: str, is_second: bool
 ) -> None:
-    """By the server, or by us: also of a later object, when there are verdicts about the server."""
+    """The server or cafcat refuses the part, also for later objects, when verdicts are known."""
     store = open_store()
     data = content(7 * MIB)
     if is_second:
@@ -60,7 +60,7 @@ def test_a_part_that_changes_on_its_way_is_refused(
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 16 * MIB])
-def test_objects_of_no_part_one_part_and_several_come_back(store: S3Store, size_bytes: int) -> None:
+def test_objects_of_any_number_of_parts_are_read_back(store: S3Store, size_bytes: int) -> None:
     data = content(size_bytes)
     put(store, "chunk.caf", data)
     assert store.stat("chunk.caf").size_bytes == size_bytes
@@ -73,7 +73,7 @@ def test_objects_of_no_part_one_part_and_several_come_back(store: S3Store, size_
 
 
 @pytest.mark.parametrize("size_bytes", [MIB, 40 * MIB])
-def test_an_upload_that_lost_its_key_and_its_parts_is_a_conflict(
+def test_upload_without_its_key_and_parts_is_a_conflict(
     store: S3Store, s3_bucket: str, s3_server: S3Server, size_bytes: int
 ) -> None:
     """SeaweedFS removes all other uploads of a key when one of them completes."""
@@ -90,8 +90,8 @@ def test_an_upload_that_lost_its_key_and_its_parts_is_a_conflict(
     assert store.read("chunk.caf", 0, 17) == b"of another writer"
 
 
-def test_the_largest_object_fits_into_10000_parts() -> None:
-    """By arithmetic: of 30 GB, of 48.8 GiB (the most with parts of 5 MiB) and of 5 TiB."""
+def test_largest_object_fits_into_10000_parts() -> None:
+    """The calculated sizes are 30 GB, 48.8 GiB (the largest object with parts of 5 MiB) and 5 TiB."""
     for largest in (30 * 10**9, MAX_PARTS * 5 * MIB, MAX_PARTS * 5 * MIB + 1, 5 << 40):
         plan = plan_parts(8 << 30, largest)
         assert -(-largest // plan.part_bytes) <= MAX_PARTS
@@ -113,7 +113,7 @@ ODD_KEYS = [
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_keys_with_odd_characters_are_kept_as_they_are(store: S3Store, key: str) -> None:
+def test_keys_with_odd_characters_are_unchanged(store: S3Store, key: str) -> None:
     put(store, key, b"data")
     assert [found.key for found in store.list()] == [key]
     assert store.read(key, 1, 3) == b"at"
@@ -121,10 +121,10 @@ def test_keys_with_odd_characters_are_kept_as_they_are(store: S3Store, key: str)
     assert list(store.list()) == []
 
 
-def test_a_listing_goes_on_after_keys_with_other_than_ascii_characters(
+def test_listing_continues_after_keys_that_are_not_ascii(
     store: S3Store, s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Continuation tokens of some servers are made of the last key."""
+    """Some servers make their continuation tokens of the last key."""
     needs(s3_server, "long_lists")
     client = s3_server.client(max_attempts=5)
     keys = sorted(["é 1", "é+2", "日本/é", "日本/&=?", "z", "ñ%20", "ñ%20/x"], key=str.encode)
@@ -159,14 +159,14 @@ def test_a_missing_bucket_is_not_found(s3_proxy_environment: None) -> None:
             ask()
 
 
-def test_files_go_in_and_come_out_and_custody_works(
+def test_ingest_read_recover_verify_and_prune(
     s3_server: S3Server,
     s3_bucket: str,
     s3_environment: None,
     database_url: str,
     tmp_path: Path,
 ) -> None:
-    """Ingest, recover, verify, prune: one warning at most for each check that the server fails, ever."""
+    """There is at most one warning for each check that the server fails."""
     warnings: list[str] = []
     bucket = Bucket(s3_server, s3_bucket)
     files = tmp_path / "files"

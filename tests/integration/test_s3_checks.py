@@ -1,4 +1,4 @@
-"""Writing into servers that answer otherwise than S3: their other answers are made by a proxy."""
+"""Writing to servers that differ from S3. A proxy changes the answers of a server."""
 
 import hashlib
 import logging
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("s3_proxy_environment", "_plain_server")
 
 @pytest.fixture
 def _plain_server(s3_server: S3Server) -> None:
-    """A server whose own answers do not get into the way of those that are made up."""
+    """Require a server whose own answers do not conflict with those of the proxy."""
     needs(s3_server, "usual_answers")
 
 
@@ -44,7 +44,7 @@ def warnings() -> list[str]:
 
 @pytest.fixture
 def open_store(s3_bucket: str, verdicts: Remembered, warnings: list[str]) -> Callable[[], S3Store]:
-    """Each call is what another process would open."""
+    """A function that opens the store as a new process does."""
     return partial(open_remembering, f"s3://{s3_bucket}/chunks", verdicts, warnings.append)
 
 
@@ -54,7 +54,7 @@ def store(open_store: Callable[[], S3Store]) -> S3Store:
 
 
 def another_tag(proxy: S3Proxy) -> None:
-    """As rclone: no checksums, and HEAD shows another tag than the completion."""
+    """Behave like rclone: no checksums, and HEAD returns another tag than the completion."""
     needs(proxy.server, "unchecked_parts")
     proxy.removed_headers = lambda request: (
         {*HEADERS.values()} if request.operation == "HeadObject" else {HEADERS["promise"], HEADERS["checksum"]}
@@ -65,7 +65,7 @@ def another_tag(proxy: S3Proxy) -> None:
 
 
 def wrong_checksum(proxy: S3Proxy) -> None:
-    """As moto: CRC-64 is promised, HEAD shows a wrong one."""
+    """Behave like moto: CRC-64 is promised, and HEAD returns a wrong one."""
     needs(proxy.server, "one_checksum")
     proxy.removed_headers = lambda _request: {HEADERS["checksum"], HEADERS["promise"], b"x-amz-checksum-algorithm"}
     promise = [b"x-amz-checksum-type: FULL_OBJECT", b"x-amz-checksum-algorithm: CRC64NVME"]
@@ -82,14 +82,14 @@ SERVERS = [(another_tag, ServerCheck.ENTITY_TAG), (wrong_checksum, ServerCheck.C
 
 
 @pytest.mark.parametrize(("behave", "check"), SERVERS)
-def test_a_right_object_commits_although_the_servers_check_of_it_fails(
+def test_right_object_is_committed_although_the_server_fails_a_check(
     open_store: Callable[[], S3Store],
     s3_proxy: S3Proxy,
     warnings: list[str],
     behave: Callable[[S3Proxy], None],
     check: ServerCheck,
 ) -> None:
-    """The first object is read back; nothing more is for later ones, nor for those of later processes."""
+    """The first object is read back. Later objects are not, in this and in later processes."""
     behave(s3_proxy)
     data = content(6 * MIB)
     first = open_store()
@@ -105,7 +105,7 @@ def test_a_right_object_commits_although_the_servers_check_of_it_fails(
 
 
 @pytest.mark.parametrize(("behave", "_check"), SERVERS)
-def test_a_wrong_object_does_not_commit(
+def test_wrong_object_is_not_committed(
     store: S3Store,
     s3_proxy: S3Proxy,
     s3_server: S3Server,
@@ -114,7 +114,7 @@ def test_a_wrong_object_does_not_commit(
     behave: Callable[[S3Proxy], None],
     _check: ServerCheck,
 ) -> None:
-    """Of the same size, put under our key between the completion and our look."""
+    """An object of equal size replaces ours between the completion and the check."""
     behave(s3_proxy)
     theirs = content(6 * MIB, 2)
 
@@ -140,7 +140,7 @@ def test_a_lost_completion_is_read_back_whatever_is_remembered(
     verdicts.remember(store.url, check.value)
     behave(s3_proxy)
     data = content(6 * MIB)
-    lost = [Fault.LOST_500] * 6  # of one request: boto3 tries again
+    lost = [Fault.LOST_500] * 6  # attempts of one request: boto3 tries again
     s3_proxy.faults = lambda request: (
         lost.pop() if lost and request.operation == "CompleteMultipartUpload" else None
     )
@@ -180,10 +180,10 @@ def test_parts_carry_md5_unless_the_server_promises_to_check_crc64(
     assert [list(part.checksums) for part in parts] == [["content-md5"]] * 3
 
 
-def test_what_a_server_cannot_do_is_reported_once(
+def test_missing_features_of_a_server_are_reported_once(
     open_store: Callable[[], S3Store], s3_proxy: S3Proxy, warnings: list[str]
 ) -> None:
-    """As s3rver: no list of uploads (501), no end of one (405)."""
+    """Like s3rver, the server neither lists uploads (501) nor aborts them (405)."""
     refused = {"ListMultipartUploads": Fault.NOT_IMPLEMENTED, "AbortMultipartUpload": Fault.NOT_ALLOWED}
     s3_proxy.faults = lambda request: refused.get(request.operation)
     for _ in range(2):
@@ -196,9 +196,7 @@ def test_what_a_server_cannot_do_is_reported_once(
     assert len(warnings) == 2
 
 
-def test_a_store_that_is_not_there_is_noticed_where_uploads_cannot_be_listed(
-    verdicts: Remembered, warnings: list[str]
-) -> None:
+def test_missing_bucket_is_detected_if_uploads_cannot_be_listed(verdicts: Remembered, warnings: list[str]) -> None:
     url = "s3://cafcat-test-no-such-bucket"
     store = open_remembering(url, verdicts, warnings.append)
     verdicts.remember(store.url, "list_uploads")
@@ -206,7 +204,7 @@ def test_a_store_that_is_not_there_is_noticed_where_uploads_cannot_be_listed(
         list(store.uploads())
 
 
-def test_a_taken_key_is_noticed_where_the_server_would_replace(
+def test_existing_key_is_detected_if_the_server_would_replace_it(
     store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, verdicts: Remembered
 ) -> None:
     verdicts.remember(store.url, "conditional_writes")
@@ -220,19 +218,19 @@ def test_a_taken_key_is_noticed_where_the_server_would_replace(
 def test_ranges_answered_with_status_200_are_read_right(
     store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
 ) -> None:
-    """As rclone answers them, with the right Content-Range."""
+    """rclone answers this way, with the right Content-Range."""
     s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/plain", Body=b"0123456789")
     s3_proxy.faults = lambda request: Fault.STATUS_200 if request.operation == "GetObject" else None
     assert store.read("plain", 0, 10) == b"0123456789"
     assert store.read("plain", 3, 7) == b"3456"
     assert b"".join(store.stream("plain", 0, 10)) == b"0123456789"
-    assert s3_proxy.count("GetObject") == 4, "obstore asks once in vain"
+    assert s3_proxy.count("GetObject") == 4, "the first request by obstore is in vain"
 
 
 def test_an_answer_that_is_not_read_to_its_end_is_closed(
     store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while the exception lives, whose traceback refers to the answer."""
+    """The answer is closed even while the exception exists, whose traceback refers to it."""
     s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/plain", Body=content(8 * MIB))
     s3_proxy.faults = lambda request: Fault.STATUS_200 if request.operation == "GetObject" else None
     bodies, client = list[Any](), store._connection.client

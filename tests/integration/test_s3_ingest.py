@@ -1,4 +1,4 @@
-"""From a bucket into a bucket, and back."""
+"""Ingest from a bucket into a bucket, and reading back."""
 
 import random
 import time
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("s3_proxy_environment")
 
 
 class Bucket:
-    """Raw access, not by the proxy."""
+    """A bucket, accessed without the proxy."""
 
     def __init__(self, server: S3Server, name: str) -> None:
         self.client = server.client()
@@ -37,7 +37,7 @@ class Bucket:
             self.client.put_object(Bucket=self.name, Key=key, Body=data)
 
     def keys(self) -> list[str]:
-        """Without what is kept beside the chunks."""
+        """Return the keys of chunks."""
         found = [item["Key"] for item in self.client.list_objects_v2(Bucket=self.name).get("Contents", [])]
         return [key for key in found if is_chunk_key(key.removeprefix("chunks/"))]
 
@@ -87,7 +87,7 @@ ODD_KEYS = [
 ]
 
 
-def test_every_key_and_size_comes_back(repository: Repository, source: Bucket, target: Bucket) -> None:
+def test_objects_of_every_key_and_size_are_ingested(repository: Repository, source: Bucket, target: Bucket) -> None:
     content = random.Random(3)
     files = {key: key.encode() for key in ODD_KEYS}
     files |= {f"sizes/{size}": content.randbytes(size) for size in (0, 1, 4096, MIB - 1, MIB, MIB + 1, 7 * MIB)}
@@ -104,7 +104,7 @@ def test_every_key_and_size_comes_back(repository: Repository, source: Bucket, t
 @pytest.mark.parametrize(
     ("count", "page_keys"), [(55, 50), pytest.param(1100, 1000, marks=pytest.mark.slow, id="as released")]
 )
-def test_requests_are_as_few_as_they_can_be(
+def test_number_of_requests_is_minimal(
     repository: Repository,
     source: Bucket,
     s3_proxy: S3Proxy,
@@ -112,8 +112,10 @@ def test_requests_are_as_few_as_they_can_be(
     count: int,
     page_keys: int,
 ) -> None:
-    """N small objects: N GETs, the pages of the listing, the parts of the chunk, its journal record; and one GET of
-    the marker of the store."""
+    """N small objects need N GETs, the pages of the listing, the parts of the chunk, and its journal record.
+
+    There is also one GET of the marker of the store.
+    """
     monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", page_keys)
     source.put({"before": b"the first ingest writes the marker"})
     repository.ingest([source.url])
@@ -136,14 +138,16 @@ def test_requests_are_as_few_as_they_can_be(
     assert s3_proxy.counts() == {"GetObject": 1}
 
 
-def test_what_changed_is_known_by_its_entity_tag(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
+def test_changed_objects_are_found_by_their_entity_tags(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy
+) -> None:
     source.put({"same": b"1", "changed": b"old", "gone": b"2"})
     repository.ingest([source.url])
     source.put({"changed": b"new"})
     s3_proxy.clear()
     report = repository.ingest([source.url])
     assert (report.files_replaced, report.files_unchanged) == (1, 2)
-    assert s3_proxy.count("GetObject") == 2  # one of the marker of the store
+    assert s3_proxy.count("GetObject") == 2  # one of them for the marker of the store
     assert repository.read("changed") == b"new"
     with psycopg.connect(repository.settings.database_url or "") as connection:
         tags = dict(connection.execute("SELECT file_path, source_etag FROM file_locations"))
@@ -187,7 +191,7 @@ def test_chunks_of_the_store_are_not_packed_into_chunks(database_url: str, tmp_p
 
 
 class Overwriting(Listener):
-    """Changes objects when the first file is done: later ones were listed by then, and not read."""
+    """Changes objects when the first file is done. Later objects were listed by then, and not read."""
 
     def __init__(self, change: Callable[[], None]) -> None:
         self.change: Callable[[], None] | None = change
@@ -202,9 +206,7 @@ class Overwriting(Listener):
         self.problems[problem.path] = problem.kind
 
 
-def test_objects_that_change_or_vanish_after_they_were_listed_cost_only_themselves(
-    repository: Repository, source: Bucket
-) -> None:
+def test_objects_that_change_after_they_were_listed_fail_alone(repository: Repository, source: Bucket) -> None:
     big = random.Random(1).randbytes(3 * MIB)
     source.put({"a": b"1", "b": b"2", "big": big, "big-changed": big, "big-gone": big, "c": b"3"})
 
@@ -259,7 +261,7 @@ def expire_leases(repository: Repository) -> None:
         connection.execute("UPDATE chunks SET lease_expires_at = now() - interval '1 s' WHERE state = 'writing'")
 
 
-def test_a_source_whose_server_goes_away_commits_what_was_packed(
+def test_source_that_vanishes_commits_packed_files(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", 50)
@@ -283,7 +285,7 @@ def test_a_source_whose_server_goes_away_commits_what_was_packed(
     check(repository, files)
 
 
-def test_an_interrupted_listing_goes_on(
+def test_interrupted_listing_is_resumed(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cafcat.sources.s3.bucket.PAGE_KEYS", 20)  # 1,000 would need thousands of objects
@@ -314,7 +316,7 @@ def test_an_interrupted_listing_goes_on(
     assert s3_proxy.count("ListObjectsV2") == 11
 
 
-def test_a_listing_goes_on_only_for_the_same_question(
+def test_listing_is_resumed_only_with_equal_options(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy
 ) -> None:
     source.put({f"{n}": b"x" for n in range(9)})
@@ -351,7 +353,7 @@ def test_skipped_conflicts_are_not_fetched(repository: Repository, source: Bucke
     s3_proxy.clear()
     report = repository.ingest([source.url], on_conflict=OnConflict.SKIP)
     assert (report.files_added, report.files_skipped) == (1, 1)
-    assert s3_proxy.count("GetObject") == 2  # one of the marker of the store
+    assert s3_proxy.count("GetObject") == 2  # one of them for the marker of the store
     check(repository, {"a": b"1", "b": b"2", "c": b"3"})
 
 
@@ -413,8 +415,8 @@ def test_a_run_waits_for_a_slow_server(repository: Repository, source: Bucket, s
     assert repository.ingest([source.url]).files_added == 2
 
 
-def test_a_listing_that_found_nothing_new_is_over(repository: Repository, source: Bucket) -> None:
-    """Otherwise the next one would go on after its last key, and never see what is new before that."""
+def test_listing_without_new_files_is_finished(repository: Repository, source: Bucket) -> None:
+    """Otherwise the next ingest would resume after the last key, and miss new keys before it."""
     source.put({"k0": b"1", "k1": b"2"})
     assert repository.ingest([source.url]).files_added == 2
     assert repository.ingest([source.url]).files_unchanged == 2
@@ -425,7 +427,7 @@ def test_a_listing_that_found_nothing_new_is_over(repository: Repository, source
 
 
 @pytest.mark.parametrize("size_bytes", [10, MIB + 1], ids=["small", "large"])
-def test_after_an_outage_the_same_command_takes_what_it_cost(
+def test_same_command_after_an_outage_packs_the_missing_files(
     repository: Repository,
     source: Bucket,
     s3_proxy: S3Proxy,
@@ -448,7 +450,7 @@ def test_after_an_outage_the_same_command_takes_what_it_cost(
     check(repository, files)
 
 
-def test_an_object_that_failed_is_taken_by_the_next_ingest(
+def test_failed_object_is_packed_by_the_next_ingest(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cafcat.remote.connection.ATTEMPTS", 1)
@@ -477,7 +479,7 @@ def test_credentials_that_end_amid_a_large_object_cost_nothing_that_was_packed(
     assert {location.path for location in repository.list()} == {"k0", "k1", "k2"}
 
 
-def test_another_conflict_rule_is_another_question(repository: Repository, source: Bucket) -> None:
+def test_listing_is_not_resumed_with_another_conflict_rule(repository: Repository, source: Bucket) -> None:
     source.put({f"k{n}": b"old" for n in range(9)})
     repository.ingest([source.url])
     source.put({f"k{n}": b"newer" for n in range(9)})
@@ -518,7 +520,7 @@ def test_a_server_that_ignores_if_match_gives_no_mixed_file(
     check(repository, {"large": b"B" * (7 * MIB)})
 
 
-def test_a_writer_that_takes_nothing_for_long_keeps_its_lease(
+def test_idle_writer_keeps_its_lease(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cafcat.writing.lease.RENEW_SECONDS", 0.05)
@@ -528,7 +530,7 @@ def test_a_writer_that_takes_nothing_for_long_keeps_its_lease(
     pages = 0
 
     def lease_runs_out(request: Request) -> Fault | None:
-        """While the third page is asked for: the files of the first are in an open chunk by then."""
+        """End the lease when the third page is requested. The files of the first page are in an open chunk then."""
         nonlocal pages
         pages += request.operation == "ListObjectsV2"
         if request.operation == "ListObjectsV2" and pages == 3:

@@ -1,7 +1,7 @@
-"""SIGKILL in the middle of an ingest from a bucket into a bucket, again and again; then one that may finish, and a
-recover. Nothing lost, nothing twice, nothing left that costs money.
+"""SIGKILL during an ingest from bucket to bucket, repeatedly; then an ingest that may finish, and a recover.
 
-The kills come before or after so many requests and statements as a counter says: they land in every step.
+No file is lost or packed twice, and no leftover costs money. A counter of requests and statements chooses the
+moments of the kills, so that they hit every step.
 """
 
 import random
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("s3_environment")
 
 
 class Places:
-    """The bucket that is read, the one that is written, and the catalog between them."""
+    """The source bucket, the target bucket, and the catalog."""
 
     def __init__(self, server: S3Server, source: str, target: str, database_url: str, home: Path) -> None:
         self.client = server.client()
@@ -53,7 +53,7 @@ class Places:
         return run_until_killed(KILLER, countdown, f"s3://{self.source}", variables=variables)
 
     def check_invariant(self) -> set[str]:
-        """By SQL and raw bytes alone. Returns the paths in the catalog."""
+        """Check the invariant by SQL and raw bytes alone, and return the paths in the catalog."""
         with psycopg.connect(self.database_url) as connection:
             rows = connection.execute(
                 "SELECT file_path, start_byte, end_byte, crc32c, state, object_key "

@@ -1,4 +1,4 @@
-"""The S3 server and the proxy that other tests stand on."""
+"""The S3 server and the proxy that other tests use."""
 
 import contextlib
 import itertools
@@ -47,7 +47,7 @@ def client(s3_server: S3Server) -> Iterator["S3Client"]:
 
 @pytest.fixture
 def through(s3_proxy: S3Proxy) -> Iterator["S3Client"]:
-    """A client that goes through the proxy, and does not try again."""
+    """A client that uses the proxy, and does not repeat requests."""
     with contextlib.closing(s3_proxy.server.client()) as client:
         yield client
 
@@ -63,7 +63,7 @@ def is_there(client: "S3Client", bucket: str, key: str) -> bool:
     return key in keys(client, bucket)
 
 
-def test_a_fresh_bucket_is_empty_and_takes_objects(client: "S3Client", s3_bucket: str) -> None:
+def test_fresh_bucket_is_empty_and_accepts_objects(client: "S3Client", s3_bucket: str) -> None:
     assert keys(client, s3_bucket) == []
     client.put_object(Bucket=s3_bucket, Key="a/b c", Body=BODY)
     assert client.get_object(Bucket=s3_bucket, Key="a/b c")["Body"].read() == BODY
@@ -74,7 +74,7 @@ def test_a_bucket_is_emptied_of_odd_keys_and_of_uploads(
 ) -> None:
     for key in ["new\nline", "\x01", "per%cent+plus", "\U0001f600"] + ["a//b"] * s3_server.has("any_key"):
         client.put_object(Bucket=s3_bucket, Key=key, Body=b"")
-        with contextlib.suppress(ClientError):  # Swift begins one for "\x01", and cannot say so in XML
+        with contextlib.suppress(ClientError):  # Swift begins an upload for "\x01", and cannot name it in XML
             client.create_multipart_upload(Bucket=s3_bucket, Key=key)
     empty_bucket(client, s3_bucket)
     assert keys(client, s3_bucket) == []
@@ -89,9 +89,7 @@ def test_a_wrong_secret_is_refused(s3_server: S3Server, s3_bucket: str) -> None:
     assert "wrong" not in repr(stranger)
 
 
-def test_an_object_is_never_replaced_where_that_is_asked_for(
-    client: "S3Client", s3_server: S3Server, s3_bucket: str
-) -> None:
+def test_object_is_not_replaced_with_if_none_match(client: "S3Client", s3_server: S3Server, s3_bucket: str) -> None:
     needs(s3_server, "conditional_writes")
     client.put_object(Bucket=s3_bucket, Key="taken", Body=b"first", IfNoneMatch="*")
     with pytest.raises(ClientError, match="PreconditionFailed"):
@@ -109,7 +107,7 @@ def test_an_object_is_never_replaced_where_that_is_asked_for(
     assert client.get_object(Bucket=s3_bucket, Key="taken")["Body"].read() == b"first"
 
 
-def test_of_many_writers_of_a_key_one_wins(client: "S3Client", s3_server: S3Server, s3_bucket: str) -> None:
+def test_one_of_many_writers_of_a_key_wins(client: "S3Client", s3_server: S3Server, s3_bucket: str) -> None:
     needs(s3_server, "conditional_writes")
     needs(s3_server, "atomic_conditional_writes")
 
@@ -145,7 +143,7 @@ def test_workers_of_one_run_share_a_server(tmp_path: Path) -> None:
         assert answers(third.endpoint_url)
 
 
-def test_nothing_is_left_of_a_killed_session(tmp_path: Path) -> None:
+def test_killed_session_leaves_nothing(tmp_path: Path) -> None:
     shared, objects = tmp_path / "shared", tmp_path / "objects"
     objects.mkdir()
     code = (
@@ -312,7 +310,7 @@ def test_seeded_faults_depend_on_seed_and_number_alone() -> None:
     assert some == expected
 
 
-def test_many_connections_at_once_each_get_their_own(
+def test_many_concurrent_connections_get_their_own_answers(
     s3_proxy: S3Proxy, through: "S3Client", s3_bucket: str
 ) -> None:
     def put_and_get(number: int) -> bool:
@@ -326,7 +324,7 @@ def test_many_connections_at_once_each_get_their_own(
 
 
 def test_a_body_of_unknown_length_passes(s3_proxy: S3Proxy, s3_bucket: str, through: "S3Client") -> None:
-    """By chunked transfer encoding, to a URL that somebody signed."""
+    """The body uses chunked transfer encoding, and the URL is signed."""
     url = through.generate_presigned_url("put_object", Params={"Bucket": s3_bucket, "Key": "k"})
     import urllib3
 

@@ -1,4 +1,4 @@
-"""Writing objects into a bucket while the network and the server misbehave."""
+"""Uploads into a bucket while network and server fail."""
 
 import base64
 import functools
@@ -29,7 +29,7 @@ def store(s3_bucket: str) -> S3Store:
 
 
 def uploads_left(server: S3Server, bucket: str) -> list[str]:
-    """Asked without the proxy."""
+    """Return the ids of unfinished uploads, without the proxy."""
     return [found["UploadId"] for found in server.client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
 
 
@@ -75,7 +75,7 @@ def test_the_entity_tag_is_that_of_the_object(store: S3Store, s3_server: S3Serve
         ("HeadObject", [Fault.LOST_ANSWER, Fault.ERROR_503]),
     ],
 )
-def test_lost_answers_are_settled_by_looking(
+def test_lost_answers_are_checked(
     store: S3Store,
     s3_proxy: S3Proxy,
     s3_server: S3Server,
@@ -96,9 +96,7 @@ def always(operation: str, fault: Fault) -> Callable[[Request], Fault | None]:
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LOST_500])
-def test_a_completion_that_never_answers_is_settled_by_looking(
-    store: S3Store, s3_proxy: S3Proxy, fault: Fault
-) -> None:
+def test_completion_without_an_answer_is_checked(store: S3Store, s3_proxy: S3Proxy, fault: Fault) -> None:
     s3_proxy.faults = always("CompleteMultipartUpload", fault)
     put(store, "chunk.caf", b"data")
     assert store.read("chunk.caf", 0, 4) == b"data"
@@ -123,7 +121,7 @@ def test_a_part_that_cannot_be_sent_ends_the_upload_and_leaves_nothing(
         store.stat("chunk.caf")
 
 
-def test_a_wrong_checksum_of_the_whole_is_noticed_before_completion(
+def test_wrong_checksum_of_the_whole_is_detected_before_completion(
     store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
 ) -> None:
     upload = store.create("chunk.caf")
@@ -150,7 +148,7 @@ def test_a_server_that_refuses_our_checksum_gets_md5(store: S3Store, s3_proxy: S
 
 
 def test_every_part_has_its_checksum(store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server) -> None:
-    """Where the server does not promise CRC-64/NVME of whole objects, the proxy adds the promise."""
+    """If the server does not promise CRC-64/NVME of whole objects, the proxy adds the promise."""
     if not s3_server.has("crc64"):
         promise = [b"x-amz-checksum-algorithm: CRC64NVME", b"x-amz-checksum-type: FULL_OBJECT"]
         s3_proxy.removed_headers = lambda _request: {b"x-amz-checksum-algorithm", b"x-amz-checksum-type"}
@@ -160,8 +158,8 @@ def test_every_part_has_its_checksum(store: S3Store, s3_proxy: S3Proxy, s3_serve
     assert len({part.checksums["x-amz-checksum-crc64nvme"] for part in parts}) == 3
 
 
-def test_the_checksum_that_a_server_keeps_is_proof(store: S3Store, s3_proxy: S3Proxy) -> None:
-    """As AWS shows it in a HEAD, whatever the entity tag is."""
+def test_checksum_in_head_proves_the_object(store: S3Store, s3_proxy: S3Proxy) -> None:
+    """AWS returns it in the answer to HEAD, whatever the entity tag is."""
     data = content(6 * MIB)
     kept = base64.b64encode(crc64nvme(data).to_bytes(8))
     s3_proxy.removed_headers = lambda request: (
@@ -175,10 +173,10 @@ def test_the_checksum_that_a_server_keeps_is_proof(store: S3Store, s3_proxy: S3P
     assert s3_proxy.count("GetObject") == 0
 
 
-def test_another_object_under_the_key_is_never_taken_for_ours(
+def test_another_object_of_the_key_is_a_conflict(
     store: S3Store, s3_server: S3Server, s3_bucket: str, s3_proxy: S3Proxy
 ) -> None:
-    """Of the same size, while the answer to our completion is lost."""
+    """It has the same size, and the answer to our completion was lost."""
     s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/chunk.caf", Body=b"theirs")
     s3_proxy.faults = faults_in_order("CompleteMultipartUpload", Fault.LOST_ANSWER)
     with pytest.raises(Conflict):
@@ -187,7 +185,7 @@ def test_another_object_under_the_key_is_never_taken_for_ours(
 
 
 def with_head(store: S3Store, key: str, data: bytes, head: bytes) -> None:
-    """Writes it with another head, which replaces the first bytes in the end."""
+    """Upload data with another head, which replaces the first bytes at the end."""
     upload = store.create(key, rewrites_head=True)
     try:
         for start in range(0, len(data), MIB):
@@ -199,8 +197,8 @@ def with_head(store: S3Store, key: str, data: bytes, head: bytes) -> None:
         raise
 
 
-def test_the_part_with_the_head_goes_last(store: S3Store, s3_proxy: S3Proxy) -> None:
-    """With no request more than any object of that size takes; its checksum is that of the new bytes."""
+def test_part_with_the_head_is_sent_last(store: S3Store, s3_proxy: S3Proxy) -> None:
+    """No additional request is needed. The part has the checksum of its new bytes."""
     data, head = content(23 * MIB), b"head" * 1000
     with_head(store, "chunk.car", data, head)
     assert store.read("chunk.car", 0, len(data)) == head + data[len(head) :]
@@ -223,8 +221,8 @@ def test_an_object_smaller_than_a_part_is_one_with_its_head(store: S3Store, s3_p
     assert s3_proxy.count("UploadPart") == 1
 
 
-def test_the_part_that_waits_is_within_the_memory(store: S3Store) -> None:
-    """One is filled, one waits, the others are on their way."""
+def test_waiting_part_counts_for_the_limit_of_memory(store: S3Store) -> None:
+    """One part is filled, one waits, and the others are being sent."""
     upload = store.create("chunk.car", rewrites_head=True)
     upload.write(content(5 * MIB))
     assert (upload._free.qsize() + 2) * 5 * MIB <= SMALLEST_MEMORY
@@ -232,8 +230,8 @@ def test_the_part_that_waits_is_within_the_memory(store: S3Store) -> None:
     upload.abort()
 
 
-def test_a_head_is_not_changed_unasked(store: S3Store) -> None:
-    """Its part may be gone already."""
+def test_head_cannot_be_rewritten_without_the_option(store: S3Store) -> None:
+    """The first part may have been sent already."""
     upload = store.create("chunk.caf")
     upload.write(content(12 * MIB))
     with pytest.raises(InvalidInput, match="head"):
@@ -252,9 +250,7 @@ def test_a_head_whose_part_cannot_be_sent_ends_the_upload(
         store.stat("chunk.car")
 
 
-def test_what_died_before_its_head_was_sent_is_discarded(
-    store: S3Store, s3_server: S3Server, s3_bucket: str
-) -> None:
+def test_upload_without_its_head_is_discarded(store: S3Store, s3_server: S3Server, s3_bucket: str) -> None:
     upload = store.create("chunk.car", rewrites_head=True)
     upload.write(content(12 * MIB))
     upload.rewrite_head(b"head")
@@ -267,18 +263,18 @@ def test_what_died_before_its_head_was_sent_is_discarded(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_goes_wrong_an_object_has_its_new_head_or_is_not_there(
+def test_with_random_faults_an_object_has_its_new_head_or_is_missing(
     store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, seed: int
 ) -> None:
     data, head = content(17 * MIB, seed), b"head" * 27
     s3_proxy.faults = seeded_faults(seed, 0.3)
     try:
         with_head(store, "chunk.car", data, head)
-        is_there = True
+        exists = True
     except CafcatError:
-        is_there = False
+        exists = False
     s3_proxy.faults = lambda _: None
-    if is_there:
+    if exists:
         assert store.read("chunk.car", 0, len(data)) == head + data[len(head) :]
     else:
         store.discard("chunk.car")
@@ -288,27 +284,27 @@ def test_whatever_goes_wrong_an_object_has_its_new_head_or_is_not_there(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_goes_wrong_an_object_is_whole_or_not_there(
+def test_with_random_faults_an_object_is_whole_or_missing(
     store: S3Store, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, seed: int
 ) -> None:
     data = content(17 * MIB, seed)
     s3_proxy.faults = seeded_faults(seed, 0.3)
     try:
         put(store, "chunk.caf", data)
-        is_there = True
+        exists = True
     except CafcatError:
-        is_there = False
+        exists = False
     s3_proxy.faults = lambda _: None
-    if not is_there:
+    if not exists:
         store.discard("chunk.caf")
         store.delete("chunk.caf")
-    assert [found.size_bytes for found in store.list()] == [len(data)] * is_there
-    if is_there:
+    assert [found.size_bytes for found in store.list()] == [len(data)] * exists
+    if exists:
         assert store.read("chunk.caf", 0, len(data)) == data
     assert uploads_left(s3_server, s3_bucket) == []
 
 
-def test_what_a_dead_writer_left_is_discarded_by_key_or_by_id(
+def test_uploads_of_a_dead_writer_are_discarded_by_key_or_by_id(
     store: S3Store, s3_server: S3Server, s3_bucket: str
 ) -> None:
     for key in ("a.caf", "a.caf", "a.caf2", "b.caf"):

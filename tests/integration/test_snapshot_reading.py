@@ -1,4 +1,4 @@
-"""Reading by a snapshot: the same bytes and errors as by the catalog, which is not asked."""
+"""Reading from a snapshot: bytes and errors equal those of the catalog, which is not used."""
 
 import gc
 import multiprocessing
@@ -35,7 +35,7 @@ FILES["large"] = random.Random(5).randbytes(3_000_000)
 
 @pytest.fixture
 def taken(repository: cafcat.Repository, tmp_path: Path) -> Iterator[cafcat.Snapshot]:
-    """Of a catalog with FILES in one chunk. It cannot ask that catalog: it does not know where it is."""
+    """A snapshot of a catalog with FILES in one chunk. The snapshot has no access to that catalog."""
     commit(repository, FILES)
     repository.snapshot(tmp_path / "taken")
     with open_snapshot(tmp_path / "taken") as snapshot:
@@ -44,7 +44,7 @@ def taken(repository: cafcat.Repository, tmp_path: Path) -> Iterator[cafcat.Snap
 
 @pytest.fixture
 def by_folder(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> Iterator[cafcat.Snapshot]:
-    """The same in a folder, which for others is `folder`."""
+    """A snapshot of a catalog with FILES in one chunk in a folder."""
     commit(local, FILES)
     local.snapshot(tmp_path / "taken")
     with open_snapshot(tmp_path / "taken") as snapshot:
@@ -64,7 +64,7 @@ def never(*_: object) -> bytes:
     pytest.fail("this should have been read the short way")
 
 
-def test_every_file_comes_back(taken: cafcat.Snapshot) -> None:
+def test_all_files_are_read(taken: cafcat.Snapshot) -> None:
     for _ in range(2):
         assert {path: taken.read(path) for path in FILES} == FILES
     assert dict(taken.read_many(FILES)) == FILES
@@ -73,7 +73,7 @@ def test_every_file_comes_back(taken: cafcat.Snapshot) -> None:
     assert taken.info.size_bytes == sum(map(len, FILES.values()))
 
 
-def test_locations_and_names_are_those_of_the_catalog(
+def test_locations_and_names_equal_those_of_the_catalog(
     taken: cafcat.Snapshot, repository: cafcat.Repository
 ) -> None:
     for path in FILES:
@@ -84,7 +84,7 @@ def test_locations_and_names_are_those_of_the_catalog(
 
 
 @pytest.mark.parametrize("path", ["tree", "tree/", "nothing", "tree/n", "", "a\0b", "\udcff", "x\udcff/y"])
-def test_what_is_not_there_is_the_error_that_the_catalog_gives(
+def test_errors_for_missing_files_equal_those_of_the_catalog(
     taken: cafcat.Snapshot, repository: cafcat.Repository, path: str
 ) -> None:
     with pytest.raises((NotFound, InvalidInput)) as expected:
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_the_error_that_the_catalog_gives(
     assert (name, type(error)) == (path, type(expected.value))
 
 
-def test_of_a_missing_file_it_says_how_old_the_snapshot_is(taken: cafcat.Snapshot) -> None:
+def test_error_for_a_missing_file_has_the_time_of_the_snapshot(taken: cafcat.Snapshot) -> None:
     for attempt in (lambda: taken.read("later"), lambda: taken.locate("later")):
         with pytest.raises(NotFound) as raised:
             attempt()
@@ -114,7 +114,7 @@ def test_other_things_are_no_paths(taken: cafcat.Snapshot) -> None:
         next(taken.read_many("tree/n007"))
 
 
-def test_ranges_are_those_of_the_catalog(taken: cafcat.Snapshot, repository: cafcat.Repository) -> None:
+def test_ranges_equal_those_of_the_catalog(taken: cafcat.Snapshot, repository: cafcat.Repository) -> None:
     for start, end in [(0, 5), (7, None), (7, 100), (0, 0), (-5, None), (-10_000, None), (0, 10**15), (3, 4)]:
         assert taken.read("tree/n123", start, end) == repository.read("tree/n123", start, end)
     for start, end in [(10_000, None), (5, 4)]:
@@ -133,8 +133,8 @@ def test_a_file_of_a_folder_is_read_the_short_way_but_for_the_first(
         assert by_folder.read(path) == content
 
 
-def test_numbers_that_do_not_fit_are_not_taken_for_others(local: cafcat.Repository, tmp_path: Path) -> None:
-    """A chunk of a very high number, and a row whose checksum is that of the same bytes of another chunk."""
+def test_large_chunk_numbers_are_not_confused(local: cafcat.Repository, tmp_path: Path) -> None:
+    """A chunk has a very large number, and a row has the checksum of the same bytes of another chunk."""
     commit(local, {"first": b"of the first"})
     commit(local, {"other": b"of the other"})
     local.snapshot(tmp_path / "taken")
@@ -173,10 +173,10 @@ def test_a_chunk_that_was_cut_is_damaged(by_folder: cafcat.Snapshot, folder: Fol
     assert by_folder.read("tree/n149") == FILES["tree/n149"]
 
 
-def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
+def test_pruned_files_are_not_found_and_the_hint_names_a_new_snapshot(
     taken: cafcat.Snapshot, repository: cafcat.Repository, tmp_path: Path
 ) -> None:
-    """What is only removed from the catalog, or replaced there, stays readable."""
+    """Files that are only removed from the catalog, or replaced, stay readable."""
     assert taken.read("tree/n150") == FILES["tree/n150"]
     commit(repository, {"tree/n150": b"new"})
     repository.rm(folders=["tree"])
@@ -195,7 +195,7 @@ def test_what_was_pruned_since_is_not_found_and_a_new_snapshot_is_advised(
             assert "make a new snapshot" in str(error)
 
 
-def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
+def test_open_chunk_is_closed_after_its_removal(
     by_folder: cafcat.Snapshot, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cached_chunks, "_TRUSTED_SECONDS", 0)
@@ -209,7 +209,7 @@ def test_a_chunk_that_is_open_is_let_go_when_it_was_removed(
     assert open_files(folder.folder) == []
 
 
-def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
+def test_replaced_chunk_is_opened_again(
     by_folder: cafcat.Snapshot, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cached_chunks, "_TRUSTED_SECONDS", 10**9)
@@ -224,23 +224,21 @@ def test_a_chunk_that_was_repaired_in_its_place_is_read_anew(
         monkeypatch.setattr(by_folder, "_read_by_location", never)
 
 
-def test_it_reads_from_the_copies_that_the_catalog_had(
-    local: cafcat.Repository, folder: Folder, tmp_path: Path
-) -> None:
+def test_copies_in_the_snapshot_are_read(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
     commit(local, FILES)
     local.copy(to=Folder(tmp_path / "second").url)
     local.snapshot(tmp_path / "taken")
     chunk_of(folder).unlink()
-    said: list[str] = []
-    with open_snapshot(tmp_path / "taken", said.append) as snapshot:
+    warned: list[str] = []
+    with open_snapshot(tmp_path / "taken", warned.append) as snapshot:
         assert snapshot.read("tree/n150") == FILES["tree/n150"]
         assert snapshot.read("large") == FILES["large"]
         assert dict(snapshot.read_many(FILES)) == FILES
-    assert len(said) == 1
-    assert "read from its copy" in said[0]
+    assert len(warned) == 1
+    assert "read from its copy" in warned[0]
 
 
-def test_many_chunks_keep_few_files_open(
+def test_few_files_of_many_chunks_are_open(
     local: cafcat.Repository, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cached_chunks, "_MOST_FILES", 3)
@@ -261,9 +259,7 @@ def test_many_chunks_keep_few_files_open(
         assert name.endswith(snapshot.locate("f3").object_key)
 
 
-def test_close_closes_everything_and_what_is_read_next_opens_it_anew(
-    by_folder: cafcat.Snapshot, tmp_path: Path
-) -> None:
+def test_close_closes_files_and_later_reads_open_them_again(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
     def ours() -> set[str]:
         gc.collect()
         return {name for name in open_files(tmp_path) if "home" not in name}
@@ -284,7 +280,7 @@ def read_all(snapshot: cafcat.Snapshot, seed: int) -> bool:
     return all(snapshot.read(path) == FILES[path] for path in paths)
 
 
-def test_threads_share_it(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
+def test_threads_share_a_snapshot(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
     def opened() -> list[str]:
         """Each file as often as it is open."""
         gc.collect()
@@ -303,7 +299,7 @@ def test_threads_share_it(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
     assert opened() == before
 
 
-def test_a_thread_may_close_it_while_others_read(by_folder: cafcat.Snapshot) -> None:
+def test_thread_may_close_a_snapshot_while_others_read(by_folder: cafcat.Snapshot) -> None:
     done = threading.Event()
 
     def close() -> None:
@@ -320,8 +316,10 @@ def test_a_thread_may_close_it_while_others_read(by_folder: cafcat.Snapshot) -> 
 
 
 def test_a_signal_handler_may_read_while_another_read_is_under_way(by_folder: cafcat.Snapshot) -> None:
-    """It does so in the middle of whatever the other does. The next signal is asked for when one has been handled:
-    where handlers take longer than the time between signals, they would interrupt each other without end."""
+    """The handler interrupts any step of the other read. The next signal is requested when one was handled.
+
+    Otherwise slow handlers would interrupt each other without end.
+    """
     wrong: list[str] = []
     turns = 0
     over = False
@@ -348,7 +346,7 @@ def test_a_signal_handler_may_read_while_another_read_is_under_way(by_folder: ca
 
 
 def in_a_fork(call: Callable[[], bool]) -> int:
-    """Exit code of a child: 0 if the call says True. One that hangs is ended by a signal."""
+    """Run a function in a forked child. Return 0 if it returned True. A child that hangs is ended by a signal."""
     child = os.fork()
     if child == 0:
         signal.alarm(60)
@@ -360,7 +358,7 @@ def in_a_fork(call: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_forked_process_opens_its_own(by_folder: cafcat.Snapshot, folder: Folder) -> None:
+def test_forked_process_opens_its_own_files(by_folder: cafcat.Snapshot, folder: Folder) -> None:
     assert read_all(by_folder, 1)
     connection = by_folder._rows.execute.__self__  # type: ignore[attr-defined]
 
@@ -373,7 +371,7 @@ def test_a_forked_process_opens_its_own(by_folder: cafcat.Snapshot, folder: Fold
 
 
 def test_forks_of_a_bucket(taken: cafcat.Snapshot) -> None:
-    """Its clients have threads, which a fork does not take along."""
+    """Clients of a bucket have threads, which a fork does not copy."""
     some = {path: FILES[path] for path in ("tree/n150", "large", "empty")}
     assert {path: taken.read(path) for path in some} == some
     assert in_a_fork(lambda: {path: taken.read(path) for path in some} == some) == 0
@@ -388,10 +386,10 @@ def test_other_processes_get_it_by_pickle(by_folder: cafcat.Snapshot) -> None:
         assert pool.apply(by_folder.read, ["tree/n150"]) == FILES["tree/n150"]
 
 
-def test_a_snapshot_that_takes_its_name_is_not_seen(
+def test_new_snapshot_of_the_same_name_is_not_read(
     by_folder: cafcat.Snapshot, local: cafcat.Repository, tmp_path: Path
 ) -> None:
-    """Threads that begin to read later must not get another one than those before."""
+    """Threads that begin to read later must not get another snapshot than earlier threads."""
     assert by_folder.read("tree/n150") == FILES["tree/n150"]
     commit(local, {"later": b"later", "tree/n150": b"new"})
     local.snapshot(tmp_path / "taken", overwrite=True)
@@ -403,7 +401,7 @@ def test_a_snapshot_that_takes_its_name_is_not_seen(
         assert (anew.read("later"), anew.read("tree/n150")) == (b"later", b"new")
 
 
-def test_a_store_that_cannot_be_read_says_so(by_folder: cafcat.Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_store_is_raised(by_folder: cafcat.Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> LocalFile:
         raise StoreFailed("Input/output error")
 
@@ -414,7 +412,7 @@ def test_a_store_that_cannot_be_read_says_so(by_folder: cafcat.Snapshot, monkeyp
 
 
 def header(**values: int) -> bytes:
-    """An SQLite database of 4096 bytes with these fields in its header, at their offsets."""
+    """Return an SQLite database of 4096 bytes with these fields in its header."""
     offsets = {"pages": 28, "version": 60, "application": 68}
     data = bytearray(b"SQLite format 3\0".ljust(4096, b"\0"))
     data[16:18] = (4096).to_bytes(2)
@@ -461,7 +459,7 @@ def test_no_file_and_a_folder_are_errors_too(tmp_path: Path) -> None:
 
 
 def test_a_damaged_snapshot_gives_no_wrong_bytes(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
-    """Whatever byte of it is flipped: the right bytes, or an error of ours."""
+    """Every flipped byte gives the right bytes, or an error of cafcat's own."""
     source = (tmp_path / "taken").read_bytes()
     chance = random.Random(9)
     for _ in range(150):
@@ -476,15 +474,15 @@ def test_a_damaged_snapshot_gives_no_wrong_bytes(by_folder: cafcat.Snapshot, tmp
             pass
 
 
-def test_a_damaged_name_is_not_taken_for_its_neighbour(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
-    """SQLite looks for the first of those that are not smaller; a name in the wrong place may be that."""
+def test_damaged_name_is_not_confused_with_its_neighbour(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
+    """SQLite searches for the first name that is not smaller, which may be a misplaced one."""
     source = (tmp_path / "taken").read_bytes()
     for number in range(140, 160):
         name = b"tree/n%03d" % number
         damaged = name.replace(b"/", b"~")
         (tmp_path / "flipped").write_bytes(source.replace(name, damaged))
         with open_snapshot(tmp_path / "flipped") as flipped:
-            assert flipped.read("tree/n001") == FILES["tree/n001"]  # then its chunk is open
+            assert flipped.read("tree/n001") == FILES["tree/n001"]  # opens the chunk
             for path in (f"tree/n{further:03}" for further in range(number + 1, number + 16)):
                 with suppress(NotFound, Corrupt):
                     assert flipped.read(path) == FILES[path]
@@ -501,7 +499,7 @@ def test_a_folder_whose_name_has_signs_of_a_url(local: cafcat.Repository, tmp_pa
             assert snapshot.read("a") == b"a"
 
 
-def test_it_works_with_several_stores(open_at: Opener, place: Place, tmp_path: Path) -> None:
+def test_snapshot_of_several_stores(open_at: Opener, place: Place, tmp_path: Path) -> None:
     first, second = open_at(place), open_at(Folder(tmp_path / "second"))
     commit(first, {"a": b"in the first"})
     commit(second, {"b": b"in the second"})
@@ -511,7 +509,7 @@ def test_it_works_with_several_stores(open_at: Opener, place: Place, tmp_path: P
         assert (snapshot.read("a"), snapshot.read("b")) == (b"in the first", b"in the second")
 
 
-# Files that have to be decoded
+# Files with a decoding
 
 
 @pytest.fixture(params=WRITTEN)
@@ -559,7 +557,7 @@ def test_damage_is_found_in_every_format_and_a_copy_read(
 
 
 def test_a_snapshot_of_version_1_is_read(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
-    """Its table of files has fewer columns."""
+    """The table of files has fewer columns in version 1."""
     shutil.copy(tmp_path / "taken", tmp_path / "old")
     with closing(sqlite3.connect(tmp_path / "old", isolation_level=None)) as connection:
         for column in ("content_bytes", "decoding"):

@@ -1,4 +1,4 @@
-"""Writing a snapshot: what is in it, and that there is either a whole one or none."""
+"""Writing a snapshot: its contents, and a whole snapshot or none."""
 
 import contextlib
 import itertools
@@ -50,7 +50,7 @@ ODD = [
     "../up",
     "x" * MAX_PATH_BYTES,
 ]
-"""Names that compare in other ways by bytes, by UTF-16, and by the customs of a language."""
+"""Names that compare differently by bytes, by UTF-16, and by the rules of a language."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_names_of_every_kind_in_the_order_of_their_bytes(repository: cafcat.Repo
 @pytest.mark.parametrize(
     "prefix", ["", ".", "./", "/", "a", "a/", "./a", "/a/", "a/b", "a/b/", "a/b/c", "a-b", "a//", "\U0010ffff", "é"]
 )
-def test_a_prefix_means_what_it_means_to_the_other_verbs(
+def test_prefix_selects_the_same_files_as_in_other_verbs(
     repository: cafcat.Repository, tmp_path: Path, prefix: str
 ) -> None:
     commit(repository, dict.fromkeys(ODD, b""))
@@ -111,10 +111,10 @@ NAMES = st.text(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names=st.sets(NAMES, min_size=1, max_size=30), prefixes=st.lists(NAMES, max_size=3), pages=st.integers(1, 7))
-def test_whatever_the_names_are(
+def test_any_names_and_prefixes(
     repository: cafcat.Repository, tmp_path: Path, names: set[str], prefixes: list[str], pages: int
 ) -> None:
-    """A thousand rows of a page are seven at most here."""
+    """Pages have at most seven rows here, in place of a thousand."""
     with psycopg.connect(str(repository.settings.database_url), autocommit=True) as connection:
         connection.execute("TRUNCATE file_locations")
     commit(repository, {name: b"x" * len(name) for name in names})
@@ -137,7 +137,7 @@ def test_a_listing_of_several_pages(repository: cafcat.Repository, tmp_path: Pat
         assert list(snapshot.paths()) == names
 
 
-def test_the_tables_say_what_the_catalog_says(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_tables_equal_the_catalog(repository: cafcat.Repository, tmp_path: Path) -> None:
     commit(repository, {"not/taken": b"elsewhere"})
     chunks = [commit(repository, {"tree/a": b"a", "tree/c": b"ccc"}), commit(repository, {"tree/b": b"bb"})]
     commit(repository, {"tree/none": b""}, modified_ns=None)
@@ -185,14 +185,16 @@ def test_an_empty_catalog_has_a_snapshot_too(repository: cafcat.Repository, tmp_
 
 
 @pytest.mark.parametrize("prefix", ["nothing", "tre", "tree/a/", "tree/a/b"])
-def test_nothing_of_that_name_leaves_nothing(repository: cafcat.Repository, tmp_path: Path, prefix: str) -> None:
+def test_missing_prefix_is_refused_and_leaves_nothing(
+    repository: cafcat.Repository, tmp_path: Path, prefix: str
+) -> None:
     commit(repository, {"tree/a": b"a"})
     with pytest.raises(NotFound, match="no such file or folder"):
         repository.snapshot(tmp_path / "taken", prefix)
     assert left_in(tmp_path) == set()
 
 
-def test_what_is_there_is_kept_unless_told_otherwise(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_existing_output_is_replaced_only_with_overwrite(repository: cafcat.Repository, tmp_path: Path) -> None:
     commit(repository, {"a": b"a"})
     (tmp_path / "taken").write_bytes(b"precious")
     (tmp_path / "link").symlink_to("taken")
@@ -218,7 +220,7 @@ def test_what_is_there_is_kept_unless_told_otherwise(repository: cafcat.Reposito
 
 
 class Meanwhile(Listener):
-    """Does something after the first page."""
+    """Calls a function after the first page."""
 
     def __init__(self, something: Any) -> None:
         self._something = something
@@ -243,7 +245,7 @@ def pages_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeatable_read, "_PAGE_ROWS", 10)
 
 
-def test_it_shows_one_moment_whatever_is_committed_meanwhile(
+def test_snapshot_is_consistent_during_commits(
     repository: cafcat.Repository, tmp_path: Path, pages_of_ten: None
 ) -> None:
     files = {f"tree/{number:03}": b"%d" % number for number in range(100)}
@@ -266,7 +268,7 @@ def test_it_shows_one_moment_whatever_is_committed_meanwhile(
 
 
 @pytest.mark.parametrize("output_was_there", [False, True])
-def test_interrupted_it_leaves_what_was_there(
+def test_interrupted_snapshot_keeps_the_old_output(
     repository: cafcat.Repository, tmp_path: Path, pages_of_ten: None, output_was_there: bool
 ) -> None:
     commit(repository, {f"tree/{number:03}": b"" for number in range(100)})
@@ -288,7 +290,7 @@ def test_interrupted_it_leaves_what_was_there(
 
 @contextlib.contextmanager
 def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """As a full disk: writing beyond that fails."""
+    """Let writes beyond this size fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
@@ -297,7 +299,7 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_no_room_is_said_and_leaves_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_leaves_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
     commit(repository, {f"tree/{number:05}": b"" for number in range(3000)})
     with pytest.raises(OutputFailed, match="cannot be written") as raised, files_of_at_most(20_000):
         repository.snapshot(tmp_path / "taken")
@@ -305,7 +307,7 @@ def test_no_room_is_said_and_leaves_nothing(repository: cafcat.Repository, tmp_p
     assert left_in(tmp_path) == set()
 
 
-def test_the_file_is_for_whom_the_umask_lets(repository: cafcat.Repository, tmp_path: Path) -> None:
+def test_mode_of_the_file_obeys_the_umask(repository: cafcat.Repository, tmp_path: Path) -> None:
     mask = os.umask(0o027)
     try:
         repository.snapshot(tmp_path / "taken")

@@ -1,4 +1,4 @@
-"""Moves of stores in states that are rare: killed writers, places that were used before, verbs at the same time."""
+"""Moves of stores in rare states: killed writers, places that were used before, concurrent verbs."""
 
 import shutil
 import subprocess
@@ -52,7 +52,7 @@ def owner_is_dead(repository: cafcat.Repository) -> None:
 
 
 @pytest.mark.parametrize("die", [end_leases, owner_is_dead])
-def test_what_a_killed_writer_left_moves_along_and_is_recovered_there(
+def test_leftovers_of_a_killed_writer_are_recovered_at_the_new_place(
     repository: cafcat.Repository, old: Folder, new: Folder, die: Callable[[cafcat.Repository], None]
 ) -> None:
     leave_whole(repository, {"b": b"whole"})
@@ -65,7 +65,7 @@ def test_what_a_killed_writer_left_moves_along_and_is_recovered_there(
     assert not old.folder.exists()
 
 
-def test_the_error_for_a_store_that_is_written_to_says_when_the_lease_ends(
+def test_error_for_a_store_with_a_writer_has_the_end_of_the_lease(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
     chunk = leave_whole(repository, {"b": b"whole"})
@@ -84,7 +84,7 @@ def test_the_error_for_a_store_that_is_written_to_says_when_the_lease_ends(
 def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    """Its object is at the old place."""
+    """The object of the writer is at the old place."""
     chunk = begin(repository, {"b": b"late"})
     chunk._lease.end()
     end_leases(repository)
@@ -112,7 +112,7 @@ def test_a_copy_that_was_suspended_is_not_committed_after_a_move(
 # Places that were used before
 
 
-def test_a_store_moves_to_where_only_deleted_chunks_were(
+def test_store_moves_to_a_place_that_had_only_deleted_chunks(
     repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener
 ) -> None:
     other = open_at(new)
@@ -135,7 +135,7 @@ def test_a_store_moves_to_where_only_deleted_chunks_were(
 def test_a_store_that_was_migrated_moves_back(
     repository: cafcat.Repository, old: Folder, new: Folder, is_cleaned: bool
 ) -> None:
-    """Also if prune was killed before it could note that it had removed the old objects."""
+    """Prune may have been killed before it recorded the removal of the old objects."""
     repository.backup()
     repository.verify()
     repository.migrate_store(old.url, new.url)
@@ -153,7 +153,7 @@ def test_a_store_that_was_migrated_moves_back(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_store_with_chunks_is_in_the_way(
+def test_store_does_not_move_to_a_place_with_chunks(
     repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener, dry_run: bool
 ) -> None:
     commit(open_at(new), {"b": b"b"})
@@ -162,7 +162,7 @@ def test_a_store_with_chunks_is_in_the_way(
         repository.move_store(old.url, new.url, dry_run=dry_run)
 
 
-def test_name_and_checks_of_the_new_place_are_kept(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
+def test_name_and_checks_of_the_new_place_stay(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     new.folder.mkdir()
     repository.add_store("disk-2", str(new.folder))
     sql(repository, """UPDATE stores SET checks = '{"failed": ["entity_tag"]}' WHERE name = 'disk-2'""")
@@ -189,7 +189,7 @@ def test_a_name_that_is_dropped_is_reported(repository: cafcat.Repository, old: 
 def test_a_new_place_without_the_journal_is_refused(
     repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path, look_at_all: bool, missing: str
 ) -> None:
-    """Also of a store that moved before."""
+    """The store may have moved before."""
     commit(repository, {"b": b"b"})
     repository.rm(["b"])
     first = tmp_path / "first move"
@@ -207,21 +207,21 @@ def test_a_new_place_without_the_journal_is_refused(
             repository.move_store(str(first), new.url, look_at_all=look_at_all)
 
 
-# Verbs at the same time
+# Concurrent verbs
 
 
 @pytest.mark.parametrize("verb", ["rm", "undelete"])
 def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
     repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener, tmp_path: Path, verb: str
 ) -> None:
-    """Files of another store are removed: every store has to get the record."""
+    """Files of another store are removed, and every store must get the record."""
     third = open_at(Folder(tmp_path / "third place"))
     commit(third, {"c": b"c"})
     if verb == "undelete":
         third.rm(["c"])
     shutil.move(old.folder, new.folder)
     with psycopg.connect(str(repository.settings.database_url)) as holder:
-        # Where a removal waits when it has read the URLs of all stores.
+        # A removal waits here when it has read the URLs of all stores.
         holder.execute("LOCK TABLE journal_files IN EXCLUSIVE MODE")
         removal = in_background(lambda: getattr(third, verb)(["c"]))
         wait_for_a_waiting_statement(repository)
@@ -240,7 +240,7 @@ def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
 # The second name of an object
 
 
-def test_an_ingest_removes_the_second_name_that_a_killed_writer_left(
+def test_ingest_removes_the_temporary_name_of_a_killed_writer(
     repository: cafcat.Repository, old: Folder, tmp_path: Path
 ) -> None:
     """The writer died between the link to the final name and the removal of the temporary name."""

@@ -1,4 +1,4 @@
-"""Stores that have two names, and stores that change while chunks are migrated or pruned: no chunk is lost."""
+"""Stores with two names, and stores that change while chunks are migrated or pruned: no chunk is lost."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ SERVED = "s3://served/chunks"
 
 
 class Served:
-    """A folder as a server shows it: nobody sees that it is a folder. is_read_only: for this user."""
+    """A folder that a server exports, without being recognizable as a folder. is_read_only: for this user."""
 
     url = SERVED
     reads_in_flight = 1
@@ -106,14 +106,14 @@ def check_nothing_is_lost(repository: cafcat.Repository) -> None:
 
 
 def link_to(place: Folder, target: Folder) -> None:
-    """The folder of a place, if there is one, goes away; a link takes its name."""
+    """Replace the folder of a place by a link. An existing folder is renamed."""
     if place.folder.exists():
         place.folder.rename(f"{place.folder}.away")
     place.folder.symlink_to(target.folder)
 
 
 def once(act: Callable[[], object], call: int = 1) -> Callable[[], bool]:
-    """A `should_stop` that does something at one of its calls, and never stops."""
+    """Return a `should_stop` that calls a function at one of its calls, and never stops."""
     calls = iter(range(1, 1_000_000))
 
     def should_stop() -> bool:
@@ -172,7 +172,7 @@ def test_a_store_with_the_left_copies_is_not_migrated_to_by_another_name(
     check_nothing_is_lost(repository)
 
 
-def test_prune_keeps_a_copy_that_is_wanted_under_another_name_of_the_old_store(
+def test_prune_keeps_a_copy_with_another_name_of_the_old_store(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder
 ) -> None:
     repository.migrate_store(old.url, new.url)
@@ -185,7 +185,7 @@ def test_prune_keeps_a_copy_that_is_wanted_under_another_name_of_the_old_store(
 
 
 def test_prune_needs_no_other_copy(repository: cafcat.Repository, old: Folder, new: Folder, link: Folder) -> None:
-    """The disk with the copies may be at another place."""
+    """The disk with the copies may be mounted elsewhere."""
     repository.migrate_store(old.url, new.url)
     repository.copy(to=link.url)
     link.folder.rename(new.folder.parent / "away")
@@ -207,10 +207,10 @@ def test_a_folder_is_not_migrated_to_a_server_that_serves_it(
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_prune_keeps_what_a_server_shows_that_serves_the_old_folder(
+def test_prune_keeps_objects_that_a_server_exports_from_the_old_folder(
     repository: cafcat.Repository, old: Folder, new: Folder, served: Served, back: bool
 ) -> None:
-    """back: the chunks are in the folder, and the copies that were left are on the server."""
+    """Check both directions. back: the chunks are in the folder, and the remaining copies are on the server."""
     repository.migrate_store(old.url, SERVED)
     if back:
         prune(repository)
@@ -241,7 +241,7 @@ def test_prune_does_nothing_without_the_proof(
     check_nothing_is_lost(repository)
 
 
-def test_a_backup_stays_without_the_proof(
+def test_backup_is_not_migrated_without_a_proof(
     repository: cafcat.Repository, old: Folder, new: Folder, served: Served
 ) -> None:
     repository.backup(to=SERVED)
@@ -252,10 +252,10 @@ def test_a_backup_stays_without_the_proof(
     assert len(repository.backups(SERVED)) == 1
 
 
-def test_recover_keeps_a_chunk_that_a_pruned_copy_leads_to(
+def test_recover_keeps_the_object_of_a_pruned_copy_behind_a_link(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    """A prune was killed after it had decided; then the old store became a link."""
+    """A prune was killed after its decision, and then the old store became a link."""
     repository.migrate_store(old.url, new.url)
     sql(repository, "UPDATE chunk_copies SET state = 'deleted'")
     link_to(old, new)
@@ -276,7 +276,7 @@ def test_recover_removes_the_object_of_a_killed_look(repository: cafcat.Reposito
     assert probes(old) == []
 
 
-# Stores that change meanwhile
+# Stores that change during a verb
 
 
 def test_prune_keeps_chunks_that_are_migrated_back_meanwhile(
@@ -295,10 +295,10 @@ def test_prune_keeps_chunks_that_are_migrated_back_meanwhile(
     check_nothing_is_lost(repository)
 
 
-def test_a_copy_is_decided_on_only_at_the_places_that_were_looked_at(
+def test_copy_is_pruned_only_at_the_checked_places(
     repository: cafcat.Repository, old: Folder, new: Folder, link: Folder, tmp_path: Path
 ) -> None:
-    """Migrations back make a row that of another place."""
+    """A migration back changes the place in the row of a copy."""
     pruning, migrate = repository.session.catalog.pruning, repository.migrate_store
     migrate(old.url, new.url)
     first = next(pruning.retired_copies(0, None))

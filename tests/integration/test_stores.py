@@ -27,7 +27,7 @@ FILES = FIRST | SECOND
 
 @pytest.fixture
 def old(tmp_path: Path) -> Folder:
-    """A folder with an odd name: URLs are percent-encoded."""
+    """A folder with an odd name, which is percent-encoded in URLs."""
     return Folder(tmp_path / "old é 100%25 #?")
 
 
@@ -59,7 +59,7 @@ def stores_of_chunks(repository: cafcat.Repository) -> set[str]:
 # A store that was moved
 
 
-def test_one_update_moves_all_that_refers_to_a_store(
+def test_one_update_moves_all_rows_of_a_store(
     repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path
 ) -> None:
     repository.copy(to=str(tmp_path / "copies"))
@@ -107,7 +107,7 @@ def test_a_new_place_without_all_objects_is_refused(
 
 
 @pytest.mark.parametrize("how", ["missing", "of another store", "copied"])
-def test_the_marker_tells_whether_the_new_place_is_the_same_store(
+def test_marker_proves_that_the_new_place_is_the_same_store(
     repository: cafcat.Repository, old: Folder, new: Folder, how: str
 ) -> None:
     store_uuid, catalog_uuid = uuid4(), repository.session.catalog.identities.of("").catalog
@@ -137,7 +137,7 @@ def test_a_store_that_is_written_to_does_not_move(repository: cafcat.Repository,
         repository.move_store(old.url, new.url)
 
 
-def test_a_store_does_not_move_to_where_another_has_objects(
+def test_store_does_not_move_to_a_place_with_objects_of_another(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
     repository.copy(to=new.url)
@@ -186,11 +186,11 @@ def test_reads_with_an_old_location_go_on_over_a_move(
     assert warnings == []
 
 
-# A store that is not there
+# Missing stores
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "of somebody else"])
-def test_a_store_that_is_not_there_is_no_damage(
+def test_missing_store_is_no_damage(
     repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path, how: str
 ) -> None:
     shutil.move(old.folder, new.folder)
@@ -219,7 +219,7 @@ def test_a_store_that_is_not_there_is_no_damage(
     assert repository.verify().ok == 2
 
 
-def test_a_missing_chunk_of_a_store_that_is_there_is_damage(repository: cafcat.Repository, old: Folder) -> None:
+def test_missing_chunk_of_an_existing_store_is_damage(repository: cafcat.Repository, old: Folder) -> None:
     for chunk in old.folder.glob("*.caf"):
         chunk.unlink()
     with pytest.raises(Corrupt, match="is missing"):
@@ -238,7 +238,7 @@ def target(request: pytest.FixtureRequest, new: Folder) -> Place:
     return bucket
 
 
-def test_a_store_is_migrated_and_comes_back(repository: cafcat.Repository, old: Folder, target: Place) -> None:
+def test_store_is_migrated_there_and_back(repository: cafcat.Repository, old: Folder, target: Place) -> None:
     repository.backup()
     reader = cafcat.open(repository.settings)
     with reader:
@@ -265,7 +265,7 @@ def test_a_store_is_migrated_and_comes_back(repository: cafcat.Repository, old: 
     assert repository.session.catalog.reports.findings() == []
 
 
-def test_a_migration_that_was_interrupted_goes_on(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
+def test_interrupted_migration_is_continued(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     asked = iter([False, True])
     report = repository.with_progress(Following(should_stop=lambda: next(asked, True))).migrate_store(
         old.url, new.url
@@ -278,7 +278,7 @@ def test_a_migration_that_was_interrupted_goes_on(repository: cafcat.Repository,
     assert content(repository) == FILES
 
 
-def test_a_damaged_chunk_stays_where_it_is(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
+def test_damaged_chunk_is_not_migrated(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     place = repository.locate("b/two")
     chunk = old.folder / place.object_key
     data = bytearray(chunk.read_bytes())
@@ -304,7 +304,7 @@ def test_a_damaged_copy_from_before_is_not_switched_to(
     assert content(repository) == FILES
 
 
-def test_nothing_is_pruned_while_the_new_place_lacks_the_chunk(
+def test_prune_keeps_a_chunk_that_is_missing_at_the_new_place(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
     repository.migrate_store(old.url, new.url)
@@ -315,7 +315,7 @@ def test_nothing_is_pruned_while_the_new_place_lacks_the_chunk(
     assert content(repository) == FILES
 
 
-def test_a_copy_into_the_store_that_was_left_stays(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
+def test_new_copy_in_the_old_store_is_kept(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     repository.migrate_store(old.url, new.url)
     assert repository.copy(to=old.url).found == 2
     assert repository.prune(grace_seconds=0, dry_run=False).objects == 0

@@ -1,4 +1,4 @@
-"""A store and a source of a third-party package are used like those of cafcat, and cafcat does not know them."""
+"""A store and a source of a third-party package are used like cafcat's own."""
 
 import gzip
 import subprocess
@@ -33,7 +33,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path, database_url: str, package: Path, tree: Path) -> Iterator[cafcat.Repository]:
-    """A repository whose default store is of the third party."""
+    """A repository whose default store is a third-party one."""
     store = f"file+gz://{tmp_path}/chunks"
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=store) as repository:
         yield repository
@@ -138,7 +138,7 @@ def _list(folder: Path, url: str) -> str:
 def test_the_command_line_uses_a_third_party_store(
     repository: cafcat.Repository, tmp_path: Path, package: Path
 ) -> None:
-    """In several processes: each finds the package anew."""
+    """The command runs in several processes, each of which finds the package by itself."""
     environment = {
         "PYTHONPATH": f"{package}:{Path(cafcat.__file__).parents[1]}",
         "CAFCAT_HOME": str(tmp_path / "home"),

@@ -1,4 +1,4 @@
-"""Statements that try to get out of `cafcat sql -c`: on the embedded server, and on one that was given."""
+"""Statements that try to escape from `cafcat sql -c`, on the embedded server and on a given one."""
 
 import contextlib
 import os
@@ -112,7 +112,7 @@ STATEMENTS = {
     "notify": "NOTIFY pwned",
 }
 MAY_SUCCEED = {"large object", "large object from bytes"}
-"""On servers before PostgreSQL 16; nothing of it stays."""
+"""Allowed on servers before PostgreSQL 16, where they have no lasting effect."""
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Given:
     superuser: str
 
     def state(self) -> dict[str, object]:
-        """All that a statement may have changed."""
+        """Return everything that a statement could have changed."""
         queries = {
             "files": "SELECT count(*), min(file_path) FROM file_locations",
             "chunks": "SELECT array_agg((id, state)::text) FROM chunks",
@@ -157,7 +157,7 @@ def fill(repository: cafcat.Repository, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def embedded_15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
-    """An embedded server that the machine's own PostgreSQL runs, which is older than the one of the wheel."""
+    """An embedded server that runs the machine's own PostgreSQL, which is older than that of the wheel."""
     yield from _embedded(tmp_path_factory.mktemp("embedded15"), debian_programs())
 
 
@@ -181,7 +181,7 @@ def _embedded(folder: Path, programs: Path | None) -> Iterator[Given]:
 
 @pytest.fixture(scope="module")
 def given_15(tmp_path_factory: pytest.TempPathFactory, databases_15: Databases) -> Iterator[Given]:
-    """A database whose owner is the role of its URL, on the machine's own PostgreSQL."""
+    """A database that the role of its URL owns, on the machine's own PostgreSQL."""
     yield from _given(tmp_path_factory.mktemp("given15"), databases_15)
 
 
@@ -214,7 +214,7 @@ def server(request: pytest.FixtureRequest) -> Given:
 
 
 def attempt(server: Given, name: str, mark: Path) -> None:
-    """Runs a statement that must be refused, or do nothing that stays."""
+    """Run a statement that must be refused, or have no lasting effect."""
     elsewhere = make_conninfo(host=server.host, dbname=server.database, user=server.superuser)
     words = {"{mark}": str(mark), "{superuser}": server.superuser, "{elsewhere}": elsewhere.replace("'", "''")}
     statement = STATEMENTS[name]
@@ -230,7 +230,7 @@ def attempt(server: Given, name: str, mark: Path) -> None:
     assert not mark.exists(), name
 
 
-def test_no_statement_gets_out(server: Given, tmp_path: Path) -> None:
+def test_no_statement_escapes(server: Given, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     before = server.state()
     for name in STATEMENTS:
@@ -238,8 +238,8 @@ def test_no_statement_gets_out(server: Given, tmp_path: Path) -> None:
         assert server.state() == before, name
 
 
-def test_an_installed_dblink_does_not_lead_out(given_15: Given, tmp_path: Path) -> None:
-    """It connects for nobody but a superuser without a password."""
+def test_installed_dblink_is_no_escape(given_15: Given, tmp_path: Path) -> None:
+    """dblink requires a password, except from superusers."""
     with psycopg.connect(given_15.superuser_url, autocommit=True) as admin:
         try:
             admin.execute("CREATE EXTENSION dblink")
@@ -255,10 +255,10 @@ def test_an_installed_dblink_does_not_lead_out(given_15: Given, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["given_15"])
-def test_the_statements_do_harm_where_nothing_confines_them(
+def test_statements_have_effects_without_the_confinement(
     request: pytest.FixtureRequest, name: str, tmp_path: Path
 ) -> None:
-    """So that the test above can fail: as a superuser, in a transaction that is only begun as READ ONLY."""
+    """This proves that the test above can fail. The role is a superuser, in a READ ONLY transaction."""
     server: Given = request.getfixturevalue(name)
     mark = tmp_path / MARK
     tmp_path.chmod(0o777)
@@ -275,7 +275,7 @@ def test_the_statements_do_harm_where_nothing_confines_them(
 def test_a_role_with_the_powers_of_a_superuser_is_refused(
     request: pytest.FixtureRequest, name: str, tmp_path: Path
 ) -> None:
-    """Itself, as a member of one, or by one of the roles that reach files and programs."""
+    """The role is a superuser, a member of one, or a member of a role with access to files and programs."""
     server: Given = request.getfixturevalue(name)
     role = f"cafcat_tests_{os.urandom(4).hex()}"
     url = make_conninfo(server.superuser_url, user=role, password=role)
@@ -339,7 +339,7 @@ def test_no_verb_of_the_embedded_database_is_a_superuser(request: pytest.Fixture
 
 @pytest.fixture
 def old_home(tmp_path: Path) -> Iterator[Path]:
-    """A home that a version without the roles made: all is owned by the superuser. Its server runs."""
+    """A home of a version without the roles, in which the superuser owns everything. Its server is running."""
     server = EmbeddedServer(tmp_path / "home" / "postgres")
     try:
         with server.connect(SUPERUSER) as connection:
@@ -380,8 +380,8 @@ def test_an_embedded_database_of_an_earlier_version_gets_the_roles(
         assert connection.execute(statement.encode()).fetchall() == [(OWNER,)]
 
 
-def test_tables_that_an_earlier_version_made_meanwhile_are_given_to_the_owner(old_home: Path) -> None:
-    """The roles are there, and then an earlier version makes the schema, as the superuser."""
+def test_tables_of_an_earlier_version_get_the_owner(old_home: Path) -> None:
+    """The roles exist, and then an earlier version makes the schema as the superuser."""
     server = EmbeddedServer(old_home / "postgres")
     server.connect().close()
     command.upgrade(_config(server.conninfo(role=SUPERUSER)), "0003")

@@ -1,4 +1,4 @@
-"""verify: what it finds, what it leaves alone, where it goes on; on real folders, real buckets, real Postgres."""
+"""verify: its findings, its selection of objects, and interrupted runs; on real folders, buckets and Postgres."""
 
 import os
 import random
@@ -54,7 +54,7 @@ def begin(repository: cafcat.Repository) -> OpenChunk:
 
 
 def finish(chunk: OpenChunk) -> str:
-    """Returns its uuid."""
+    """Finish a chunk, and return its uuid."""
     chunk.all_new = False
     return chunk.finish(OnConflict.REPLACE, Progress()).uuid
 
@@ -91,7 +91,7 @@ def verify(
 
 
 def found(checked: list[ObjectChecked]) -> list[tuple[str, str | None]]:
-    """Kinds and paths of all findings."""
+    """Return kinds and paths of all findings."""
     return [(str(finding.kind), finding.path) for one in checked for finding in one.findings]
 
 
@@ -99,12 +99,12 @@ def verdicts(report: VerifyReport) -> dict[str, int]:
     return {verdict: getattr(report, verdict) for verdict in Verdict if getattr(report, verdict)}
 
 
-# What it finds
+# Findings
 
 
 @pytest.fixture
 def with_gap(repository: cafcat.Repository) -> CheckTarget:
-    """A chunk with small files, an empty one, one that was given up in the middle, and one that is retired."""
+    """A chunk with small files, an empty one, an abandoned one, and a retired one."""
     chunk = begin(repository)
     chunk.add("a/first", b"first", MODIFIED)
     given_up = chunk.open("a/given up", MODIFIED)
@@ -128,8 +128,11 @@ def spans(repository: cafcat.Repository, target: CheckTarget) -> list[tuple[int,
 def test_every_flipped_byte_is_found_and_named(
     repository: cafcat.Repository, with_gap: CheckTarget, index_known: bool
 ) -> None:
-    """Each byte of the object, one after the other. Where nobody has noted the checksum of the index, what is wrong
-    there cannot be told from what is wrong in a gap, unless the index says so itself."""
+    """Each byte of the object is flipped in turn.
+
+    Without a recorded checksum of the index, damage there cannot be distinguished from damage in a gap, unless the
+    index itself is invalid.
+    """
     target = with_gap if index_known else with_gap._replace(index_crc32c=None)
     file = file_of(repository, str(target.uuid))
     files = spans(repository, target)
@@ -182,7 +185,7 @@ def test_damage_of_several_kinds_at_once(repository: cafcat.Repository, with_gap
 
 
 def test_files_across_blocks(repository: cafcat.Repository) -> None:
-    """Blocks have 1 MiB; files end before, at and after their ends."""
+    """Blocks have 1 MiB. Files end before, at and after their ends."""
     size = 1 << 20
     sizes = [size - 1, 1, 0, size, 3, size * 2 + 5, size - 9, 0, 7]
     commit(repository, {f"f{n}": random.Random(n).randbytes(size) for n, size in enumerate(sizes)})
@@ -229,8 +232,8 @@ def test_a_truncated_chunk_is_one_finding_with_a_count_and_ten_names(repository:
     assert rows == [("f15", 25, True)] * 2
 
 
-def test_damage_that_no_live_file_needs_does_not_count_as_damage(repository: cafcat.Repository) -> None:
-    """So verify is green after a repair, and not only when the old chunk is pruned, a week later."""
+def test_damage_without_live_files_gives_the_verdict_ok(repository: cafcat.Repository) -> None:
+    """Thus verify succeeds after a repair, before the old chunk is pruned a week later."""
     uuid = commit(repository, FILES)
     path = next(iter(FILES))
     start = sql(repository, "SELECT start_byte FROM file_locations WHERE file_path = %s", path)[0][0]
@@ -243,7 +246,7 @@ def test_damage_that_no_live_file_needs_does_not_count_as_damage(repository: caf
 
 
 @pytest.mark.parametrize("fault", ["flipped", "missing"])
-def test_verify_is_green_after_a_repair(repository: cafcat.Repository, tmp_path: Path, fault: str) -> None:
+def test_verify_succeeds_after_a_repair(repository: cafcat.Repository, tmp_path: Path, fault: str) -> None:
     join_store(repository.session, repository.session.stores[repository.settings.store])
     uuid = commit(repository, FILES)
     repository.copy([uuid], to=str(tmp_path / "copies"))
@@ -290,8 +293,8 @@ def test_a_store_that_does_not_answer_is_no_damage(repository: cafcat.Repository
         ("INSERT INTO file_locations VALUES (1, 0, 0, 0, NULL, 'new')", ["new"]),
     ],
 )
-def test_rows_that_are_wrong_are_named(repository: cafcat.Repository, statement: str, expected: list[str]) -> None:
-    """The object is whole: it is the catalog that is wrong."""
+def test_wrong_rows_are_named(repository: cafcat.Repository, statement: str, expected: list[str]) -> None:
+    """The object is whole, and the catalog is wrong."""
     commit(repository, FILES)
     sql(repository, statement)
     [target] = targets(repository)
@@ -306,7 +309,7 @@ def test_rows_that_share_bytes(repository: cafcat.Repository) -> None:
     sql(repository, "UPDATE file_locations SET start_byte = 5 WHERE file_path = 'b'")
     [target] = targets(repository)
     details = [(finding.path, finding.kind) for finding in check(repository, target).findings]
-    assert details == [("b", "mapping")] * 3  # not as in the index; shares bytes; not that checksum
+    assert details == [("b", "mapping")] * 3  # differs from the index, shares bytes, and has another checksum
     assert any("share bytes" in message for message in repository.session.catalog.reports.findings())
 
 
@@ -321,8 +324,10 @@ def test_findings_are_a_thousand_at_most_and_the_rest_is_counted(repository: caf
 
 
 def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orders may have nothing to do with each other: empty files of a tar, say. Then nothing is wrong; and if
-    something is, it is found."""
+    """The order of the index may be unrelated to that of the rows, as for empty files of a tar.
+
+    That is no problem, but other problems are still found.
+    """
     names = [f"e{n}" for n in range(200)]
     random.Random(1).shuffle(names)
     data, _, finished = pack(CAF, [(name, b"", None) for name in names])
@@ -342,8 +347,8 @@ def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
             assert sorted(str(finding.path) for finding in findings.listed()) == names
 
 
-def test_an_index_far_from_its_rows_is_told_by_name(repository: cafcat.Repository) -> None:
-    """A row that is missing at the beginning does not make all that follow different."""
+def test_missing_row_at_the_beginning_is_named(repository: cafcat.Repository) -> None:
+    """The rows that follow still match the index."""
     commit(repository, {f"f{n:05}": b"content" for n in range(3000)})
     sql(repository, "DELETE FROM file_locations WHERE file_path = 'f00001'")
     [target] = targets(repository)
@@ -378,7 +383,7 @@ def test_retired_chunks_and_copies_are_verified(repository: cafcat.Repository, t
     assert [chunk.id for chunk in repository.session.catalog.verification.damaged()] == [1]
 
 
-def test_what_is_deleted_meanwhile_is_no_damage(repository: cafcat.Repository) -> None:
+def test_chunk_that_is_deleted_meanwhile_is_no_damage(repository: cafcat.Repository) -> None:
     uuids = [commit(repository, {f"f{n}": b"content"}) for n in range(3)]
     gone: list[str] = []
 
@@ -395,7 +400,7 @@ def test_what_is_deleted_meanwhile_is_no_damage(repository: cafcat.Repository) -
     assert report.interrupted is False
 
 
-# What it is asked for
+# Selection of objects
 
 
 def test_the_history_is_in_sql(repository: cafcat.Repository) -> None:
@@ -415,7 +420,7 @@ def test_the_history_is_in_sql(repository: cafcat.Repository) -> None:
     assert (finding.kind, finding.path) == (FindingKind.FILE, "a/first")
 
 
-def test_which_chunks(repository: cafcat.Repository) -> None:
+def test_options_that_select_chunks(repository: cafcat.Repository) -> None:
     uuids = [commit(repository, {f"t{n}/f": b"1", f"t{n}/x/y": b"2"}) for n in range(3)]
 
     def which(**options: Any) -> list[int]:
@@ -483,7 +488,7 @@ def test_a_sample(repository: cafcat.Repository) -> None:
 
 
 def interrupted_after(repository: cafcat.Repository, objects: int, **options: Any) -> list[str]:
-    """Stops when so many were checked. Returns their chunks."""
+    """Stop when this number of objects is checked, and return their chunks."""
     checked: list[str] = []
     report = repository.with_progress(
         Following(on=lambda one: checked.append(str(one.chunk)), should_stop=lambda: len(checked) >= objects)
@@ -496,7 +501,7 @@ def interrupted_after(repository: cafcat.Repository, objects: int, **options: An
 
 
 @pytest.mark.parametrize("options", [{}, {"level": "data", "sample": 0.6}, {"older_than": 1}])
-def test_it_goes_on_where_it_was_interrupted(repository: cafcat.Repository, options: dict[str, Any]) -> None:
+def test_interrupted_verify_is_resumed(repository: cafcat.Repository, options: dict[str, Any]) -> None:
     for n in range(10):
         commit(repository, {f"f{n}": b"content"})
     first = interrupted_after(repository, 2, **options)
@@ -541,7 +546,7 @@ with cafcat.open(database_url=sys.argv[1], home=folder / "home", store=folder / 
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_it_goes_on_where_it_was_killed(repository: cafcat.Repository, tmp_path: Path, jobs: int) -> None:
+def test_killed_verify_is_resumed(repository: cafcat.Repository, tmp_path: Path, jobs: int) -> None:
     for n in range(5):
         commit(repository, {f"f{n}": b"content"})
     assert repository.settings.database_url
@@ -579,7 +584,7 @@ def test_when_should_stop_raises_the_chunk_at_hand_is_dropped(repository: cafcat
 
 
 def children() -> list[int]:
-    """Processes that this one has started and that have not ended."""
+    """Return the worker processes of this process that are running."""
     own = str(os.getpid())
     found = []
     for folder in Path("/proc").iterdir():
@@ -591,7 +596,7 @@ def children() -> list[int]:
     return found
 
 
-def test_several_processes_find_what_one_finds(repository: cafcat.Repository) -> None:
+def test_several_processes_have_the_findings_of_one(repository: cafcat.Repository) -> None:
     uuids = [commit(repository, {f"f{n}/{m}": bytes([m]) * 2000 for m in range(50)}) for n in range(5)]
     flip(file_of(repository, uuids[1]), 0)
     file_of(repository, uuids[3]).unlink()
@@ -605,7 +610,7 @@ def test_several_processes_find_what_one_finds(repository: cafcat.Repository) ->
     assert children() == []
 
 
-def test_a_process_that_dies_is_said_and_the_next_verify_goes_on(repository: cafcat.Repository) -> None:
+def test_dead_worker_is_reported_and_the_next_verify_continues(repository: cafcat.Repository) -> None:
     for n in range(4):
         commit(repository, {f"f{n}": b"content"})
     killed = []
@@ -624,7 +629,7 @@ def test_a_process_that_dies_is_said_and_the_next_verify_goes_on(repository: caf
     assert (report.resumed, report.ok) == (True, 4)
 
 
-# Which chunks are known to be damaged
+# Chunks with a damaged verdict
 
 
 def test_damaged_chunks_for_repair(repository: cafcat.Repository) -> None:
@@ -765,7 +770,7 @@ def test_level_source(repository: cafcat.Repository, tree: Path, way: str) -> No
     assert sql(repository, "SELECT file_path FROM findings ORDER BY 1") == [(path,) for _, path in expected]
 
 
-def test_names_are_those_of_ingest(repository: cafcat.Repository, tree: Path) -> None:
+def test_names_in_sources_equal_those_of_ingest(repository: cafcat.Repository, tree: Path) -> None:
     repository.ingest(["tree"], prefix="below/this")
     (tree / "a" / "first").write_bytes(b"furst")
     assert found(verify(repository, ["tree"], level="source")[1]) == []
@@ -788,7 +793,7 @@ def test_a_tar_as_source(repository: cafcat.Repository, tree: Path) -> None:
     assert found(verify(repository, ["t.tar"], level="source")[1]) == [("source", "tree/a/first")]
 
 
-def test_an_interrupted_run_goes_on_with_the_source_at_hand(repository: cafcat.Repository, tree: Path) -> None:
+def test_interrupted_run_is_resumed_at_the_current_source(repository: cafcat.Repository, tree: Path) -> None:
     repository.ingest(["tree"])
     checked: list[ObjectChecked] = []
     sources = ["tree/a", "tree/b", "tree"]

@@ -1,4 +1,4 @@
-"""Bundles for all inputs: a file is made of the bytes of its span alone, and damage never makes another of it."""
+"""Properties of bundles: a file is decoded from its span alone, and damage never yields another file."""
 
 import tempfile
 from contextlib import suppress
@@ -31,7 +31,7 @@ PATTERNS = {
 
 @st.composite
 def contents(draw: st.DrawFn, record_bytes: int) -> bytes:
-    """Sizes about the ends of records."""
+    """Contents with sizes near the ends of records."""
     records, more = draw(st.tuples(st.integers(0, 5), st.integers(-3, 300)))
     pattern = PATTERNS[draw(st.sampled_from(sorted(PATTERNS)))]
     size_bytes = max(0, records * record_bytes + more)
@@ -47,7 +47,7 @@ def files(draw: st.DrawFn, record_bytes: int, most: int = 6) -> list[tuple[str, 
 @COMPRESSIONS
 @given(chosen=files(RECORD_BYTES), shards=st.integers(1, 4), directory=st.booleans())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-def test_files_are_made_of_their_spans_alone(
+def test_files_are_decoded_from_their_spans_alone(
     compression: str, chosen: list[tuple[str, bytes]], shards: int, directory: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def test_files_are_made_of_their_spans_alone(
     data=st.data(), record_bytes=st.integers(1, 700), padding=st.lists(st.integers(0, 9), min_size=1, max_size=4)
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-def test_records_of_any_size_and_place(
+def test_records_of_any_size_and_position_are_read(
     compression: str, data: st.DataObject, record_bytes: int, padding: list[int]
 ) -> None:
     chosen = data.draw(files(record_bytes, 20))
@@ -79,9 +79,7 @@ def test_records_of_any_size_and_place(
 @COMPRESSIONS
 @given(data=st.data(), record_bytes=st.sampled_from([100, 4096]))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-def test_damage_of_a_shard_never_makes_another_file(
-    compression: str, data: st.DataObject, record_bytes: int
-) -> None:
+def test_damaged_shard_never_yields_another_file(compression: str, data: st.DataObject, record_bytes: int) -> None:
     chosen = data.draw(files(record_bytes))
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
@@ -94,7 +92,7 @@ def test_damage_of_a_shard_never_makes_another_file(
         try:
             found = read_all(bundle)
         except CafcatError as error:
-            assert error.kind in ("corrupt", "unsupported")  # noqa: PT017 - what else is raised fails
+            assert error.kind in ("corrupt", "unsupported")  # noqa: PT017 - any other error fails the test
             assert verified(bundle)[1] == ({SHARD} if chosen else set())
         else:
             assert found.items() <= dict(chosen).items()
@@ -102,7 +100,7 @@ def test_damage_of_a_shard_never_makes_another_file(
 
 
 def verified(folder: Path) -> tuple[dict[str, bytes], set[str]]:
-    """What the index, opened in place, gives; and what verify tells of."""
+    """Return the contents by the index of the bundle, and the paths of the problems that verify finds."""
     found = {}
     with Bundle(folder) as bundle:
         for file in bundle.files():
@@ -112,7 +110,7 @@ def verified(folder: Path) -> tuple[dict[str, bytes], set[str]]:
 
 
 def read_all(bundle: Path) -> dict[str, bytes]:
-    """What can be read as the index says it."""
+    """Return the contents that can be read through the adopted bundle."""
     bundle_archive = DATABUNDLE.open_folder(stored(bundle))
     assert bundle_archive is not None
     found = {}
@@ -128,9 +126,7 @@ def read_all(bundle: Path) -> dict[str, bytes]:
 
 @given(data=st.data(), name=st.sampled_from(["zlib", "snappy"]), record_bytes=st.integers(50, 5000))
 @settings(max_examples=100)
-def test_a_damaged_span_is_told_or_has_the_size_that_it_should(
-    data: st.DataObject, name: str, record_bytes: int
-) -> None:
+def test_damaged_span_is_refused_or_has_its_size(data: st.DataObject, name: str, record_bytes: int) -> None:
     content = b"line of text\n" * 400
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
@@ -145,14 +141,14 @@ def test_a_damaged_span_is_told_or_has_the_size_that_it_should(
     try:
         found = b"".join(DATABUNDLE.decode(iter([bytes(span)]), entry))
     except CafcatError as error:
-        assert error.kind == "corrupt"  # noqa: PT017 - what else is raised fails
+        assert error.kind == "corrupt"  # noqa: PT017 - any other error fails the test
     else:
         assert len(found) == len(content)
         assert name == "zlib" or crc32c(found) == entry.crc32c
 
 
 @given(st.text("zlibsnappy 0123456789+,", max_size=40) | st.builds("zlib {}".format, st.text("0123456789+, ")))
-def test_any_text_is_a_decoding_or_none(text: str) -> None:
+def test_any_text_is_parsed_as_a_decoding_or_not(text: str) -> None:
     decoding = parse_record_decoding(text)
     assert decoding is None or str(decoding) == text
 
@@ -168,20 +164,18 @@ def test_any_text_is_a_decoding_or_none(text: str) -> None:
         st.just(""),
     ),
 )
-def test_any_span_is_answered(span: bytes, size_bytes: int, decoding: str) -> None:
+def test_any_span_is_decoded_or_refused(span: bytes, size_bytes: int, decoding: str) -> None:
     entry = Entry("file", 4096, 4096 + len(span), 0, None, size_bytes, decoding)
     try:
         list(DATABUNDLE.decode(iter([span]), entry))
     except CafcatError as error:
-        assert error.kind in ("corrupt", "unsupported")  # noqa: PT017 - what else is raised fails
+        assert error.kind in ("corrupt", "unsupported")  # noqa: PT017 - any other error fails the test
 
 
 @COMPRESSIONS
 @given(data=st.data(), in_tables=st.booleans())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-def test_damage_of_the_index_is_told_and_invents_nothing(
-    compression: str, data: st.DataObject, in_tables: bool
-) -> None:
+def test_damaged_index_is_refused_or_harmless(compression: str, data: st.DataObject, in_tables: bool) -> None:
     chosen = dict(data.draw(files(RECORD_BYTES // 64)))
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
@@ -189,7 +183,7 @@ def test_damage_of_the_index_is_told_and_invents_nothing(
             bundle, [NewBundleFile(path, content) for path, content in chosen.items()], compression=compression
         )
         if in_tables:
-            rows_of(bundle)  # LevelDB turns its log into a table when it is opened
+            rows_of(bundle)  # opening LevelDB turns its log into a table
         names = [path for path in sorted((bundle / "index").iterdir()) if path.stat().st_size]
         path = data.draw(st.sampled_from(names))
         body = bytearray(path.read_bytes())
@@ -199,6 +193,6 @@ def test_damage_of_the_index_is_told_and_invents_nothing(
         try:
             found = read_all(bundle) if DATABUNDLE.open_folder(stored(bundle)) else None
         except CafcatError as error:
-            assert error.kind == "corrupt"  # noqa: PT017 - what else is raised fails
+            assert error.kind == "corrupt"  # noqa: PT017 - any other error fails the test
         else:
             assert found == chosen

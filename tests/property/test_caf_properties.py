@@ -1,4 +1,4 @@
-"""CAF for all inputs: what goes in comes out; any bytes are entries or a CafcatError; the JSON is json's JSON."""
+"""Properties of CAF: files are read as they were packed; any bytes are read or refused; the index is valid JSON."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def read(source: BytesArchive) -> list[Entry]:
 
 
 def outcome(index: bytes) -> Any:
-    """The entries, or the kind of error."""
+    """Return the entries, or the kind of the error."""
     try:
         return read(archive(index))
     except CafcatError as error:
@@ -44,7 +44,7 @@ def outcome(index: bytes) -> Any:
 
 
 @given(FILES)
-def test_what_goes_in_comes_out(files: list[tuple[str, bytes, int | None]]) -> None:
+def test_packed_files_are_read_back(files: list[tuple[str, bytes, int | None]]) -> None:
     data, entries, finished = pack(CAF, files)
     assert read(BytesArchive(data)) == entries
     assert finished.size_bytes == len(data)
@@ -54,23 +54,23 @@ def test_what_goes_in_comes_out(files: list[tuple[str, bytes, int | None]]) -> N
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_entries_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         entries = read(BytesArchive(data))
     except CafcatError as error:
-        assert "\n" not in str(error)  # noqa: PT017 - what else is raised fails the test
+        assert "\n" not in str(error)  # noqa: PT017 - any other error fails the test
     else:
         assert all(0 <= entry.start_byte <= entry.end_byte <= len(data) for entry in entries)
 
 
 @given(st.binary(max_size=100), st.sampled_from([b'{"format_version":"1.0","files":{', b'{"files":{"a":{', b"{"]))
-def test_any_bytes_as_an_index_are_entries_or_an_error(text: bytes, head: bytes) -> None:
+def test_any_bytes_as_an_index_are_read_or_refused(text: bytes, head: bytes) -> None:
     outcome(head + text)
     outcome(head + text + b"}}}")
 
 
 @given(FILES.filter(bool), st.data())
-def test_a_damaged_archive_is_entries_or_an_error(
+def test_damaged_archive_is_read_or_refused(
     files: list[tuple[str, bytes, int | None]], data: st.DataObject
 ) -> None:
     whole = bytearray(pack(CAF, files)[0])
@@ -110,7 +110,7 @@ def members(entry: Entry) -> dict[str, int]:
 
 
 def index_text(entries: list[Entry], colon: str, comma: str, *, ascii_only: bool) -> bytes:
-    """The index with these separators; names that come again stay in it."""
+    """Return an index with these separators. Repeated names stay in it."""
     items = [
         json.dumps(entry.path, ensure_ascii=ascii_only)
         + colon
@@ -121,7 +121,10 @@ def index_text(entries: list[Entry], colon: str, comma: str, *, ascii_only: bool
 
 
 def by_json(index: bytes) -> list[Entry]:
-    """The entries as json has them: of a name that comes again the last, here also at the last one's place."""
+    """Return the entries by the json module.
+
+    The last of several entries with one name counts, at its own position.
+    """
     pairs = json.loads(index, object_pairs_hook=lambda pairs: pairs)
     files = dict(pairs)["files"]
     last = {name: ordinal for ordinal, (name, _) in enumerate(files)}
@@ -133,13 +136,15 @@ def by_json(index: bytes) -> list[Entry]:
 
 
 @given(ENTRIES, st.booleans())
-def test_the_usual_layout_and_any_other_are_read_as_json_reads_them(entries: list[Entry], ascii_only: bool) -> None:
+def test_every_layout_is_read_as_json_reads_it(entries: list[Entry], ascii_only: bool) -> None:
     usual = index_text(entries, ":", ",", ascii_only=ascii_only)
     spaced = index_text(entries, " :\n", "\t, ", ascii_only=ascii_only)
     superseded = [
         entry for n, entry in enumerate(entries) if entry.path in {later.path for later in entries[n + 1 :]}
     ]
-    if any(entry.crc32c is not None for entry in superseded):  # cafcat wrote it, and never writes a name twice
+    if any(
+        entry.crc32c is not None for entry in superseded
+    ):  # with checksums, the index is cafcat's own, in which names are unique
         for text in (usual, spaced):
             with pytest.raises(Corrupt, match="this name twice"):
                 read(archive(text))
@@ -154,7 +159,7 @@ NUMBERS += [str((1 << 32) - 1), str(1 << 32), str((1 << 63) - 1), str(1 << 63), 
 
 @given(st.dictionaries(st.integers(0, 3), st.sampled_from(NUMBERS), max_size=2), st.integers(0, 3))
 @example({3: ""}, 0)  # read as "no modified_ns" by a regular expression that Python 3.11.2 matches wrongly
-def test_odd_numbers_are_judged_alike_in_the_usual_layout_and_in_another(odd: dict[int, str], place: int) -> None:
+def test_odd_numbers_have_one_outcome_in_every_layout(odd: dict[int, str], place: int) -> None:
     numbers = [odd.get(n, number) for n, number in enumerate(["0", "5", "1", "1"])]
     usual_span = '{"start_byte":0,"end_byte":5}'
     names = ("start_byte", "end_byte", "crc32c", "modified_ns")
@@ -171,7 +176,7 @@ def test_odd_numbers_are_judged_alike_in_the_usual_layout_and_in_another(odd: di
 
 @pytest.mark.parametrize("indent", [None, 2])
 @given(value=JSON_VALUES)
-def test_unknown_members_of_any_value_are_passed_over(indent: int | None, value: Any) -> None:
+def test_unknown_members_are_ignored(indent: int | None, value: Any) -> None:
     entry = {"start_byte": 1, "x": value, "end_byte": 2}
     index = json.dumps({"x": value, "format_version": "1.0", "files": {"a": entry}, "y": value}, indent=indent)
     assert read(archive(index.encode())) == [Entry("a", 1, 2, None, None)]
@@ -181,8 +186,8 @@ def refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def json_takes(text: bytes) -> bool:
-    """Whether the text is JSON by the json module, made as strict as RFC 8259."""
+def json_accepts(text: bytes) -> bool:
+    """Return True if the json module, made as strict as RFC 8259, accepts the text."""
     try:
         value = json.loads(text.decode(), parse_constant=refuse_constant)
         json.dumps(value, ensure_ascii=False).encode()  # unpaired surrogates cannot be encoded
@@ -191,7 +196,7 @@ def json_takes(text: bytes) -> bool:
     return True
 
 
-def cursor_takes(text: bytes) -> bool:
+def cursor_accepts(text: bytes) -> bool:
     try:
         cursor = JsonCursor(BytesArchive(text), 0, len(text))
         cursor.skip()
@@ -205,17 +210,17 @@ JSON_BITS += ["true", "null", "NaN", " ", "\n", "\0", "\x0b", "\u00a0", "é", '"
 
 
 @given(st.lists(st.sampled_from(JSON_BITS), max_size=12).map("".join))
-def test_the_cursor_takes_what_json_takes_and_nothing_else(text: str) -> None:
-    # json keeps the last of members that come twice, and so never sees a surrogate in an earlier one.
+def test_cursor_accepts_exactly_valid_json(text: str) -> None:
+    # json keeps the last of several members with one name, and never sees a surrogate in an earlier one.
     encoded = text.encode()
-    if cursor_takes(encoded):
-        assert json_takes(encoded)
-    elif json_takes(encoded):
+    if cursor_accepts(encoded):
+        assert json_accepts(encoded)
+    elif json_accepts(encoded):
         assert "\\u" in text
 
 
 @given(JSON_VALUES, st.sampled_from([None, 1]))
-def test_the_cursor_takes_every_json_value(value: Any, indent: int | None) -> None:
+def test_cursor_accepts_every_json_value(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=indent is None).encode()
-    assert cursor_takes(text)
-    assert not cursor_takes(text[:-1] + b"\x00")
+    assert cursor_accepts(text)
+    assert not cursor_accepts(text[:-1] + b"\x00")

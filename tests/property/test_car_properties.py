@@ -1,4 +1,4 @@
-"""CAR for all inputs: what goes in comes out, also for other programs; any bytes are entries or a CafcatError."""
+"""Properties of CAR: packed files are read back, also without the manifest; any bytes are read or refused."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -33,7 +33,7 @@ def read(data: bytes, **options: bool) -> dict[str, bytes]:
 
 
 @given(FILES)
-def test_what_goes_in_comes_out(files: list[tuple[str, bytes, int | None]]) -> None:
+def test_packed_files_are_read_back(files: list[tuple[str, bytes, int | None]]) -> None:
     data, entries, finished = pack(CAR, files)
     assert list(CAR.reader(BytesArchive(data)).entries()) == entries
     assert finished.size_bytes == len(data)
@@ -41,8 +41,8 @@ def test_what_goes_in_comes_out(files: list[tuple[str, bytes, int | None]]) -> N
 
 
 @given(TREES)
-@example({"a": trailer(0, 0), "b": trailer(0, 0)[:16]})  # contents that look like the mark of a manifest
-def test_other_programs_find_what_went_in(tree: dict[str, bytes]) -> None:
+@example({"a": trailer(0, 0), "b": trailer(0, 0)[:16]})  # contents like the trailer of a manifest
+def test_packed_files_are_read_back_without_the_manifest(tree: dict[str, bytes]) -> None:
     data, _, _ = pack(CAR, [(path, content, None) for path, content in tree.items()])
     assert read(without_manifest(data)) == {
         path: content for path, content in tree.items() if not any(other.startswith(path + "/") for other in tree)
@@ -50,7 +50,7 @@ def test_other_programs_find_what_went_in(tree: dict[str, bytes]) -> None:
 
 
 @given(st.integers(0, (1 << 63) - 1), st.binary(max_size=3))
-def test_varints(value: int, rest: bytes) -> None:
+def test_varints_are_read_back(value: int, rest: bytes) -> None:
     encoded = varint.encode(value)
     assert varint.size(value) == len(encoded)
     assert varint.read(encoded + rest, 0) == (value, len(encoded))
@@ -60,13 +60,13 @@ def test_varints(value: int, rest: bytes) -> None:
 
 
 @given(CIDS)
-def test_cids_come_back_from_their_text(raw: bytes) -> None:
+def test_cids_are_parsed_from_their_text(raw: bytes) -> None:
     assert parse(raw).version == 1
     assert cid_from_text(cid_to_text(raw)) == raw
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_a_cid_or_not(data: bytes) -> None:
+def test_any_bytes_are_parsed_as_a_cid_or_refused(data: bytes) -> None:
     try:
         parse(data)
     except ValueError:
@@ -75,13 +75,13 @@ def test_any_bytes_are_a_cid_or_not(data: bytes) -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_a_cid_or_not(text: str) -> None:
+def test_any_text_is_parsed_as_a_cid_or_not(text: str) -> None:
     raw = cid_from_text(text)
     assert raw is None or cid_to_text(raw) == text
 
 
 @given(st.lists(st.tuples(CIDS, st.integers(0, (1 << 63) - 1))), st.booleans())
-def test_an_index_comes_back(records: list[tuple[bytes, int]], by_function: bool) -> None:
+def test_index_is_read_back(records: list[tuple[bytes, int]], by_function: bool) -> None:
     builder = IndexBuilder(MULTIHASH_INDEX_SORTED if by_function else INDEX_SORTED, fully_indexed=True)
     for raw, offset in records:
         builder.add(raw, offset)
@@ -96,7 +96,7 @@ def test_an_index_comes_back(records: list[tuple[bytes, int]], by_function: bool
 
 
 @given(st.lists(st.tuples(CIDS, st.binary(max_size=99)), max_size=30), st.integers(0, 70), st.binary(max_size=40))
-def test_blocks_come_back(blocks: list[tuple[bytes, bytes]], padding: int, index: bytes) -> None:
+def test_blocks_are_read_back(blocks: list[tuple[bytes, bytes]], padding: int, index: bytes) -> None:
     payload = v1([raw for raw, _ in blocks[:2]], blocks)
     for data in (payload, v2(payload, index, padding)):
         entries = list(CarReader(BytesArchive(data), by_cid=True).entries())
@@ -108,7 +108,7 @@ def test_blocks_come_back(blocks: list[tuple[bytes, bytes]], padding: int, index
 
 @cache
 def seeds() -> list[bytes]:
-    """Archives with everything in them."""
+    """Return archives with every kind of block."""
     leaves = [leaf(bytes([n]) * 40) for n in range(6)]
     files = [
         file(80, leaves[0][0], leaves[1][0]),
@@ -132,7 +132,7 @@ def seeds() -> list[bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """One of the seeds with some bytes changed, cut or inserted."""
+    """Return an archive with some bytes changed, removed or inserted."""
     data = bytearray(draw(st.sampled_from(seeds())))
     for _ in range(draw(st.integers(1, 3))):
         position = draw(st.integers(0, len(data)))
@@ -147,7 +147,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(st.binary(max_size=300) | damaged(), st.booleans(), st.booleans())
-def test_any_bytes_are_entries_or_an_error(data: bytes, by_cid: bool, zero_padding: bool) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes, by_cid: bool, zero_padding: bool) -> None:
     try:
         reader = CarReader(BytesArchive(data), by_cid=by_cid, zero_padding=zero_padding)
         entries = list(reader.entries())
@@ -170,7 +170,7 @@ def from_span(data: bytes, entry: Entry) -> Iterator[bytes]:
 
 
 def check_content(data: bytes, entry: Entry, ways: list[Iterator[bytes]]) -> None:
-    """Every way gives the content that is said, or a refusal; two that give one give the same."""
+    """Check that each way of reading gives the content of the entry's size or an error, and that contents agree."""
     found = set()
     for way in ways:
         try:
@@ -187,7 +187,7 @@ def check_refusal(error: CafcatError) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_a_node_or_not(data: bytes) -> None:
+def test_any_bytes_are_decoded_as_a_node_or_refused(data: bytes) -> None:
     for decode in (dag_pb.decode, unixfs.decode):
         try:
             decode(data)
@@ -196,7 +196,7 @@ def test_any_bytes_are_a_node_or_not(data: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9), st.integers(0, (1 << 64) - 1))), st.binary(max_size=20))
-def test_nodes_come_back(links: list[tuple[bytes, int]], data: bytes) -> None:
+def test_nodes_are_decoded_as_encoded(links: list[tuple[bytes, int]], data: bytes) -> None:
     target = leaf(b"x")[0]
     encoded = [dag_pb.encode_link(target, name, size) for name, size in links]
     assert [dag_pb.link_size(len(target), len(name), size) for name, size in links] == [
@@ -210,7 +210,7 @@ def test_nodes_come_back(links: list[tuple[bytes, int]], data: bytes) -> None:
 
 
 @given(st.integers(0, 1 << 60), st.lists(st.integers(0, 1 << 40)), st.none() | INT64)
-def test_file_data_come_back(size_bytes: int, sizes: list[int], time: int | None) -> None:
+def test_file_data_are_decoded_as_encoded(size_bytes: int, sizes: list[int], time: int | None) -> None:
     found = unixfs.decode(unixfs.file_data(size_bytes, sizes, time))
     assert (found.kind, found.file_bytes, found.block_bytes, found.modified_ns) == (
         unixfs.Kind.FILE,

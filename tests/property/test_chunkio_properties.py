@@ -1,4 +1,4 @@
-"""ChunkIO for all inputs: what goes in comes out; damage loses records and invents none; any bytes are answered."""
+"""Properties of ChunkIO: records are read back; damage loses records and adds none; any bytes are handled."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
     lambda path: len(path.encode()) <= MAX_PATH_BYTES
 )
-# Sizes about the places where meters and pieces are.
+# Sizes near the positions of meters and the ends of pieces.
 SIZES = st.integers(0, 200) | st.integers(65_300, 65_600) | st.integers(130_900, 131_200)
 CONTENTS = st.binary(max_size=100) | st.builds(
     lambda size, seed: bytes([seed, 7, 1]) * (size // 3), SIZES, st.integers(1, 255)
@@ -45,7 +45,7 @@ def one_by_one(reader: RecordReader) -> list[Record]:
 
 
 def damaged(data: bytes, draw: st.DataObject) -> bytes:
-    """Changed, cut, or with a part of itself somewhere else; with meters and headers that are right elsewhere."""
+    """Return damaged bytes: changed, cut, with moved parts, or with valid meters and headers at wrong positions."""
     whole = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 4))):
         at = draw.draw(st.integers(0, len(whole)) | st.sampled_from(range(0, len(whole) + 1, INTERVAL_BYTES)))
@@ -69,7 +69,7 @@ def damaged(data: bytes, draw: st.DataObject) -> bytes:
 
 
 @given(RECORDS)
-def test_records_come_back(records: list[tuple[bytes, bytes]]) -> None:
+def test_records_are_read_back(records: list[tuple[bytes, bytes]]) -> None:
     reader = RecordReader(BytesArchive(write(records)))
     found = list(reader.records())
     assert [(record.user_data, reader.content(record)) for record in found] == records
@@ -78,7 +78,7 @@ def test_records_come_back(records: list[tuple[bytes, bytes]]) -> None:
 
 
 @given(FILES)
-def test_files_come_back(files: list[tuple[str, bytes, int | None]]) -> None:
+def test_packed_files_are_read_back(files: list[tuple[str, bytes, int | None]]) -> None:
     data, entries, finished = pack(CHUNKIO, files)
     reader = CHUNKIO.reader(BytesArchive(data))
     assert list(reader.entries()) == entries
@@ -91,9 +91,7 @@ def test_files_come_back(files: list[tuple[str, bytes, int | None]]) -> None:
 
 
 @given(RECORDS, st.lists(st.integers(0, 8), max_size=3))
-def test_a_file_that_is_appended_to_by_several_writers(
-    records: list[tuple[bytes, bytes]], breaks: list[int]
-) -> None:
+def test_file_with_several_writers_is_read(records: list[tuple[bytes, bytes]], breaks: list[int]) -> None:
     sink = ListSink()
     writer = RecordWriter(sink)
     for n, (user_data, content) in enumerate(records):
@@ -105,7 +103,7 @@ def test_a_file_that_is_appended_to_by_several_writers(
 
 
 @given(RECORDS.filter(bool), st.integers(0, 7), st.binary(min_size=1, max_size=30), st.integers(0, 1 << 18))
-def test_overwritten_bytes_lose_records_and_invent_none(
+def test_overwritten_bytes_lose_records_and_add_none(
     records: list[tuple[bytes, bytes]], embedded: int, noise: bytes, at: int
 ) -> None:
     inner = write(records)
@@ -122,10 +120,8 @@ def test_overwritten_bytes_lose_records_and_invent_none(
 
 
 @given(RECORDS, st.data())
-def test_any_damage_is_answered_the_same_in_both_ways(
-    records: list[tuple[bytes, bytes]], draw: st.DataObject
-) -> None:
-    """What a forger could do, too: then the two ways may differ, as only one has to be linear; they must end."""
+def test_damaged_records_are_listed_in_order(records: list[tuple[bytes, bytes]], draw: st.DataObject) -> None:
+    """Both ways of listing end, and give records in order. They may differ for damage that needs a forger."""
     data = damaged(write(records), draw)
     reader = RecordReader(BytesArchive(data))
     found = list(reader.records())
@@ -142,9 +138,7 @@ def test_any_damage_is_answered_the_same_in_both_ways(
 
 
 @given(FILES, st.data())
-def test_a_damaged_chunk_is_entries_or_an_error(
-    files: list[tuple[str, bytes, int | None]], draw: st.DataObject
-) -> None:
+def test_damaged_chunk_is_read_or_refused(files: list[tuple[str, bytes, int | None]], draw: st.DataObject) -> None:
     whole, entries, _ = pack(CHUNKIO, files)
     check_chunk(
         damaged(whole, draw), {entry.path: content for entry, (_, content, _) in zip(entries, files, strict=True)}
@@ -152,19 +146,19 @@ def test_a_damaged_chunk_is_entries_or_an_error(
 
 
 def check_chunk(data: bytes, contents: dict[str, bytes]) -> None:
-    """That what can be listed is within the file, and what can be read is what was written, if that is known."""
+    """Check that entries are within the file, and that readable contents are the original ones, if known."""
     try:
         reader = CHUNKIO.reader(BytesArchive(data))
         entries = list(reader.entries())
     except CafcatError as error:
-        assert "\n" not in str(error)  # noqa: PT017 - what else is raised fails the test
+        assert "\n" not in str(error)  # noqa: PT017 - any other error fails the test
         return
     for entry in entries:
         assert 0 <= entry.start_byte < entry.end_byte <= len(data)
         try:
             content = b"".join(reader.open(entry))
         except CafcatError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - the same
+            assert "\n" not in str(error)  # noqa: PT017 - any other error fails the test
         else:
             assert len(content) == entry.size_bytes
             assert contents.get(entry.path, content) == content
@@ -172,7 +166,7 @@ def check_chunk(data: bytes, contents: dict[str, bytes]) -> None:
 
 @given(st.binary(max_size=300))
 @example(b"romkatv/chunkio\n")
-def test_any_bytes_are_answered(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert one_by_one(RecordReader(BytesArchive(data))) == list(RecordReader(BytesArchive(data)).records())
     check_chunk(data, {})
 
@@ -188,19 +182,19 @@ def test_any_span_is_decoded_or_refused(data: bytes, start: int, end: int, decod
         try:
             list(CHUNKIO.decode(iter(blocks), Entry("a", start, end, None, None, 5, decoding)))
         except CafcatError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - what else is raised fails the test
+            assert "\n" not in str(error)  # noqa: PT017 - any other error fails the test
 
 
 POSITIONS = st.integers(0, 1 << 50).filter(is_position)
 
 
 @given(POSITIONS, st.integers(0, 5 * PIECE_BYTES) | st.integers(0, 1 << 45))
-def test_the_size_of_a_file_is_told_by_its_span(begin: int, size_bytes: int) -> None:
+def test_content_size_follows_from_the_span(begin: int, size_bytes: int) -> None:
     assert content_bytes_of(begin, pieces_end(begin, size_bytes)) == size_bytes
 
 
 @given(POSITIONS, CONTENTS, st.integers(1, 70_000))
-def test_meters_come_and_go(begin: int, content: bytes, block_bytes: int) -> None:
+def test_meters_are_inserted_and_stripped(begin: int, content: bytes, block_bytes: int) -> None:
     data = b"".join(insert_meters(begin, begin, content))
     parts = [strip_meters(begin + at, data[at : at + block_bytes]) for at in range(0, len(data), block_bytes)]
     assert b"".join(parts) == content

@@ -1,4 +1,4 @@
-"""clp-s archives for all inputs: parts come back, and the archive from them; any bytes are read or refused."""
+"""Properties of clp-s archives: parts are read back and reassembled; any bytes are read or refused."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,12 +34,14 @@ def check(data: bytes) -> None:
             assert len(b"".join(reader.open(entry))) == entry.size_bytes
         assert (reader.info, reader.ranges, reader.timestamps, reader.units()) is not None
     except CafcatError as error:
-        assert isinstance(error, Corrupt | Unsupported)  # noqa: PT017 - what else is raised fails the test
+        assert isinstance(error, Corrupt | Unsupported)  # noqa: PT017 - any other error fails the test
         assert "\n" not in str(error)  # noqa: PT017
 
 
 @given(HEADERS, PACKETS, st.dictionaries(NAMES, FRAMES), st.binary(max_size=20))
-def test_parts_come_back(header: Header, packets: list[Packet], sections: dict[str, bytes], rest: bytes) -> None:
+def test_parts_are_read_back_and_reassembled(
+    header: Header, packets: list[Packet], sections: dict[str, bytes], rest: bytes
+) -> None:
     head = pack_head(header, packets, [(name, len(content)) for name, content in sections.items()])
     data = head + b"".join(sections.values())
     reader = ClpReader(BytesArchive(data + rest))
@@ -50,7 +52,7 @@ def test_parts_come_back(header: Header, packets: list[Packet], sections: dict[s
 
 
 @given(HEADERS, PACKETS | NOTED_TOO, st.dictionaries(NAMES, FRAMES, min_size=1), st.data())
-def test_damage_is_read_or_refused(
+def test_damaged_archive_is_read_or_refused(
     header: Header, packets: list[Packet], sections: dict[str, bytes], draw: st.DataObject
 ) -> None:
     sizes = [(name, len(content)) for name, content in sections.items()]
@@ -82,4 +84,4 @@ def test_any_packet_is_parsed_or_refused(raw: bytes, files_bytes: int) -> None:
         try:
             parse(raw, "x")
         except Corrupt as error:
-            assert "\n" not in str(error)  # noqa: PT017 - what else is raised fails the test
+            assert "\n" not in str(error)  # noqa: PT017 - any other error fails the test

@@ -1,4 +1,4 @@
-"""Conversions for all inputs: any way and back gives the same archive; damage is found, or changes no content."""
+"""Properties of conversions: converting through any formats and back gives the same bytes; damage is detected."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ few = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 @few
 @given(files=FILES, way=st.lists(st.sampled_from(WRITTEN), max_size=3))
-def test_any_way_and_back_is_byte_for_byte_the_same(
+def test_conversion_through_any_formats_and_back_keeps_the_bytes(
     tmp_path: Path, files: list[tuple[str, bytes, int | None]], way: list[str]
 ) -> None:
     first = pack(CAF, files)[0]
@@ -37,10 +37,10 @@ def test_any_way_and_back_is_byte_for_byte_the_same(
     where=st.floats(0, 1, exclude_max=True),
     cut=st.booleans(),
 )
-def test_damage_is_found_or_changes_no_content(
+def test_damage_is_refused_or_changes_no_content(
     tmp_path: Path, files: list[tuple[str, bytes, int | None]], name: str, where: float, cut: bool
 ) -> None:
-    """A bit may turn in what nobody reads, in a name, or in a time."""
+    """A flipped bit may be in unused bytes, in a name, or in a time."""
     data = bytearray(pack(formats.by_name(name), files)[0])
     at = int(where * len(data))
     if cut:
@@ -52,7 +52,7 @@ def test_damage_is_found_or_changes_no_content(
     try:
         cafcat.convert(tmp_path / "in", tmp_path / "out", format="caf")
     except CafcatError as error:
-        assert "\n" not in str(error)  # noqa: PT017 - what else is raised fails the test
+        assert "\n" not in str(error)  # noqa: PT017 - any other error fails the test
         assert not (tmp_path / "out").exists()
     else:
         archive = BytesArchive((tmp_path / "out").read_bytes())

@@ -1,5 +1,7 @@
-"""Custody against a dict: whatever is done, and whatever is killed while it is done, the catalog has the files that
-the dict has, with their bytes; what was killed happened wholly or not at all, chunk by chunk."""
+"""Custody against a dict: after any operations, killed or not, the catalog has the files and contents of the dict.
+
+The effects of a killed operation are complete or absent for each chunk.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from tests.worlds.state_world import LOGS, Raw
 PATHS = ["t/a", "t/b", "t/folder/c", "t/folder/d", "t/folder/deep/e", "t/é", "t/new\nline", "t/%_\\x"]
 FOLDERS = ["t/folder", "t/folder/deep", "t", "far"]
 NAMES = ["a", "c", "folder/c", "deep/e", "new\nline"]
-"""In archives of somebody else; below some of these folders they are among PATHS."""
+"""Names in third-party archives. With some of PREFIXES before them, they are among PATHS."""
 PREFIXES = ["t", "t/folder", "far"]
 MIB = 1 << 20
 
@@ -45,7 +47,7 @@ ARCHIVES = st.tuples(
 ADOPTIONS = st.tuples(ARCHIVES, st.sampled_from(OnConflict))
 
 FEW, NIGHTLY = (4, 18), (300, 60)
-"""Examples, and steps of each."""
+"""Number of examples, and steps of each example."""
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda whole: whole[: len(whole) // 2],
@@ -57,7 +59,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "last bit": lambda whole: one_bit(whole, len(whole) - 1),
     "longer": lambda whole: whole + b"}",
 }
-"""Each is found in every format, also where no file is harmed: rows of chunks have a checksum of all bytes."""
+"""Damages that verify finds in every format, even if no file is affected: a chunk's row has a checksum of all
+bytes."""
 
 Step = Callable[..., None]
 
@@ -67,8 +70,11 @@ def one_bit(whole: bytes, byte: int) -> bytes:
 
 
 def only_if(condition: Callable[["CustodyMachine"], object]) -> Callable[[Step], Step]:
-    """The step is done if that holds, else passed over. It is no precondition: hypothesis wants to draw the same
-    steps whenever it is given the same choices, and where a kill hits depends on more than these."""
+    """Run a step only if a condition holds.
+
+    A `precondition` of hypothesis would not do: hypothesis requires the same steps for the same choices, but the
+    condition also depends on the moment at which a kill hits.
+    """
 
     def decorate(step: Step) -> Step:
         @wraps(step)
@@ -82,12 +88,15 @@ def only_if(condition: Callable[["CustodyMachine"], object]) -> Callable[[Step],
 
 
 class CustodyMachine(Followed):
-    """adopts: whether archives of somebody else are adopted at all. A rebuild cannot find them: only where there
-    are none has it to give the same catalog."""
+    """Operations on a catalog and a dict.
+
+    adopts: third-party archives are adopted. A rebuild cannot find these. Only without them must it give an equal
+    catalog.
+    """
 
     adopts = False
 
-    # What is done.
+    # Operations.
 
     @initialize(given=BATCHES, adopts=st.booleans())
     def begin(self, given: Any, adopts: bool) -> None:
@@ -100,7 +109,7 @@ class CustodyMachine(Followed):
         batch.ingest(self.repository)
         self.absorb()
         for path, content in batch.files.items():
-            assert path in self.live, f"{path!r} was not taken"
+            assert path in self.live, f"{path!r} was not ingested"
             if batch.on_conflict is OnConflict.REPLACE:
                 assert self.live[path] == content
         self.count("ingest")
@@ -113,7 +122,7 @@ class CustodyMachine(Followed):
         self.absorb()
         for batch, end, n in zip(batches, ends, calls, strict=True):
             assert end is None or (n and end == "killed"), end
-            assert end or set(batch.files) <= set(self.live), "a file was not taken"
+            assert end or set(batch.files) <= set(self.live), "a file was not ingested"
             self.is_left = self.is_left or end is not None
         self.count("two writers")
 
@@ -128,7 +137,7 @@ class CustodyMachine(Followed):
         refused = self.is_refused(archive, on_conflict)
         world.adopt(self.repository, archive, on_conflict, refused)
         self.absorb(adopting=(archive, on_conflict))
-        assert refused or archive.files.keys() <= self.live.keys(), "a file was not taken"
+        assert refused or archive.files.keys() <= self.live.keys(), "a file was not adopted"
         self.count("adopt, refused" if refused else "adopt")
 
     @rule(given=ADOPTIONS, calls=FEW_CALLS)
@@ -143,11 +152,11 @@ class CustodyMachine(Followed):
 
     @rule(choice=st.integers(0, 99), archive_format=FORMATS, calls=MAYBE_CALLS)
     @only_if(lambda self: self.raw.adopted_and_live())
-    def take_over(self, choice: int, archive_format: str, calls: int) -> None:
-        """The files of an archive of somebody else, into chunks of cafcat's own."""
+    def rewrite_adopted(self, choice: int, archive_format: str, calls: int) -> None:
+        """Rewrite the files of a third-party archive into cafcat's own chunks."""
         chunks = self.raw.adopted_and_live()
         chunk = chunks[choice % len(chunks)]
-        self.killed("take over", partial(world.take_over, chunk=chunk, archive_format=archive_format), calls)
+        self.killed("rewrite adopted", partial(world.rewrite, chunk=chunk, archive_format=archive_format), calls)
         assert calls or chunk not in self.raw.adopted_and_live()
 
     @rule(paths=SOME_PATHS)
@@ -234,37 +243,39 @@ class CustodyMachine(Followed):
         assert world.verify(self.repository, level) == 0
         self.count("verify")
 
-    @rule(choice=st.integers(0, 99), damage=st.sampled_from(sorted(DAMAGES)), mend=st.booleans())
+    @rule(choice=st.integers(0, 99), damage=st.sampled_from(sorted(DAMAGES)), repaired=st.booleans())
     @only_if(lambda self: self.raw.own_chunks())
-    def damage(self, choice: int, damage: str, mend: bool) -> None:
-        """Reads take the copy; verify sees it; repair, which first settles what dead writers left, packs the files
-        anew. Afterwards the right disk is back."""
+    def damage(self, choice: int, damage: str, repaired: bool) -> None:
+        """Damage a chunk that has a copy: reads use the copy, verify finds the damage, repair packs the files anew.
+
+        Repair also recovers leftovers of dead writers before it. The step ends with the original object in place.
+        """
         world.copy(self.repository, str(self.copies))
         copied = self.raw.copied()
-        if not copied:  # settling took the last file from the last chunk
+        if not copied:  # recover removed the last file from the last chunk
             return
         file = self.raw.folder / copied[choice % len(copied)]
         whole = file.read_bytes()
         file.write_bytes(DAMAGES[damage](whole))
         if damage == "gone":
             file.unlink()
-        self.files_are_read_as_they_are()
+        self.reads_return_the_dict()
         assert world.verify(self.repository, "data") == 1
-        if mend:
+        if repaired:
             self.repository.repair(from_copies=True)
             self.absorb()
         file.write_bytes(whole)
         self.absorb()
-        self.count("repair" if mend else "damage")
+        self.count("repair" if repaired else "damage")
 
     @rule(times=st.integers(1, 2))
     @only_if(lambda self: self.is_new("rebuild"))
     def rebuild(self, times: int) -> None:
-        """As many recovers do no harm."""
+        """Rebuild a catalog after one or two recovers."""
         for _ in range(times):
             self.recover_all()
         stores = [str(folder) for folder in (self.raw.folder, self.copies) if world.objects_in(folder)]
-        if not stores:  # all was pruned, and what replaced it was adopted
+        if not stores:  # all chunks were pruned, and the files that replaced theirs are in adopted archives
             return
         world.empty(self.other_url)
         if self.adopted:
@@ -275,8 +286,10 @@ class CustodyMachine(Followed):
         self.count("rebuild with archives adopted before" if self.adopted else "rebuild")
 
     def check_rebuilt(self) -> None:
-        """What is in chunks of cafcat's own is there again. Of paths that archives of somebody else have, it is not
-        known: there may be nothing, or what was there before."""
+        """Check that the rebuilt catalog has all paths in cafcat's own chunks.
+
+        Paths in third-party archives may be missing from it, or have their earlier files.
+        """
         other = Raw(self.other_url, self.raw.folder)
         expected, rebuilt = self.raw.own_places(), other.own_places()
         assert expected.items() <= rebuilt.items()
@@ -301,7 +314,7 @@ class CustodyMachine(Followed):
     @rule(times=st.integers(1, 2))
     @only_if(lambda self: self.is_left)
     def recover(self, times: int) -> None:
-        """Only where something may be left."""
+        """Recover once or twice, if a killed operation may have left something."""
         for _ in range(times):
             self.recover_all()
         self.count("recover")
@@ -312,7 +325,7 @@ class CustodyMachine(Followed):
         assert not self.pending
         objects, named = world.objects_in(self.raw.folder), self.raw.named("o.state IN ('committed', 'retired')")
         assert objects <= named
-        assert named - objects <= (self.raw.untold() if self.adopted else set())
+        assert named - objects <= (self.raw.early_records() if self.adopted else set())
         copies = world.without_journal(world.objects_in(self.copies))
         assert copies == self.raw.named_copies("o.state = 'committed'")
         assert self.catalog.reports.findings() == []
@@ -323,31 +336,31 @@ class CustodyMachine(Followed):
     def killed_recover(self, calls: int) -> None:
         self.killed("recover", world.recover, calls)
 
-    # What holds.
+    # Invariants.
 
     @invariant()
-    def archives_are_as_they_were_made(self) -> None:
+    def third_party_archives_are_unchanged(self) -> None:
         for archive in self.archives:
             assert archive.now == archive.made
             assert os.listdir(archive.path.parent) == [archive.path.name]
 
     @invariant()
-    def the_catalog_is_the_dict(self) -> None:
+    def catalog_equals_the_dict(self) -> None:
         assert self.raw.live() == self.live
 
     @invariant()
-    def files_are_read_as_they_are(self) -> None:
+    def reads_return_the_dict(self) -> None:
         for path, content in self.live.items():
             assert self.repository.read(path) == content
         assert [location.path for location in self.repository.list()] == sorted(self.live, key=str.encode)
 
     @invariant()
-    def sql_finds_nothing_but_work_for_recover(self) -> None:
+    def only_recover_has_work(self) -> None:
         found = self.catalog.reports.findings()
         assert not [finding for finding in found if "cafcat recover" not in finding]
 
     @invariant()
-    def the_store_has_nothing_that_no_row_names(self) -> None:
+    def rows_name_all_objects(self) -> None:
         objects = world.objects_in(self.raw.folder)
         copies = world.without_journal(world.objects_in(self.copies))
         assert {name.removesuffix(".partial") for name in objects} <= self.raw.named("o.deleted_at IS NULL")
@@ -358,17 +371,17 @@ class CustodyMachine(Followed):
 
 @pytest.fixture
 def counted(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Says at the end how many steps there were, and of what."""
+    """Print the number of steps of each kind at the end."""
     CustodyMachine.steps.clear()
     yield
     with capsys.disabled():
-        steps = ", ".join(f"{count} {what}" for what, count in sorted(CustodyMachine.steps.items()))
+        steps = ", ".join(f"{count} {verb}" for verb, count in sorted(CustodyMachine.steps.items()))
         print(f"\n{CustodyMachine.steps.total():,} steps: {steps}")
 
 
 @pytest.mark.hypothesis  # hypothesis marks only its own functions
-def test_custody_is_a_dict(databases: Databases, counted: None) -> None:
-    """A few examples; `make nightly`: ten thousand steps."""
+def test_custody_equals_a_dict(databases: Databases, counted: None) -> None:
+    """Run a few examples; with `make nightly`, at least ten thousand steps."""
     template = databases.template()
     is_nightly = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
     examples, steps = NIGHTLY if is_nightly else FEW

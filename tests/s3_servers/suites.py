@@ -25,7 +25,7 @@ INSTALL_SECONDS = 600
 
 
 class Outcome(NamedTuple):
-    """What became of one server; summary: the last line of pytest, or why the server was skipped."""
+    """The result for one server. summary: the last line of pytest, or the reason for skipping the server."""
 
     kind: ServerKind
     version: str
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 def installed(kind: ServerKind) -> None:
-    """Install a server unless it is there. Raises Missing."""
+    """Install a missing server. Raises Missing if that fails."""
     try:
         return kind.check()
     except Missing:
@@ -62,7 +62,7 @@ def install(kind: ServerKind, folder: Path) -> None:
 
 
 def newest_python(kind: ServerKind) -> str:
-    """For servers that do not run on Python 3.11."""
+    """Return the path of the newest Python, for servers that do not run on Python 3.11. Raises Missing."""
     newest = pythons.find()[-1]
     if newest.version < NEW_PYTHON:
         raise Missing(f"{kind.title} needs Python {NEW_PYTHON[0]}.{NEW_PYTHON[1]} or newer")

@@ -41,7 +41,7 @@ etag_validate_pct = 0
 log_custom_handlers = tests.s3_servers.swift_process.log_to_stderr
 recon_cache_path = {folder}
 """
-"""Swift's own timeouts are of seconds: on a busy machine it would answer 503, or list an object only later."""
+"""Swift's own timeouts are seconds: on a busy machine it would answer 503, or list an object late."""
 
 STORAGE = """
 [pipeline:main]
@@ -90,8 +90,10 @@ default = yes
 
 
 class Memory:
-    """What Swift asks of memcached, for servers that share one process anyway. Nothing expires: Swift deletes
-    what changed, and the server lives for minutes."""
+    """Replaces memcached for servers that share one process.
+
+    Entries never expire: Swift deletes outdated ones, and the server runs only for minutes.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -113,7 +115,7 @@ class Memory:
 
 
 def cache_filter(_global_conf: dict[str, str], **_conf: str) -> Any:
-    """Paste's filter factory for Memory."""
+    """Return a filter for Memory, as Paste's filter factory."""
     memory = Memory()
 
     def make(app: Any) -> Any:
@@ -127,8 +129,10 @@ def cache_filter(_global_conf: dict[str, str], **_conf: str) -> Any:
 
 
 def turns_filter(_global_conf: dict[str, str], **_conf: str) -> Any:
-    """Of several writers of a key with If-None-Match one wins, says S3. Swift looks first and writes later, so that
-    all may win: here they take turns."""
+    """Let concurrent writers of a key with If-None-Match take turns.
+
+    S3 guarantees that only one of them succeeds. Swift checks first and writes later, so that all may succeed.
+    """
     from eventlet.semaphore import Semaphore
 
     turns: defaultdict[str, Any] = defaultdict(Semaphore)
@@ -152,12 +156,12 @@ def turns_filter(_global_conf: dict[str, str], **_conf: str) -> Any:
 def log_to_stderr(
     _conf: Any, _name: str, _console: bool, _route: str, _format: str, logger: logging.Logger, _adapted: Any
 ) -> None:
-    """Swift's hook for handlers: ours takes the place of syslog."""
+    """Log to stderr in place of syslog. Swift calls this hook for its handlers."""
     logger.handlers[:] = [logging.StreamHandler(sys.stderr)]
 
 
 def write_ring(name: str, port: int, folder: Path) -> None:
-    """The one device that everything is on."""
+    """Write a ring with one device."""
     from swift.common.ring import RingBuilder
 
     builder = RingBuilder(2, 1, 0)
@@ -184,7 +188,7 @@ def listen(port: int = 0) -> Any:
 
 
 def serve(name: str, path: Path, listener: Any) -> None:
-    """Begins to answer on that socket. Header names keep their case: clients of S3 look for "ETag"."""
+    """Serve a socket. The case of header names is kept, because clients of S3 expect "ETag"."""
     import eventlet
     from eventlet import wsgi
     from swift.common.wsgi import SwiftHttpProtocol, init_request_processor
@@ -197,7 +201,7 @@ def serve(name: str, path: Path, listener: Any) -> None:
 
 
 def do_not_sync() -> None:
-    """Nothing here has to survive a power cut, and with other tests beside it a disk takes its time to sync."""
+    """Disable syncs: no data has to survive a power cut, and syncs are slow while other tests run."""
     from swift.common import db
 
     execute = db.GreenDBCursor.execute
@@ -206,14 +210,14 @@ def do_not_sync() -> None:
         return execute(cursor, statement.replace("synchronous = NORMAL", "synchronous = OFF"), *values)
 
     def nothing(fd: Any) -> None:
-        """In place of os.fsync."""
+        """Replaces os.fsync."""
 
     db.GreenDBCursor.execute = unsynced
     os.fsync = os.fdatasync = nothing
 
 
 def start(folder: Path, port: int) -> None:
-    """Starts the four servers."""
+    """Start the four servers."""
     do_not_sync()
     (folder / DEVICE).mkdir()
     (folder / "swift.conf").write_text(CONSTANTS)

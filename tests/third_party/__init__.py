@@ -1,4 +1,4 @@
-"""A third-party package with a store and a source, installed as pip does it: a dist-info folder on sys.path."""
+"""A third-party package with a store and a source, installed like by pip: a dist-info folder on sys.path."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ zip = zip_source:ZIP
 
 
 def install(site: Path) -> Path:
-    """Put the package into a folder, which has to be on sys.path then. Return the folder."""
+    """Copy the package into a folder, which must be on sys.path to take effect. Return the folder."""
     described = site / "cafcat_example-1.0.dist-info"
     described.mkdir(parents=True)
     for module in ("gzip_store.py", "zip_source.py"):

@@ -58,7 +58,7 @@ class GzipUpload:
 
 
 class GzipStore:
-    """A folder of gzip files. LocalStore makes them durable, and never replaces one."""
+    """A folder of gzip files. LocalStore makes them durable, and never replaces an existing one."""
 
     is_remote = False
     reads_in_flight = 1

@@ -1,5 +1,7 @@
-"""Archives of the original programs: `inspect` lists what the answers beside them say, or refuses in one line; and
-what it lists `convert` makes a CAF of, with the same contents."""
+"""Archives of the original programs: `inspect` lists their files as expected, or refuses them in one line.
+
+`convert` makes a CAF with the same contents of each listed archive.
+"""
 
 import hashlib
 import itertools
@@ -44,16 +46,16 @@ REFUSED = {
     "caf/odd_version_number.caf": Corrupt,
     "car/gocar/badheaderlength.car": Unsupported,
     "car/gocar/sample-corrupt-pragma.car": Corrupt,
-    "chunkio/open_only_no_chunks.cio": Corrupt,  # no bytes: nothing tells what it is
+    "chunkio/open_only_no_chunks.cio": Corrupt,  # an empty file: its format cannot be detected
     "clp/bad_bad_magic.clp": Unsupported,
     "clp/bad_trunc.clp": Corrupt,
 }
 DAMAGED = "chunkio/corrupt_content10.cio"
-"""It is listed; one content is not what its header says."""
+"""The archive is listed, but one content does not match its header."""
 NAMELESS = ("caf/names.go.caf", "caf/names.ts.caf")
-"""One of their entries has no name, which cafcat does not write."""
+"""An entry of these archives has no name, which cafcat does not write."""
 Answer = list[tuple[str, int, str | None]]
-"""Name, size and SHA-256 of the content, in order of the names; None where the answer does not say."""
+"""Name, size and SHA-256 of the content, in order of the names; None if the expected answer lacks it."""
 
 
 def plain(value: Any) -> str:
@@ -61,7 +63,7 @@ def plain(value: Any) -> str:
 
 
 def answer_of(name: str) -> Answer | None:
-    """What the JSON says; None if there is none."""
+    """Return the expected files from the JSON beside an archive; None if there is none."""
     path = vector_path(name)
     if name.startswith("caf/odd_"):
         dump = json.loads((VECTORS / "caf/odd_reader_behaviour.json").read_text())[path.name]["ts_dump"]
@@ -91,7 +93,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_inspect_lists_what_the_answer_says_or_refuses(name: str) -> None:
+def test_inspect_lists_the_expected_files_or_refuses(name: str) -> None:
     kind = REFUSED.get(name)
     if kind is not None:
         with pytest.raises(kind) as caught:
@@ -108,7 +110,7 @@ def test_inspect_lists_what_the_answer_says_or_refuses(name: str) -> None:
     assert expected is None or found == [line[:2] for line in expected]
 
 
-def test_the_version_and_roots_are_those_of_the_answers() -> None:
+def test_version_and_roots_are_as_expected() -> None:
     for name in OWN:
         beside = VECTORS / name.split(".")[0]
         if name.startswith("car/js"):

@@ -1,4 +1,4 @@
-"""Archives without a catalog: the parts of convert, and what it makes of archives of our own."""
+"""Archives without a catalog: the parts of convert, and conversions of cafcat's own archives."""
 
 import os
 import random
@@ -51,7 +51,7 @@ def caf(files: list[tuple[str, bytes, int | None]]) -> bytes:
 
 
 def files_of(path: str) -> list[tuple[str, bytes, int | None, int | None]]:
-    """In the order of the index."""
+    """Return path, content, time and checksum of all files, in the order of the index."""
     data = Path(path).read_bytes()
     reader = formats.detect(BytesArchive(data, path)).reader(BytesArchive(data, path))
     return [
@@ -60,7 +60,7 @@ def files_of(path: str) -> list[tuple[str, bytes, int | None, int | None]]:
 
 
 @pytest.mark.parametrize("other", WRITABLE, ids=lambda one: one.name)
-def test_there_and_back_is_byte_for_byte_the_same(other: Format) -> None:
+def test_conversion_there_and_back_keeps_all_bytes(other: Format) -> None:
     Path("in.caf").write_bytes(caf(FILES))
     there = cafcat.convert("in.caf", f"there{other.suffix}")
     assert (there.input, there.output) == (os.path.abspath("in.caf"), os.path.abspath(f"there{other.suffix}"))
@@ -82,8 +82,8 @@ def test_from_every_format_to_every_format(first: Format, last: Format) -> None:
     assert files_of("last") == files_of("in.caf")
 
 
-def test_many_small_files_in_the_order_of_their_bytes() -> None:
-    """Not of the index, which another program may have sorted."""
+def test_files_are_converted_in_the_order_of_their_bytes() -> None:
+    """The order of the index does not count: another program may have sorted it."""
     index = ",".join(f'"n{n:03}":{{"start_byte":{999 - n},"end_byte":{1000 - n}}}' for n in range(1000))
     text = f'{{"format_version":"1.0","files":{{{index}}}}}'.encode()
     Path("in.caf").write_bytes(bytes(n % 251 for n in range(1000)) + text + struct.pack("<I", len(text)))
@@ -93,7 +93,7 @@ def test_many_small_files_in_the_order_of_their_bytes() -> None:
     assert b"".join(content for _, content, *_ in found) == bytes(n % 251 for n in range(1000))
 
 
-def test_an_empty_archive_stays_one() -> None:
+def test_empty_archive_stays_empty() -> None:
     Path("in.caf").write_bytes(caf([]))
     for n, one in enumerate(WRITABLE):
         assert cafcat.convert("in.caf", f"out{n}", format=one.name).files == 0
@@ -101,8 +101,8 @@ def test_an_empty_archive_stays_one() -> None:
 
 
 @pytest.mark.parametrize("source", WRITABLE, ids=lambda one: one.name)
-def test_one_damaged_file_ends_it_and_leaves_nothing(source: Format, folder: Path) -> None:
-    """A format may keep several small files so that damage hits all of them."""
+def test_damaged_file_ends_the_conversion_and_leaves_nothing(source: Format, folder: Path) -> None:
+    """Some formats keep several small files together, so that damage affects all of them."""
     files = [("a", random.randbytes(300_000), 1), ("b", random.randbytes(5 * MIB), 2)]
     data, entries, _ = pack(source, files)
     for damaged in entries:
@@ -115,7 +115,7 @@ def test_one_damaged_file_ends_it_and_leaves_nothing(source: Format, folder: Pat
         assert os.listdir(folder) == ["in"]
 
 
-def test_what_is_there_stays_unless_it_is_to_be_replaced() -> None:
+def test_existing_output_is_replaced_only_with_overwrite() -> None:
     Path("in.caf").write_bytes(caf(FILES))
     Path("out.car").write_bytes(b"precious")
     with pytest.raises(Conflict):
@@ -149,7 +149,7 @@ def test_refusals_before_anything_is_written(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["in.caf", "pipe"]
 
 
-def test_the_suffix_tells_the_format_whatever_its_case() -> None:
+def test_suffix_in_any_case_determines_the_format() -> None:
     assert [format_of_output(Path(f"x/a.b{suffix}"), None).name for suffix in (".caf", ".CAR", ".cio", ".clp")] == [
         "caf",
         "car",
@@ -205,7 +205,7 @@ class Watching(Listener):
         self.said.append(("end", self.files, self.bytes))
 
 
-def test_progress_comes_to_what_it_began_with() -> None:
+def test_progress_reaches_its_announced_total() -> None:
     Path("in.caf").write_bytes(caf(FILES))
     total = (len(FILES), sum(len(content) for _, content, _ in FILES))
     watching = Watching()
@@ -233,7 +233,7 @@ def test_a_large_file_that_breaks_off_may_come_again() -> None:
     assert (made.file_count, made.content_bytes, watching.files, watching.bytes) == (2, 3 * MIB + 1, 2, 3 * MIB + 1)
 
 
-def test_a_name_that_cannot_be_ends_it(folder: Path) -> None:
+def test_invalid_name_ends_the_conversion(folder: Path) -> None:
     text = b'{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":1},"":{"start_byte":0,"end_byte":1}}}'
     Path("in.caf").write_bytes(b"x" + text + struct.pack("<I", len(text)))
     with pytest.raises(Refused, match="name is empty"):
@@ -256,10 +256,10 @@ def test_entries_in_the_order_of_their_bytes_lose_nothing() -> None:
     ordered.close()
 
 
-class Asked:
-    """An archive that keeps in mind what was asked of it."""
+class RecordedArchive:
+    """An archive that records all reads."""
 
-    name = "asked"
+    name = "recorded"
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -275,28 +275,28 @@ class Asked:
         return None
 
 
-def test_reading_ahead_asks_seldom_where_reads_follow_each_other() -> None:
-    asked = Asked(random.randbytes(20 * MIB))
-    ahead = ReadAhead(asked, len(asked.data))
-    for start in range(0, len(asked.data) - 1000, 1000):
-        assert ahead.read_at(start, start + 900) == asked.data[start : start + 900]
-    assert len(asked.reads) < 12
-    assert max(end - start for start, end in asked.reads) <= 8 * MIB
+def test_read_ahead_makes_few_requests_for_sequential_reads() -> None:
+    recorded = RecordedArchive(random.randbytes(20 * MIB))
+    ahead = ReadAhead(recorded, len(recorded.data))
+    for start in range(0, len(recorded.data) - 1000, 1000):
+        assert ahead.read_at(start, start + 900) == recorded.data[start : start + 900]
+    assert len(recorded.reads) < 12
+    assert max(end - start for start, end in recorded.reads) <= 8 * MIB
 
 
-def test_reading_ahead_asks_little_where_they_do_not() -> None:
-    asked = Asked(random.randbytes(20 * MIB))
-    ahead = ReadAhead(asked, len(asked.data))
-    size = len(asked.data)
+def test_read_ahead_reads_few_bytes_for_random_reads() -> None:
+    recorded = RecordedArchive(random.randbytes(20 * MIB))
+    ahead = ReadAhead(recorded, len(recorded.data))
+    size = len(recorded.data)
     for start, end in ((size - 64, size), (0, 64), (10 * MIB, 10 * MIB + 5), (MIB, 13 * MIB), (size, size), (5, 5)):
-        assert ahead.read_at(start, end) == asked.data[start:end]
-    assert sum(end - start for start, end in asked.reads) < 12 * MIB + 6 * 128 * 1024
+        assert ahead.read_at(start, end) == recorded.data[start:end]
+    assert sum(end - start for start, end in recorded.reads) < 12 * MIB + 6 * 128 * 1024
     with pytest.raises(Corrupt):
         ahead.read_at(size - 1, size + 1)
 
 
-def test_a_sink_that_fails_is_an_output_that_failed(folder: Path) -> None:
-    """As on a disk that is full; the archive's own name is said, not that of its temporary file."""
+def test_full_disk_is_a_failed_output(folder: Path) -> None:
+    """The error names the output, not its temporary file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     Path("in.caf").write_bytes(caf(FILES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, hard))
@@ -310,7 +310,7 @@ def test_a_sink_that_fails_is_an_output_that_failed(folder: Path) -> None:
     assert os.listdir(folder) == ["in.caf"]
 
 
-def test_the_sink_of_the_conformance_suite_and_the_file_get_the_same() -> None:
+def test_sink_of_the_conformance_suite_gets_the_bytes_of_the_file() -> None:
     for one in WRITABLE:
         sink = ListSink()
         writer = one.writer(sink)

@@ -1,4 +1,4 @@
-"""The table of `make bench`: how it is worked out and written. No times."""
+"""Calculation and format of the table of `make bench`, without measurements."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ FAST = Row("finding.read_many", "read_many", "single", at_least(20), [61.25, 50,
 CONDITIONS = {"files": 10, "scale": 0.1, "CPUs": 2}
 
 
-def test_the_table_is_markdown_with_median_range_and_what_was_met() -> None:
+def test_table_is_markdown_with_median_range_and_met_targets() -> None:
     missing = Row("peers.borg", "ingest (a)", "tar - | dd", at_most(1), missing="missing: apt-get install borg")
     assert markdown([SLOW, FAST, missing]).splitlines() == [
         "| work | peer | target | ratio | absolute | met |",
@@ -27,7 +27,7 @@ def test_the_table_is_markdown_with_median_range_and_what_was_met() -> None:
     ]
 
 
-def test_nothing_is_met_where_nothing_is_asked() -> None:
+def test_row_without_a_target_has_no_result() -> None:
     assert Row("growth", "growth", "first", NO_TARGET, [1.0]).cells()[2:] == ("—", "1.00 [1.00-1.00]", "—", "—")
 
 
@@ -42,8 +42,8 @@ def test_a_figure_has_a_unit() -> None:
     assert figure([1.3, 1.1, 1.2], "s") == "1.20 s [1.10-1.30]"
 
 
-def test_a_ratio_is_of_one_round() -> None:
-    """Not of the medians: a round that was slow for both says nothing."""
+def test_ratios_are_computed_by_round() -> None:
+    """The ratio of medians would count noise that slows both sides in one round."""
     assert pair_ratios([2.0, 20.0, 3.0], [1.0, 10.0, 6.0]) == [2.0, 2.0, 0.5]
     with pytest.raises(ValueError, match="argument 2 is longer"):
         pair_ratios([1.0], [1.0, 2.0])
@@ -75,7 +75,7 @@ def stored(tmp_path: Path, *rows: Row) -> Path:
     return file
 
 
-def test_what_is_a_fifth_worse_is_warned_of_in_either_direction(tmp_path: Path) -> None:
+def test_warning_for_ratios_that_are_worse_by_a_fifth(tmp_path: Path) -> None:
     before = baseline.load(stored(tmp_path, SLOW, FAST))
     assert before == {"conditions": CONDITIONS, "ratios": {"finding.read_many": 61.25, "packing.small -j1": 1.0}}
     worse = [SLOW._replace(ratios=[1.25]), FAST._replace(ratios=[49])]
@@ -85,7 +85,7 @@ def test_what_is_a_fifth_worse_is_warned_of_in_either_direction(tmp_path: Path) 
     ]
 
 
-def test_what_is_better_or_nearly_the_same_is_not(tmp_path: Path) -> None:
+def test_no_warning_for_better_or_similar_ratios(tmp_path: Path) -> None:
     before = baseline.load(stored(tmp_path, SLOW, FAST))
     others = [(1.19, 52.0), (0.1, 600.0)]
     for slow, fast in others:
@@ -93,10 +93,10 @@ def test_what_is_better_or_nearly_the_same_is_not(tmp_path: Path) -> None:
         assert baseline.warnings(rows, before, CONDITIONS) == []
 
 
-def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+def test_warning_for_rows_without_a_baseline(tmp_path: Path) -> None:
     before = baseline.load(stored(tmp_path, SLOW))
-    said = baseline.warnings([SLOW, FAST], before, CONDITIONS | {"files": 20})
-    assert said == [
+    warned = baseline.warnings([SLOW, FAST], before, CONDITIONS | {"files": 20})
+    assert warned == [
         "The baseline was measured with files 10, scale 0.1, CPUs 2, this with files 20, scale 0.1, CPUs 2.",
         "finding.read_many is not in the baseline: it cannot be compared.",
     ]
@@ -150,7 +150,7 @@ def content(data: DataSet) -> dict[str, bytes]:
     return {str(path.relative_to(data.folder)): path.read_bytes() for path in data.paths()}
 
 
-def test_data_sets_are_the_same_each_time(tmp_path: Path) -> None:
+def test_data_sets_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     for make in (lambda folder: small_files(folder, 7, 3), lambda folder: equal_files(folder, 3, 200_000)):
         first, second = make(tmp_path / "first"), make(tmp_path / "second")
         assert content(first) == content(second)

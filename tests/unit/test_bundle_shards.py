@@ -1,4 +1,4 @@
-"""Shards of bundles as archives: their lists, what of them a catalog can be told, and what is refused."""
+"""Shards of bundles as archives: listing, decodings for the catalog, and refused shards."""
 
 import os
 import sys
@@ -115,8 +115,8 @@ def test_a_shard_finds_its_index_beside_it(folder: Path) -> None:
     assert DATABUNDLE.open_folder(stored(folder)) is None
 
 
-def test_a_file_that_ends_as_a_chunk_does_makes_no_chunk_of_its_shard(folder: Path) -> None:
-    """The rows are those of another chunk, and their place and checksum are right here, too."""
+def test_file_with_the_end_of_a_chunk_does_not_change_its_shard(folder: Path) -> None:
+    """The forged rows belong to another chunk. Their position and checksum are right in this shard, too."""
     chunk, _, finished = pack(DATABUNDLE, [("forged", b"forged", None)])
     rows = chunk[finished.index_start_byte : finished.index_end_byte]
     content = rows + trailer(4096, crc32c(rows))
@@ -161,7 +161,7 @@ BAD_ROWS: dict[str, tuple[bytes, bytes | None, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_ROWS)
-def test_records_that_make_no_sense_cost_the_files_in_them(folder: Path, what: str) -> None:
+def test_invalid_records_affect_only_their_files(folder: Path, what: str) -> None:
     made(folder)
     key, value, message = BAD_ROWS[what]
     change(folder, key, value)
@@ -228,7 +228,7 @@ def test_an_index_that_makes_no_sense_is_corrupt(folder: Path, what: str) -> Non
     "value", [b"\x08\x01\x18" + b"\xff" * 9 + b"\x01\x20\x05", b"\x08\x01\x20" + b"\xff" * 9 + b"\x01"]
 )
 @pytest.mark.parametrize("compression", ["none", "snappy", "zlib"])
-def test_a_file_beyond_all_data_costs_itself(folder: Path, compression: str, value: bytes) -> None:
+def test_file_beyond_all_data_fails_alone(folder: Path, compression: str, value: bytes) -> None:
     made(folder, compression)
     change(folder, file_key("a"), value)
     with pytest.raises(Corrupt):
@@ -255,7 +255,7 @@ def test_a_head_of_another_bundle(folder: Path, tmp_path: Path) -> None:
 
 
 def table_of(folder: Path) -> Path:
-    """Of the index: LevelDB makes one when it opens a log."""
+    """Return the table of the index, which LevelDB makes when it opens a log."""
     change(folder, b"\x09", b"")
     [table] = (folder / "index").glob("*.ldb")
     return table
@@ -270,7 +270,7 @@ def without(path: Path) -> None:
 
 
 def footer(path: Path) -> None:
-    """A table's own index is said to be of petabytes."""
+    """Change the footer of a table so that its own index has petabytes."""
     data = bytearray(path.read_bytes())
     data[-48:-8] = (b"\0\0\0" + b"\xff" * 7 + b"\x0f").ljust(40, b"\0")
     path.write_bytes(data)
@@ -282,14 +282,14 @@ def block(path: Path) -> None:
     path.write_bytes(data)
 
 
-def of_another(path: Path) -> None:
-    """A table that is right by itself, and smaller than the index says."""
+def replaced(path: Path) -> None:
+    """Replace a table by a valid, smaller one."""
     other = path.parents[2] / "other"
     foreign_bundle(other, [("x", b"x")], "zlib", record_bytes=128)
     path.write_bytes(table_of(other).read_bytes())
 
 
-@pytest.mark.parametrize("harm", [cut, without, footer, block, of_another])
+@pytest.mark.parametrize("harm", [cut, without, footer, block, replaced])
 def test_a_damaged_table_of_the_index_is_corrupt(folder: Path, harm: Callable[[Path], None]) -> None:
     made(folder)
     harm(table_of(folder))
@@ -307,8 +307,8 @@ def test_an_index_that_begins_elsewhere_is_corrupt(folder: Path, content: bytes)
         DATABUNDLE.open_folder(stored(folder))
 
 
-def test_rows_of_a_damaged_log_are_not_left_out(folder: Path) -> None:
-    """LevelDB would go on behind them."""
+def test_damaged_log_of_the_index_is_corrupt(folder: Path) -> None:
+    """LevelDB itself would continue after the damaged rows."""
     write_bundle(folder, [NewBundleFile(f"{n:05}", b"x") for n in range(3000)])
     [log] = (folder / "index").glob("*.log")
     assert log.stat().st_size > 70_000
@@ -340,7 +340,7 @@ def test_an_index_that_changes_while_it_is_read(folder: Path) -> None:
 
 
 class Twofold(StoredObject):
-    """A file that says something else when it is read a second time."""
+    """A file with other content at its second read."""
 
     first = b"no manifest\n"
 
@@ -349,7 +349,7 @@ class Twofold(StoredObject):
         return answer
 
 
-def test_what_is_checked_is_what_leveldb_opens(folder: Path) -> None:
+def test_leveldb_opens_the_files_that_were_checked(folder: Path) -> None:
     made(folder)
 
     class Changing(StoredFolder):
@@ -360,8 +360,8 @@ def test_what_is_checked_is_what_leveldb_opens(folder: Path) -> None:
         DATABUNDLE.open_folder(Changing(stored(folder)._store))
 
 
-def test_the_index_is_listed_once(folder: Path) -> None:
-    """In a bucket that is a request for each thousand files."""
+def test_index_is_listed_once(folder: Path) -> None:
+    """A listing of a bucket takes a request for each thousand files."""
     made(folder)
     listings: list[str] = []
 
@@ -374,13 +374,13 @@ def test_the_index_is_listed_once(folder: Path) -> None:
     assert listings == ["index/"]
 
 
-def test_a_folder_in_which_no_store_has_an_index_is_no_bundle(folder: Path) -> None:
-    """With it the key would be too long."""
+def test_folder_with_too_long_a_key_for_an_index_is_no_bundle(folder: Path) -> None:
+    """The key of an index in this folder would be too long."""
     deep = "/".join(["d" * 200] * 5) + "/"
     assert not is_bundle(StoredFolder(LocalStore(folder), deep + "e" * 12 + "/"))
 
 
-def test_nothing_is_written_beside_the_index_and_nothing_is_left(
+def test_reading_leaves_neither_changes_nor_temporary_files(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(folder)
@@ -437,7 +437,7 @@ def spans(decoding: str, size_bytes: int, *records: bytes) -> bytes:
     return b"".join(decode_records(blocks, Entry("a", 0, len(span), 0, None, size_bytes, decoding)))
 
 
-def test_spans_that_are_not_what_they_should_be() -> None:
+def test_damaged_spans_are_corrupt() -> None:
     whole, short, long = (compress_record(3, b"x" * count) for count in (10, 9, 11))
     assert spans("zlib 10 0", 15, whole, bytes(3), short) == b"x" * 15
     for wrong in (
@@ -476,7 +476,7 @@ def test_damage_behind_a_file_does_it_no_harm() -> None:
         spans("zlib 7680 0", 7700, bytes(record), compress_record(3, b"x" * 99))
 
 
-def test_what_the_catalog_is_told_is_short(folder: Path) -> None:
+def test_decoding_in_the_catalog_is_short(folder: Path) -> None:
     files = [("sparse", (b"x" * 128 + bytes(128)) * 600)]
     foreign_bundle(folder, files, "zlib", record_bytes=128)
     assert len(entries(folder)["sparse"].decoding or "") < 4100

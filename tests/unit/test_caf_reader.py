@@ -1,4 +1,4 @@
-"""What the CAF reader takes and what it refuses: by the archives of the original programs, and by our own."""
+"""The archives that the CAF reader reads or refuses: of the original programs, and cafcat's own."""
 
 import hashlib
 import itertools
@@ -33,12 +33,12 @@ def archive(index: bytes, data: bytes = b"hello") -> BytesArchive:
 
 
 def entry(members: bytes, name: bytes = b"a") -> bytes:
-    """An index whose only entry has these members."""
+    """Return an index whose only entry has these members."""
     return b'{"format_version":"1.0","files":{"' + name + b'":{' + members + b"}}}"
 
 
 def read(source: BytesArchive) -> list[Entry]:
-    """All entries; the format is told by the content first, as `cafcat inspect` does it."""
+    """Return all entries. The format is detected from the content first, as by `cafcat inspect`."""
     return list(detect(source).reader(source).entries())
 
 
@@ -223,7 +223,7 @@ BAD_INDEXES: dict[str, tuple[bytes, type[CafcatError], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_INDEXES)
-def test_what_cannot_be_right_is_refused(name: str) -> None:
+def test_bad_indexes_are_refused(name: str) -> None:
     index, kind, words = BAD_INDEXES[name]
     source = archive(index)
     with pytest.raises(CafcatError) as caught:
@@ -241,11 +241,11 @@ OF_AN_ENTRY = [name for name, (index, _, _) in BAD_INDEXES.items() if index.coun
 
 
 @pytest.mark.parametrize("name", OF_AN_ENTRY)
-def test_it_is_refused_among_many_usual_entries_too(name: str) -> None:
+def test_bad_entries_are_refused_among_many_usual_ones(name: str) -> None:
     index, kind, _ = BAD_INDEXES[name]
     many = b"".join(b'"%d":{%b},' % (n, SPAN) for n in range(2000))
     index = index.replace(b'"files":{', b'"files":{' + many)
-    if index.endswith(b"}}"):  # the end of files: an entry after the odd one, too
+    if index.endswith(b"}}"):  # the end of files: add an entry after the odd one
         index = index[:-2] + b',"last":{%b}}}' % SPAN
     with pytest.raises(kind):
         list(CAF.reader(archive(index)).entries())
@@ -271,7 +271,7 @@ def test_the_byte_of_bad_utf8_is_exact() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"a", b"abc"])
-def test_what_is_shorter_than_a_footer(data: bytes) -> None:
+def test_archives_shorter_than_a_footer_are_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt, match="cannot hold the footer"):
         CAF.reader(BytesArchive(data))
     with pytest.raises(Corrupt, match="too few"):
@@ -300,7 +300,7 @@ def test_names_are_shown_as_the_archive_has_them(path: str) -> None:
         assert read(archive(text.encode())) == [A._replace(path=path)]
 
 
-def test_of_names_that_come_again_the_last_wins_at_its_place() -> None:
+def test_last_entry_of_a_repeated_name_counts() -> None:
     names = [b"a", b"b", rb"\u0061", b"c", b"b", b"b", b"d"]
     items = b",".join(b'"%b":{"start_byte":%d,"end_byte":5}' % (name, n % 5) for n, name in enumerate(names))
     index = b'{"format_version":"1.0","files":{' + items + b"}}"
@@ -332,7 +332,7 @@ def flips(start: int, end: int, data: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", ["caf", "car", "chunkio"])
 @pytest.mark.parametrize("paths", [("folder/one", "folder/two", "z"), ("z", "b", "a")])
-def test_every_flipped_bit_in_an_own_index_is_noticed_or_changes_nothing(name: str, paths: Sequence[str]) -> None:
+def test_every_flipped_bit_in_an_own_index_is_detected_or_harmless(name: str, paths: Sequence[str]) -> None:
     archive_format = by_name(name)
     data, entries, finished = pack(archive_format, [(path, b"content", 1) for path in paths])
     end = data.rindex(b',"index_crc32c":"') + CHECKSUM_BYTES
@@ -343,7 +343,7 @@ def test_every_flipped_bit_in_an_own_index_is_noticed_or_changes_nothing(name: s
         except CafcatError:
             continue
         accepted += 1
-    assert accepted < 8 * CHECKSUM_BYTES  # only of the member with the checksum
+    assert accepted < 8 * CHECKSUM_BYTES  # only flips in the member with the checksum
 
 
 def test_an_index_without_checksum_is_read_as_before() -> None:
@@ -368,7 +368,7 @@ def test_a_member_of_that_name_in_any_other_form_is_ignored(end: bytes) -> None:
     assert read(archive(b'{"format_version":"1.0","files":{"a":{%b}}' % SPAN + end)) == [A]
 
 
-def test_a_checksum_in_an_index_of_many_windows() -> None:
+def test_checksum_of_an_index_with_many_windows() -> None:
     for paths in ([f"file{n:06}" for n in range(30_000)], [f"file{n % 977:03}/{n}" for n in range(30_000)]):
         data, entries, finished = pack(CAF, [(path, b"", 1) for path in paths])
         assert finished.index_end_byte - finished.index_start_byte > 2 * WINDOW_BYTES
@@ -380,7 +380,7 @@ def test_a_checksum_in_an_index_of_many_windows() -> None:
 
 
 def many_entries(count: int, names: int) -> Iterator[bytes]:
-    """An index of so many entries with so many names, in the usual layout."""
+    """Yield an index with this number of entries and names, in the usual layout."""
     yield b'{"format_version":"1.0","files":{'
     for n in range(count):
         comma = b"," if n else b""
@@ -389,7 +389,7 @@ def many_entries(count: int, names: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(("count", "names"), [(200_000, 200_000), (50_000, 25_000), (50_000, 7)])
-def test_memory_is_bounded_however_many_entries_there_are(tmp_path: Path, count: int, names: int) -> None:
+def test_memory_is_bounded_for_any_number_of_entries(tmp_path: Path, count: int, names: int) -> None:
     path = tmp_path / "many.caf"
     with path.open("wb") as file:
         file.write(b"hello")

@@ -1,4 +1,4 @@
-"""What the CAF writer puts where: the published layout, limits, and what it does not hold in memory."""
+"""Output of the CAF writer: the published layout, limits, and bounded memory."""
 
 import gc
 import hashlib
@@ -23,7 +23,7 @@ HEAD = b'{"format_version":"1.0","files":{'
 
 
 def parse(data: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Data section and index, by nothing but struct and json."""
+    """Return data section and index, parsed with struct and json alone."""
     (size,) = struct.unpack("<I", data[-4:])
     return data[: -4 - size], json.loads(data[-4 - size : -4])
 
@@ -87,7 +87,7 @@ def test_abandoned_bytes_stay_dead_before_the_next_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["caf", "car", "chunkio"])
-def test_an_own_archive_with_a_name_twice_is_refused(name: str) -> None:
+def test_own_archive_with_a_repeated_name_is_refused(name: str) -> None:
     archive_format = by_name(name)
     data, _, finished = pack(archive_format, [("a", b"old", None), ("b", b"", None), ("a", b"new!", None)])
     assert finished.file_count == 3
@@ -96,13 +96,13 @@ def test_an_own_archive_with_a_name_twice_is_refused(name: str) -> None:
     assert caught.value.path == "a"
 
 
-def test_the_size_is_foretold_exactly_for_what_is_written() -> None:
+def test_size_of_written_files_is_predicted_exactly() -> None:
     sink = ListSink()
     writer = CAF.writer(sink)
     for n in range(300):
         writer.add(f'q"{n}\n', b"x" * n, None if n % 2 else n)
-    foretold = writer.size_if_finalized()
-    assert writer.finalize().size_bytes == foretold == len(sink.data)
+    predicted = writer.size_if_finalized()
+    assert writer.finalize().size_bytes == predicted == len(sink.data)
 
 
 def test_a_file_being_written_counts_with_its_index_entry() -> None:
@@ -116,7 +116,7 @@ def test_a_file_being_written_counts_with_its_index_entry() -> None:
     assert len(sink.data) <= foretold <= len(sink.data) + 60
 
 
-def test_a_full_index_is_foretold_and_refused_before_anything_is_written() -> None:
+def test_full_index_is_predicted_and_refused_before_any_write() -> None:
     sink = ListSink()
     writer = CafWriter(sink, max_index_bytes=400)
     count = 0
@@ -138,17 +138,17 @@ def test_a_full_index_is_foretold_and_refused_before_anything_is_written() -> No
 
 
 def add_until_refused(writer: CafWriter) -> int:
-    """Files of the shortest entries: can_add is careful, and some may fit after it said no."""
+    """Return the number of files that still fit. `can_add` is careful: some files fit after it returned False."""
     for n in range(1000):
         try:
             writer.add(f"more{n}", b"", None)
         except Refused:
             return n
-    raise AssertionError("the index never was full")
+    raise AssertionError("the index did not become full")
 
 
 class Count:
-    """A sink that counts and hashes: it holds nothing."""
+    """A sink that counts and hashes bytes, and stores none."""
 
     def __init__(self) -> None:
         self.size_bytes = 0

@@ -27,7 +27,7 @@ KECCAK = 0x1B
 
 
 def listed(data: bytes, *, zero_padding: bool = False) -> tuple[list[str], Corrupt | None]:
-    """The names that an archive lists, and the error in place of the end."""
+    """Return the names that an archive lists, and the error that ends the list, if any."""
     archive = BytesArchive(data)
     names: list[str] = []
     try:
@@ -63,13 +63,13 @@ def test_blocks_are_listed_where_the_root_of_the_tree_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("data", [NO_ROOT, ROOT_FIRST, v2(ROOT_FIRST, b"\x80\x08" + bytes(8), 7)])
-def test_an_archive_that_is_cut_anywhere_lists_only_what_is_whole(data: bytes) -> None:
+def test_truncated_archive_lists_only_whole_files(data: bytes) -> None:
     complete, _ = listed(data)
     for size_bytes in range(len(data)):
         try:
             reader = CAR.reader(BytesArchive(data[:size_bytes]))
         except Corrupt:
-            continue  # the header is cut
+            continue  # the header is incomplete
         entries: list[Entry] = []
         with_contents = (entry for entry in taken(reader.entries(), entries))
         for entry in with_contents:
@@ -79,7 +79,7 @@ def test_an_archive_that_is_cut_anywhere_lists_only_what_is_whole(data: bytes) -
 
 
 def taken(entries: Iterator[Entry], into: list[Entry]) -> Iterator[Entry]:
-    """The entries up to damage."""
+    """Yield the entries before the damage."""
     try:
         for entry in entries:
             into.append(entry)
@@ -89,7 +89,7 @@ def taken(entries: Iterator[Entry], into: list[Entry]) -> Iterator[Entry]:
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 20, 60])
-def test_a_version_2_whose_payload_is_cut_lists_what_is_whole(cut_bytes: int) -> None:
+def test_version_2_with_a_truncated_payload_lists_whole_blocks(cut_bytes: int) -> None:
     names, error = listed(v2(NO_ROOT)[:-cut_bytes])
     assert names == cids(4)
     assert error is not None
@@ -97,14 +97,14 @@ def test_a_version_2_whose_payload_is_cut_lists_what_is_whole(cut_bytes: int) ->
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 100, 250])
-def test_an_own_archive_that_is_cut_behind_its_payload_lists_all_files(cut_bytes: int) -> None:
+def test_own_archive_truncated_after_its_payload_lists_all_files(cut_bytes: int) -> None:
     data, entries, _ = pack(CAR, [(f"folder/{n}", b"content", n) for n in range(20)])
     names, error = listed(data[:-cut_bytes])
     assert sorted(names) == sorted(entry.path for entry in entries)
     assert error is not None
 
 
-def test_a_version_2_whose_index_is_cut_off_says_so() -> None:
+def test_version_2_without_its_index_is_reported() -> None:
     data = bytearray(v2(NO_ROOT))
     struct.pack_into("<Q", data, 43, len(data))
     names, error = listed(bytes(data))
@@ -127,7 +127,7 @@ def test_zero_padding_is_damage_unless_it_is_allowed(data: bytes, padding: int) 
     assert listed(data + bytes(padding), zero_padding=True) == (complete, None)
 
 
-def test_what_follows_zero_padding_is_ignored_as_by_go_car() -> None:
+def test_bytes_after_zero_padding_are_ignored_as_by_go_car() -> None:
     assert listed(NO_ROOT + b"\0" + b"anything", zero_padding=True) == (cids(), None)
 
 

@@ -1,4 +1,4 @@
-"""What the CAR reader takes and what it refuses: by the archives of the original programs, and by our own."""
+"""The archives that the CAR reader reads or refuses: of the original programs, and cafcat's own."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def vector(name: str) -> BytesArchive:
 
 
 def read(data: bytes, **options: bool) -> dict[str, bytes]:
-    """All entries with their contents; from their spans alone it is the same."""
+    """Return all entries with their contents, which are also decoded from their spans alone."""
     reader = CarReader(BytesArchive(data), **options)
     found = {}
     for entry in reader.entries():
@@ -68,7 +68,7 @@ def test_every_vector_is_read_here() -> None:
 
 
 @pytest.mark.parametrize("name", with_fixtures(ANSWERED))
-def test_sections_and_roots_are_those_of_the_answers(name: str) -> None:
+def test_sections_and_roots_are_as_expected(name: str) -> None:
     answer = json.loads(vector_path(f"car/{name}.json").read_text())
     check_answer(vector(f"{name}.car"), answer, 0)
 
@@ -147,7 +147,7 @@ def test_a_tree_of_go_gives_its_paths_and_its_blocks() -> None:
 def test_indexes_are_written_as_cardex_writes_them(name: str, codec: int) -> None:
     kind = "IndexSorted" if codec == INDEX_SORTED else "MultihashIndexSorted"
     expected = (VECTORS / "cardex" / f"{name}.{kind}.idx").read_bytes()
-    builder = IndexBuilder(codec, fully_indexed=True)  # cardex knows no other
+    builder = IndexBuilder(codec, fully_indexed=True)  # cardex writes no other index
     if name != "no_blocks":
         for found in CarReader(vector(f"js/{name}.car")).sections():
             builder.add(found.cid, found.start)
@@ -177,7 +177,7 @@ def test_indexes_are_written_as_go_writes_them(name: str) -> None:
 
 
 def check_index_reads(index: bytes) -> None:
-    """What is read from it makes it anew."""
+    """Check that the entries of an index give the same index again."""
     codec = INDEX_SORTED if index[:2] == encode(INDEX_SORTED) else MULTIHASH_INDEX_SORTED
     builder = IndexBuilder(codec, fully_indexed=True)
     for code, digest, offset in read_index(BytesArchive(index), 0, len(index)):
@@ -193,7 +193,7 @@ def test_an_index_of_an_older_kind_does_not_hinder_reading() -> None:
         list(CarReader(archive).index())
 
 
-def test_a_cid_that_comes_twice_is_one_entry_at_its_first_place() -> None:
+def test_repeated_cid_is_one_entry_at_its_first_position() -> None:
     data = v1([], [A, B, A])
     entries = list(CAR.reader(BytesArchive(data)).entries())
     assert [entry.path for entry in entries] == [cid_to_text(A[0]), cid_to_text(B[0])]
@@ -221,7 +221,7 @@ def test_a_block_that_is_damaged_is_refused_when_it_is_opened() -> None:
     assert (caught.value.chunk, caught.value.byte, caught.value.path) == ("chunk-7", second.start_byte, second.path)
 
 
-def test_a_hash_that_is_not_known_is_given_and_said_not_to_be_verifiable() -> None:
+def test_block_with_an_unknown_hash_is_readable_and_not_verifiable() -> None:
     odd = (cid(RAW, 0x1B, b"\x07" * 32), b"content")
     reader = CarReader(BytesArchive(v1([], [odd, A])))
     unknown, known = reader.entries()
@@ -321,7 +321,7 @@ SECTIONS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", sorted(SECTIONS))
-def test_sections_that_cannot_be_are_refused_with_their_place(name: str) -> None:
+def test_invalid_sections_are_refused_with_their_position(name: str) -> None:
     data, message = SECTIONS[name]
     error = refusal(GOOD + data)
     assert message in str(error)
@@ -396,7 +396,7 @@ def test_an_index_that_cannot_be_is_refused() -> None:
             list(read_index(BytesArchive(index), 0, len(index)))
 
 
-def test_duplicate_digests_and_offsets_of_an_index_are_all_kept() -> None:
+def test_index_keeps_duplicate_digests_and_offsets() -> None:
     builder = IndexBuilder()
     for offset in (300, 2, 255):
         builder.add(A[0], offset)

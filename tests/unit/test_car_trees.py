@@ -1,4 +1,4 @@
-"""UnixFS trees as the CAR reader takes them, and what hostile ones come to."""
+"""UnixFS trees that the CAR reader lists, and hostile trees."""
 
 import struct
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def listed(root: Block, *blocks: Block) -> tuple[bytes, dict[str, Entry]]:
 
 
 def contents(data: bytes, entry: Entry) -> Iterator[bytes]:
-    """By the reader that listed it, by another one, and from the span alone, in small blocks."""
+    """Yield the content by the reader that listed it, by a new reader, and from the span alone in small blocks."""
     reader = CarReader(BytesArchive(data))
     assert entry in list(reader.entries())
     yield b"".join(reader.open(entry))
@@ -108,7 +108,7 @@ def test_times(seconds: int, fraction: int, expected: int | None) -> None:
     assert entries[cid_to_text(top[0])].modified_ns == expected
 
 
-def test_what_is_missing_costs_only_itself() -> None:
+def test_missing_block_affects_only_its_own_files() -> None:
     gone = cid_of(b"gone")
     lost = cid_of(b"lost", DAG_PB)
     part = file(150, A[0], gone)
@@ -116,14 +116,14 @@ def test_what_is_missing_costs_only_itself() -> None:
     data, entries = listed(root, root, part, A, B)
     assert sorted(entries) == ["bad", "folder", "good", "raw"]
     check(data, entries["good"], B[1])
-    for name, what in (("bad", gone), ("folder", lost), ("raw", gone)):
+    for name, target in (("bad", gone), ("folder", lost), ("raw", gone)):
         for source in (CAR.reader(BytesArchive(data)).open(entries[name]), CAR.decode(iter(()), entries[name])):
-            with pytest.raises(Corrupt, match=f"block {cid_to_text(what)} is missing or damaged") as caught:
+            with pytest.raises(Corrupt, match=f"block {cid_to_text(target)} is missing or damaged") as caught:
                 list(source)
             assert caught.value.path == name
 
 
-def test_damaged_nodes_and_leaves_cost_only_what_hangs_on_them() -> None:
+def test_damaged_block_affects_only_its_own_files() -> None:
     folder = directory((b"x", A[0]))
     top = file(51, B[0], C[0])
     root = directory((b"file", top[0]), (b"folder", folder[0]), (b"good", A[0]))
@@ -137,7 +137,7 @@ def test_damaged_nodes_and_leaves_cost_only_what_hangs_on_them() -> None:
             list(CAR.reader(BytesArchive(data)).open(entries[name]))
 
 
-def test_names_are_shown_as_they_are_and_each_path_once() -> None:
+def test_names_are_unchanged_and_each_path_is_listed_once() -> None:
     root = directory((b"..", A[0]), (b"a/b", B[0]), (b"same", A[0]), (b"same", B[0]))
     data, entries = listed(root, root, A, B)
     assert list(entries) == ["..", "a/b", "same"]
@@ -148,7 +148,7 @@ def test_names_are_shown_as_they_are_and_each_path_once() -> None:
 
 
 def shard(places: dict[int, tuple[bytes, bytes]], fanout: int = 256, digits: int = 2) -> Block:
-    """places: name and CID; a name that is empty is that of another shard."""
+    """Return a shard. places: name and CID of each slot; an empty name refers to another shard."""
     links = [(b"%0*X" % (digits, place) + name, target) for place, (name, target) in sorted(places.items())]
     return node(b"\x08\x05\x12\x01\xff\x28\x22\x30" + encode(fanout), *links)
 
@@ -169,7 +169,7 @@ def test_shards() -> None:
 
 
 def forged(data: bytes, *links: tuple[bytes, bytes], name: bytes) -> Block:
-    """A node with a CID that nobody can check, so that nodes can contain each other."""
+    """Return a node with a CID that cannot be verified, so that nodes can contain each other."""
     return cid(DAG_PB, 0x1B, name), node(data, *links)[1]
 
 
@@ -179,7 +179,7 @@ def read_all(data: bytes) -> None:
 
 
 def ends(data: bytes, message: str) -> None:
-    """The bounds make it a second; without one of them it would be for ever."""
+    """Check that reading ends with an error. The limits of the reader make it end within a second."""
     with pytest.raises((Corrupt, Unsupported), match=message):
         read_all(data)
 
@@ -195,7 +195,7 @@ def test_cycles_end(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "shard", "file"])
 def test_bombs_are_refused(kind: str) -> None:
-    """40 levels of two links to the same node below: a million million files, or bytes."""
+    """40 levels with two links each to the same node below would give a million million files or bytes."""
     current = A
     blocks = [A]
     for _ in range(40):
@@ -257,7 +257,7 @@ NODES += [b"\x12\x80\x80\x80\x80\x80\x80\x80\x80\x7f", b"\x12" + encode(38) + b"
 
 
 @pytest.mark.parametrize("block", NODES)
-def test_what_is_no_node_is_refused(block: bytes) -> None:
+def test_invalid_nodes_are_refused(block: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         dag_pb.decode(block)
 
@@ -282,12 +282,12 @@ UNIXFS += [b"\x08\x02\x42\x07\x08\x01\x15\xff\xff\xff\xff"]
 
 
 @pytest.mark.parametrize("data", UNIXFS)
-def test_what_is_no_unixfs_is_refused(data: bytes) -> None:
+def test_invalid_unixfs_data_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         unixfs.decode(data)
 
 
-def test_what_a_later_version_adds_is_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert unixfs.decode(b"\x08\x02\x38\xa4\x03\x48\x07\x52\x01x").mode == 0o644
 
 
@@ -314,7 +314,7 @@ def test_spans_that_do_not_fit_their_decoding_are_refused(decoding: str, span: b
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_with_more_or_fewer_bytes_than_its_entry_says_is_refused() -> None:
+def test_file_of_another_size_than_its_entry_is_refused() -> None:
     top = file(101, A[0], C[0])
     data, entries = listed(top, top, A, C)
     (entry,) = entries.values()

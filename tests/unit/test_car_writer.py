@@ -1,4 +1,4 @@
-"""What the CAR writer writes, beyond what every format must do."""
+"""Output of the CAR writer, beyond the requirements of all formats."""
 
 import hashlib
 import random
@@ -30,7 +30,7 @@ Files = list[tuple[str, bytes, int | None]]
 
 
 def read(data: bytes) -> dict[str, bytes]:
-    """The files as another program finds them: by the tree."""
+    """Return the files that another program finds through the tree."""
     reader = CAR.reader(BytesArchive(without_manifest(data)))
     return {entry.path: b"".join(reader.open(entry)) for entry in reader.entries()}
 
@@ -50,7 +50,7 @@ class Nodes(SectionWriter):
 
 
 def check_whole(data: bytes) -> None:
-    """Every block has its hash, and the index is what the sections come to."""
+    """Check that every block matches its hash, and that the index lists all sections."""
     reader = CarReader(BytesArchive(data))
     builder = IndexBuilder()
     for start, cid, begin, end in reader.sections():
@@ -59,7 +59,7 @@ def check_whole(data: bytes) -> None:
     assert b"".join(builder.blocks()) == data[reader.layout.index_start :]
 
 
-def test_other_programs_find_the_same_files() -> None:
+def test_tree_has_the_same_files_for_other_programs() -> None:
     files: Files = [
         ("b/c/file", b"1", 5),
         ("a", b"", None),
@@ -154,7 +154,7 @@ def test_where_a_file_and_a_folder_have_one_name_the_folder_stands_in_the_tree()
     assert list(CAR.reader(BytesArchive(data)).entries()) == entries
 
 
-def test_of_two_files_of_one_place_the_later_stands_there() -> None:
+def test_later_of_two_files_at_one_path_is_in_the_tree() -> None:
     data, entries, _ = pack(CAR, [("x/a", b"first", None), ("x//a", b"second", None), ("x/a", b"third", None)])
     assert read(data) == {"x/a": b"third"}
     assert len(entries) == 3
@@ -184,7 +184,7 @@ def test_links_that_do_not_fit_into_memory_wait_on_disk(monkeypatch: pytest.Monk
 
 
 def hash_of_pairs(name: bytes) -> bytes:
-    """Two names each agree but for the last of eight bytes: seven shards for every pair."""
+    """Return a hash. Two names each differ only in its last byte, which makes seven shards for every pair."""
     return (int(name) // 2 * 29).to_bytes(2) + b"\7\7\7\7\7" + bytes([int(name) % 2])
 
 
@@ -203,7 +203,7 @@ def test_names_whose_hashes_agree_do_not_make_the_tree_larger_than_foretold(
     assert list(CAR.reader(BytesArchive(sink.data)).entries()) == entries
 
 
-def test_of_names_with_the_same_hash_one_stands_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_names_with_equal_hashes_is_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cafcat.formats.car.shards.name_hash", lambda _: bytes(8))
     nodes = Nodes()
     cid = b"\x01\x55\x12\x20" + bytes(32)
@@ -262,7 +262,7 @@ def test_a_manifest_that_does_not_fit_is_refused() -> None:
         list(CAR.reader(BytesArchive(data + b"more")).entries())
 
 
-def test_a_sink_whose_head_cannot_be_written_anew_is_refused() -> None:
+def test_sink_without_a_rewritable_head_is_refused() -> None:
     class Stream:
         def write(self, data: bytes) -> None: ...
 
@@ -314,7 +314,7 @@ def test_a_tree_of_nothing() -> None:
     root = TreeWriter().write(nodes)
     assert (
         cid_to_text(root) == "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354"
-    )  # known to every IPFS node
+    )  # the well-known CID of the empty directory
     assert SHARD_BYTES_PER_LINK > 0
 
 

@@ -1,4 +1,4 @@
-"""What stands on ChunkIO's records: DEFLATE, triggers, look-up by time, a file that grows."""
+"""Layers on ChunkIO's records: DEFLATE, triggers, look-up by time, and growing files."""
 
 import zlib
 
@@ -34,14 +34,14 @@ CONTENTS = [b"", b"x", bytes(5 * MIB), bytes(range(256)) * 9000, bytes(MIB), byt
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("block_bytes", [1, 5, 1000, 1 << 20])
-def test_inflated_is_what_was_deflated(content: bytes, block_bytes: int) -> None:
+def test_deflated_content_is_inflated(content: bytes, block_bytes: int) -> None:
     blocks = list(inflate(blocks_of(deflated(content), block_bytes), len(content)))
     assert b"".join(blocks) == content
     assert all(0 < len(block) <= MIB for block in blocks)
 
 
-def test_what_is_left_in_the_stream_comes_out() -> None:
-    """zlib may have taken all input, and not given all output yet."""
+def test_inflate_yields_the_rest_of_the_output() -> None:
+    """zlib may have consumed all input before it has returned all output."""
     for size_bytes in range(MIB + 1, MIB + 110, 9):
         raw = deflated(bytes(size_bytes))
         assert sum(map(len, inflate([raw], size_bytes))) == size_bytes
@@ -54,7 +54,7 @@ def test_a_stream_that_was_flushed_and_not_closed_is_whole() -> None:
     assert list(inflate([])) == []
 
 
-def test_what_is_no_deflate() -> None:
+def test_invalid_deflate_data_are_corrupt() -> None:
     with pytest.raises(Corrupt, match="not a DEFLATE"):
         list(inflate([b"\xff" * 100]))
     with pytest.raises(Corrupt, match="bytes after the end"):
@@ -73,7 +73,7 @@ def test_a_bomb_is_stopped_at_the_bound() -> None:
         next(blocks)
 
 
-def test_a_finished_deflater_takes_no_more() -> None:
+def test_finished_deflater_refuses_data() -> None:
     deflater = Deflater()
     deflater.write(b"data")
     assert deflater.finish() == deflater.finish()
@@ -140,7 +140,7 @@ def test_both_triggers_in_one_write_give_both_records(monkeypatch: pytest.Monkey
     assert contents(sink.data) == [b"old", b"large"]
 
 
-def test_a_record_that_could_not_be_written_is_kept() -> None:
+def test_record_whose_write_failed_is_written_later() -> None:
     sink = FailingSink(10)
     records = RecordWriter(sink)
     writer = BufferedWriter(records)
@@ -235,8 +235,8 @@ def test_a_file_that_grows_byte_by_byte_gives_each_record_once() -> None:
     assert [record.end for record in again.poll()] == ends[1:]
 
 
-def test_bytes_that_come_in_another_order_are_waited_for() -> None:
-    """A file's size may grow before its bytes are there."""
+def test_tail_waits_for_bytes_that_are_written_late() -> None:
+    """The size of a file may grow before its bytes are written."""
     data = timed_file([1, 2], 40_000)
     archive = Growing(bytes(len(data)))
     tail = RecordTail(archive)
@@ -247,7 +247,7 @@ def test_bytes_that_come_in_another_order_are_waited_for() -> None:
     assert [ticks_of_record(record) for record in tail.poll()] == [1, 2]
 
 
-def test_what_was_read_once_is_read_again() -> None:
+def test_tail_reads_incomplete_records_again() -> None:
     data = timed_file([1, 2], 30)
     archive = Growing(data[:86] + bytes(len(data) - 86))
     tail = RecordTail(archive)

@@ -1,4 +1,4 @@
-"""ChunkIO as a format: archives of others by their records, cafcat's own by their index, and both when damaged."""
+"""ChunkIO as a format: archives of other programs by records, cafcat's own by the index, and damaged ones."""
 
 import hashlib
 import json
@@ -103,7 +103,7 @@ def test_files_of_any_size_in_any_blocks(size: int) -> None:
     assert content_bytes_of(entries[1].start_byte, entries[1].end_byte) == size
 
 
-def test_large_records_of_others_are_read_in_blocks() -> None:
+def test_large_records_of_other_programs_are_read_in_blocks() -> None:
     content = bytes(range(251)) * 20_000
     data = foreign([b"first", content])
     blocks = list(CHUNKIO.reader(BytesArchive(data)).open(listed(data)[1]))
@@ -123,8 +123,8 @@ def test_spans_that_no_pieces_have() -> None:
     assert content_bytes_of(5, 100) is None
 
 
-def test_the_index_is_found_from_the_end_alone() -> None:
-    """As a rebuild has it: nothing but the bytes from the index on."""
+def test_index_is_read_from_the_end_of_a_chunk_alone() -> None:
+    """A rebuild reads only the bytes from the index on."""
     data, entries, finished = pack(CHUNKIO, [(f"f{n}", b"x" * 5000, n) for n in range(100)])
     start = finished.index_start_byte
     section = IndexSection("name", start, [data[start:]])
@@ -146,7 +146,7 @@ def test_an_index_of_several_pieces() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("block_bytes", [300_000, MIB, 3 * MIB])
-def test_large_files_in_blocks_make_the_same_chunk_as_a_whole(size: int, block_bytes: int) -> None:
+def test_large_files_in_blocks_give_the_same_chunk(size: int, block_bytes: int) -> None:
     content = (bytes(range(251)) * (size // 251 + 1))[:size]
     whole, entries, _ = pack(CHUNKIO, [("a", b"1", 1), ("file", content, 2), ("b", b"2", 3)])
     sink = ListSink()
@@ -162,8 +162,8 @@ def test_large_files_in_blocks_make_the_same_chunk_as_a_whole(size: int, block_b
     assert sink.data == whole
 
 
-def test_the_end_of_a_chunk_that_only_looks_like_one() -> None:
-    """An end mark with content; an index whose second piece is of another place."""
+def test_false_ends_of_chunks_are_corrupt() -> None:
+    """One has an end mark with content; the other an index whose second piece belongs to another position."""
     data, _, finished = pack(CHUNKIO, [(f"{n:06}/{'n' * 200}", b"", n) for n in range(6000)])
     mark = pack_header(end_mark(finished.index_start_byte), 1, bytes(8))
     with pytest.raises(Corrupt, match="there is no index at its end"):
@@ -189,7 +189,7 @@ def test_a_full_index_refuses() -> None:
 
 def test_own_chunks_packed_into_a_record_are_content() -> None:
     inner, _, _ = pack(CHUNKIO, [("inner", b"data", 1)])
-    # In the last one a record begins where the chunk within says that its index does.
+    # In the last chunk, a record begins at the position of the inner chunk's index.
     for outer in (foreign([inner]), foreign([b"first", inner]), foreign([b"1234", inner])):
         entries = listed(outer)
         assert entries[-1].path.startswith("x.cio/")
@@ -199,7 +199,7 @@ def test_own_chunks_packed_into_a_record_are_content() -> None:
     assert opened(data, entries[1]) == inner * 3
 
 
-def test_an_own_chunk_without_its_end_is_not_taken_for_anothers() -> None:
+def test_own_chunk_without_its_end_is_corrupt() -> None:
     data, _, _ = pack(CHUNKIO, [(f"f{n}", b"x" * 5000, n) for n in range(30)])
     for damaged in (data[:-1], data + b"x", data[:70_000], data[:100], data[:-30] + bytes(30)):
         with pytest.raises(Corrupt) as caught:
@@ -256,8 +256,8 @@ def test_damaged_files_are_refused_before_any_of_their_bytes_are_given(
     assert (caught.value.path, caught.value.chunk, caught.value.byte) == ("file", "chunk-7", entries[1].start_byte)
 
 
-def test_every_damaged_byte_of_an_own_chunk_is_noticed_or_harmless() -> None:
-    """A meter is harmless; so is the file header."""
+def test_every_damaged_byte_of_an_own_chunk_is_detected_or_harmless() -> None:
+    """Damage of a meter or of the file header is harmless."""
     content = bytes(65_000)
     whole, _, _ = pack(CHUNKIO, [("a", b"first", 1), ("b", content, 2)])
     meters = {*range(16), *range(INTERVAL_BYTES, INTERVAL_BYTES + 16)}

@@ -1,4 +1,4 @@
-"""ChunkIO's records: by the files of the original program and its answers, and by files made to mislead."""
+"""ChunkIO's records: files of the original program with expected answers, and misleading files."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ def vector(name: str) -> tuple[bytes, Any]:
 
 
 def one_by_one(reader: RecordReader) -> Iterator[Record]:
-    """As the original lists them."""
+    """Yield records in the way of the original program."""
     record = reader.first()
     while record is not None:
         yield record
@@ -103,15 +103,15 @@ def test_the_reader_answers_as_the_original(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_the_writer_writes_what_the_original_wrote(name: str) -> None:
+def test_writer_writes_the_bytes_of_the_original(name: str) -> None:
     data, expected = vector(name)
     reader = RecordReader(BytesArchive(data))
     sink = ListSink()
     writer = RecordWriter(sink)
-    for record, said in zip(reader.records(), expected["written"], strict=True):
+    for record, answer in zip(reader.records(), expected["written"], strict=True):
         content = reader.content(record)
         assert content is not None
-        assert hashlib.sha256(content).hexdigest() == said["sha256"]
+        assert hashlib.sha256(content).hexdigest() == answer["sha256"]
         if name == "reopen_append_pads":
             writer = RecordWriter(sink, len(sink.data))
         assert writer.write(record.user_data, content) == record
@@ -120,14 +120,14 @@ def test_the_writer_writes_what_the_original_wrote(name: str) -> None:
 
 
 def end_by_the_published_rule(begin: int, size_bytes: int) -> int:
-    """As ../shared/design/formats.md has it."""
+    """Return the end of a record by the rule in ../shared/design/formats.md."""
     k, p = 40 + size_bytes, begin % 65536
     n, m = divmod(k, 65520)
     return begin + k + 16 * (n + ((p == 0 and m > 0) or p + m > 65536))
 
 
 @pytest.mark.parametrize("begin", [0, 17, 58, 65519, 65535, 65536, 65553, 131071, 1 << 40, (1 << 40) + 65535])
-def test_ends_are_where_the_rule_says(begin: int) -> None:
+def test_ends_of_records_follow_the_published_rule(begin: int) -> None:
     sizes = {*range(100), *range(65400, 65600), *range(130_900, 131_200), MAX_CONTENT_BYTES}
     for size_bytes in sizes:
         end = end_position(begin, 40 + size_bytes)
@@ -147,7 +147,7 @@ def test_positions_that_no_record_has() -> None:
     assert is_position(MAX_POSITION)
 
 
-def test_meters_are_taken_out_wherever_the_bytes_begin() -> None:
+def test_meters_are_stripped_from_any_part_of_a_file() -> None:
     payload = b"".join(n.to_bytes(4, "big") for n in range(60_000))
     data = b"".join(insert_meters(0, 0, payload))
     assert data.startswith(FILE_HEADER)
@@ -160,7 +160,7 @@ def test_meters_are_taken_out_wherever_the_bytes_begin() -> None:
     assert strip_meters(0, data) == payload
 
 
-def test_meters_that_are_none() -> None:
+def test_invalid_meters_are_ignored() -> None:
     assert read_meter(write_meter(65536), 65536) == 65536
     assert read_meter(write_meter(65553), 65536) is None
     assert read_meter(write_meter(65540), 131072) is None
@@ -168,7 +168,7 @@ def test_meters_that_are_none() -> None:
     assert read_meter(b"anything", 0) == 0
 
 
-def test_headers_that_are_none() -> None:
+def test_invalid_headers_are_ignored() -> None:
     whole = pack_header(USER, 5, siphash(b"hello"))
     assert parse_header(whole, 0) == Record(0, 61, USER, 5, siphash(b"hello"))
     for n in range(len(whole)):
@@ -192,7 +192,7 @@ def test_contents_that_embed_whole_files_are_no_records() -> None:
 
 
 @pytest.mark.parametrize("at", [56, 70, 95, 20_000, 65_537, 131_080, 196_607])
-def test_one_damaged_byte_costs_what_the_meters_say_and_invents_nothing(at: int) -> None:
+def test_damaged_byte_loses_few_records_and_adds_none(at: int) -> None:
     data = bytearray(written([bytes([n]) * 5000 for n in range(50)]))
     whole = list(RecordReader(BytesArchive(bytes(data))).records())
     data[at] ^= 0x55
@@ -211,8 +211,8 @@ def test_a_damaged_meter_alone_loses_nothing() -> None:
     assert list(RecordReader(BytesArchive(bytes(data))).records()) == whole
 
 
-def test_records_behind_a_damaged_content_without_meter_are_not_believed() -> None:
-    """The content might end elsewhere: only a meter tells."""
+def test_record_behind_damaged_content_without_a_meter_is_not_listed() -> None:
+    """The damaged content could end elsewhere. Only a meter proves the position of a record."""
     data = bytearray(written([bytes(140_000), b"second", bytes(70_000), b"fourth"]))
     records = list(RecordReader(BytesArchive(bytes(data))).records())
     data[131_072 + 3] ^= 1
@@ -237,7 +237,7 @@ def test_first_last_and_middle_in_any_range() -> None:
             assert middle in within if within else middle is None
 
 
-def test_a_torn_record_hides_none_that_were_appended_later() -> None:
+def test_torn_record_does_not_hide_later_records() -> None:
     torn = written([b"first", bytes(400_000)])[:100_000]
     sink = ListSink()
     sink.write(torn)
@@ -266,7 +266,7 @@ def test_after_an_error_the_next_record_begins_at_a_boundary() -> None:
     assert writer.position == len(sink.data)
 
 
-def test_what_the_writer_refuses() -> None:
+def test_writer_refuses_invalid_records() -> None:
     sink = ListSink()
     writer = RecordWriter(sink)
     with pytest.raises(InvalidInput, match="16 bytes"):
@@ -285,9 +285,11 @@ def test_what_the_writer_refuses() -> None:
     assert not sink.blocks
 
 
-def test_a_file_made_to_cost_time_is_listed_in_linear_time() -> None:
-    """Each meter names a record of its own whose content is all the rest, and the last meter is none: each would
-    have to be hashed. And meters that name ever earlier records."""
+def test_hostile_file_is_listed_in_linear_time() -> None:
+    """Each meter names a record whose content is the rest of the file, so that each record would have to be hashed.
+
+    Another file has meters that name ever earlier records.
+    """
     intervals = 400
     size = intervals * INTERVAL_BYTES
     data = bytearray(size)

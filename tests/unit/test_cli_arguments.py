@@ -36,7 +36,7 @@ def test_a_range_has_the_bytes_that_its_numbers_say(content: bytes, first: int, 
 
 
 @pytest.mark.parametrize("text", ["", "-", "5", "a-b", "1-2-3", "-1-2", "0-99,200-", "٣-٤", "5-4", " 0-1", "-0"])
-def test_what_is_no_range_is_refused(text: str) -> None:
+def test_invalid_ranges_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="byte range"):
         parse_range(text)
 
@@ -58,7 +58,7 @@ def test_dates_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> N
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1795219200"])
-def test_what_is_no_date_is_refused(text: str) -> None:
+def test_invalid_dates_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a date"):
         parse_date(text)
 
@@ -69,7 +69,7 @@ def test_a_share_is_a_part_of_one(text: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["20", "-1%", "101%", "-0%", "%", "", "x%", "nan%"])
-def test_what_is_no_share_is_refused(text: str) -> None:
+def test_invalid_shares_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a share"):
         parse_percent(text)
 

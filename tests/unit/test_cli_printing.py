@@ -1,4 +1,4 @@
-"""What the command prints, by the functions that make the text: no catalog is needed for it."""
+"""Output of the command, by the functions that format it, without a catalog."""
 
 import json
 import time
@@ -88,7 +88,7 @@ def test_an_error_in_json_has_all_its_keys(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "cafcat: bad checksum (path 'a\\nb', chunk c, byte 7); restore it\n"
 
 
-def test_a_bug_says_how_to_see_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_of_a_bug_names_the_debug_option(capsys: pytest.CaptureFixture[str]) -> None:
     call().report(ValueError("x\ny"))
     line = capsys.readouterr().err
     assert line == "cafcat: unexpected ValueError: x y; this is a bug; run again with --debug\n"

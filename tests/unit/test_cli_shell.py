@@ -1,4 +1,4 @@
-"""Lines that are printed for a shell: one physical line, the right bytes, and nothing else runs."""
+"""Lines that are printed for a shell: one physical line that writes the right bytes, and runs no part of a name."""
 
 import subprocess
 from pathlib import Path
@@ -13,12 +13,12 @@ CONTENT = bytes(range(256)) * 20_000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder that the lines run in: whatever else they run would leave a file there."""
+    """An empty folder in which the lines run. Any other command would leave a file there."""
     (tmp_path / "empty").mkdir()
     return tmp_path / "empty"
 
 
-def test_ordinary_names_stay_as_they_are() -> None:
+def test_ordinary_names_are_not_escaped() -> None:
     assert cat_line("srv/photos/a.jpg") == "cafcat cat -- srv/photos/a.jpg"
     assert cat_line("it's $HOME") == """cafcat cat -- 'it'"'"'s $HOME'"""
     assert cat_line("é 日本") == "cafcat cat -- 'é 日本'"
@@ -69,8 +69,8 @@ def test_the_line_of_a_url(tmp_path: Path, folder: Path, shell: str) -> None:
         assert words == ["-sSf", "-r", "0-8", f"https://h/{name}", ""]
 
 
-def test_the_old_way_would_have_run_code(folder: Path) -> None:
-    """The test can fail: quotes alone keep a newline, and `tail` hands the shell the second half of the name."""
+def test_quotes_alone_would_run_code(folder: Path) -> None:
+    """Quotes keep a newline, and `tail` passes only the second half of the name to the shell."""
     import shlex
 
     line = f"cafcat cat -- {shlex.quote(HOSTILE_NAMES[0])}"

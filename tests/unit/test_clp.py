@@ -1,4 +1,4 @@
-"""clp-s archives: those that clp-s wrote, put together again byte for byte; and what is refused of others."""
+"""clp-s archives: reassembled byte for byte, if clp-s wrote them; and refused archives."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ def made(sections: dict[str, bytes], packets: Iterable[Packet] = (), **header: A
 
 
 def with_metadata(raw: bytes, sections: bytes = b"", *, frame: bytes | None = None) -> bytes:
-    """An archive whose metadata, decompressed, is anything."""
+    """Return an archive with any decompressed metadata."""
     frame = compress_frame(raw) if frame is None else frame
     size = HEADER_BYTES + len(frame) + len(sections)
     return Header((0, 3, 1), 5, size, len(frame)).pack() + frame + sections
@@ -75,7 +75,7 @@ def test_every_vector_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_header_and_sections_are_those_of_the_vectors(name: str) -> None:
+def test_header_and_sections_of_the_vectors_are_as_expected(name: str) -> None:
     data, expected = vector(name)
     assert CLP.sniff(data[:64], data[-64:])
     reader = reader_of(data)
@@ -95,7 +95,7 @@ def test_header_and_sections_are_those_of_the_vectors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_metadata_is_that_of_the_vectors(name: str) -> None:
+def test_metadata_of_the_vectors_is_as_expected(name: str) -> None:
     data, expected = vector(name)
     reader = reader_of(data)
     said = {packet["type"]: packet["content"] for packet in expected["packets"]}
@@ -155,7 +155,7 @@ def test_vectors_that_are_cut_or_changed_anywhere_are_read_or_refused(name: str)
 
 
 def check_any(data: bytes) -> None:
-    """That it is read within its bytes, or refused in one line."""
+    """Check that an archive is read within its bytes, or refused in one line."""
     try:
         reader = reader_of(data)
         for entry in reader.entries():
@@ -163,11 +163,11 @@ def check_any(data: bytes) -> None:
             assert len(b"".join(reader.open(entry))) == entry.size_bytes
         assert (reader.info, reader.ranges, reader.timestamps) is not None
     except CafcatError as error:
-        assert isinstance(error, Corrupt | Unsupported)  # noqa: PT017 - what else is raised fails the test
+        assert isinstance(error, Corrupt | Unsupported)  # noqa: PT017 - any other error fails the test
         assert "\n" not in str(error)  # noqa: PT017
 
 
-def test_an_archive_of_our_own_making() -> None:
+def test_archive_made_by_the_tests() -> None:
     data = made(SECTIONS, [Packet(0, msgpack.packb({"num_segments": 1})), Packet(200, b"unknown")])
     reader = reader_of(data)
     assert [packet.kind for packet in reader.packets] == [0, 1, 200]
@@ -177,7 +177,7 @@ def test_an_archive_of_our_own_making() -> None:
     assert read_all(made({})) == {}
 
 
-def test_metadata_that_was_compressed_otherwise_is_kept_so() -> None:
+def test_metadata_keep_their_compression() -> None:
     raw = pack_packets([Packet(0, msgpack.packb({"n": "n" * 1000})), Packet(1, pack_section_table([("/0", 0)]))])
     stored = b"\x28\xb5\x2f\xfd\x00\x58" + (len(raw) << 3 | 1).to_bytes(3, "little") + raw
     assert stored != compress_frame(raw)
@@ -188,7 +188,7 @@ def test_metadata_that_was_compressed_otherwise_is_kept_so() -> None:
     assert [entry.size_bytes for entry in reader_of(changed + b"12345").entries()] == [5]
 
 
-def test_padding_that_is_not_zero_is_kept() -> None:
+def test_padding_keeps_its_bytes() -> None:
     data = made(SECTIONS, padding=bytes(range(32)), padding_end=77)
     assert b"".join(reassemble(reader_of(data))) == data
 
@@ -287,7 +287,7 @@ def test_blocks_of_frames_are_small_and_tiny_frames_are_counted() -> None:
         list(many.write(compress_frame(b"")))
 
 
-def test_a_window_that_takes_much_memory_is_refused() -> None:
+def test_window_that_needs_much_memory_is_refused() -> None:
     for log, refused in ((23, False), (25, False), (26, True), (27, True)):
         frame = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: log})
         reader = reader_of(made({"/0": frame.compress(bytes(MIB)) + frame.flush()}))
@@ -375,7 +375,7 @@ def test_large_sections_come_in_blocks() -> None:
 
 
 def timestamps(*parts: object) -> bytes:
-    """u64 for int, length and bytes for text, bytes as they are."""
+    """Return packed parts: u64 for int, length and bytes for text, and bytes unchanged."""
     raw = b""
     for part in parts:
         if isinstance(part, int):
@@ -419,7 +419,7 @@ def test_ranges() -> None:
             parse_ranges(msgpack.packb(content), "x")
 
 
-def test_metadata_of_other_kinds_is_read_when_it_is_asked_for() -> None:
+def test_metadata_of_other_kinds_are_read_on_demand() -> None:
     reader = reader_of(made(SECTIONS, [Packet(0, b"\x90"), Packet(2, b"short"), Packet(3, b"\xc1")]))
     assert len(list(reader.entries())) == 7
     for name in ("info", "timestamps", "ranges"):
@@ -464,7 +464,7 @@ def ranges_of(*names: Any) -> Packet:
     )
 
 
-def test_what_cafcat_notes_is_read_again_and_the_archive_put_together_again() -> None:
+def test_annotated_archive_is_read_and_reassembled() -> None:
     data = made(SECTIONS, [ranges_of("a", "b/c")])
     sources = [LogSource("a", 5, 1_700_000_000_000_000_001), LogSource("b/c", 0, -1)]
     archive = annotate(reader_of(data), sources, "x")
@@ -484,7 +484,7 @@ def test_open_and_convert_refuse_a_section_with_another_checksum_than_cafcat_not
     archive = annotate(reader_of(made(SECTIONS, [ranges_of("a")])), [LogSource("a", 5, 0)], "x")
     data = bytearray(b"".join(archive.blocks))
     (entry,) = (entry for entry in archive.entries if entry.path == "/log.dict")
-    data[entry.start_byte] ^= 1  # the count of a dictionary: zstd does not protect it
+    data[entry.start_byte] ^= 1  # the number of a dictionary's entries, which zstd does not protect
     with pytest.raises(Corrupt, match="CRC-32C") as caught:
         list(reader_of(bytes(data)).open(entry))
     assert (caught.value.path, caught.value.byte) == ("/log.dict", entry.start_byte)
@@ -495,7 +495,7 @@ def test_open_and_convert_refuse_a_section_with_another_checksum_than_cafcat_not
     assert not converted.exists()
 
 
-def test_an_archive_of_other_log_files_is_not_taken_for_ours() -> None:
+def test_annotation_of_other_log_files_is_refused() -> None:
     reader = reader_of(made(SECTIONS, [ranges_of("a")]))
     for names in ([], ["b"], ["a", "a"]):
         with pytest.raises(Corrupt, match="exactly the log files"):

@@ -1,4 +1,4 @@
-"""DataBundle chunks: what is in the file by the published design, how entries are decoded, what is refused."""
+"""DataBundle chunks: contents by the published design, decoding of entries, and refused chunks."""
 
 import random
 import sys
@@ -39,13 +39,13 @@ def packed(*files: tuple[str, bytes]) -> tuple[bytes, list[Entry]]:
 
 
 def rows_of(data: bytes) -> dict[bytes, bytes]:
-    """The whole end of the file as the one message that it is."""
+    """Return the rows at the end of the file, parsed as one message."""
     start = DATABUNDLE.reader(BytesArchive(data)).index_span[0]
     return {found.key: found.value for found in messages().Table.FromString(data[start:]).rows}
 
 
 def sealed(data: bytes, rows: bytes) -> bytes:
-    """The records of a chunk with another table."""
+    """Return the records of a chunk with another table."""
     start = DATABUNDLE.reader(BytesArchive(data)).index_span[0]
     return data[:start] + rows + trailer(start, crc32c(rows))
 
@@ -64,7 +64,7 @@ def contents(data: bytes) -> dict[str, bytes]:
 
 
 def uncompressed(data: bytes) -> bytes:
-    """All data by the published design alone: head, rows of records, zlib."""
+    """Return all data by the published design alone: head, rows of records, zlib."""
     header = parse_head(data)
     assert header.compression_method == 3
     records = []
@@ -84,7 +84,7 @@ def uncompressed(data: bytes) -> bytes:
     return whole
 
 
-def test_head_and_config_say_what_the_published_design_has() -> None:
+def test_head_and_config_follow_the_published_design() -> None:
     data, _ = packed(("a", b"hello"))
     assert data[:4] == b"daBS"
     assert int.from_bytes(data[8:12], "little") == HEAD_BYTES
@@ -156,7 +156,7 @@ def test_a_file_of_zeros_alone_has_no_bytes() -> None:
     assert b"".join(DATABUNDLE.decode(iter(()), entry)) == bytes(8 * RECORD_BYTES)
 
 
-def test_zeros_in_many_places_are_stored_and_the_text_stays_short() -> None:
+def test_many_runs_of_zeros_are_stored_to_keep_the_decoding_short() -> None:
     content = (bytes(RECORD_BYTES) + b"x" * RECORD_BYTES) * (MAX_ZERO_RUNS + 4)
     data, (entry,) = packed(("file", content))
     assert entry.decoding is not None
@@ -164,18 +164,18 @@ def test_zeros_in_many_places_are_stored_and_the_text_stays_short() -> None:
     assert b"".join(DATABUNDLE.reader(BytesArchive(data)).open(entry)) == content
 
 
-def test_a_large_file_in_blocks_is_held_to_1_mib() -> None:
+def test_large_file_in_blocks_buffers_at_most_1_mib() -> None:
     sink = ListSink()
     writer = DATABUNDLE.writer(sink)
     entry = writer.open("file", None)
     for n in range(0, len(NOISE), 100_000):
         entry.write(NOISE[n : n + 100_000])
-        foretold = writer.size_if_finalized()
+        predicted = writer.size_if_finalized()
     assert len(sink.data) > len(NOISE) - LARGE_BYTES - 2 * RECORD_BYTES
     entry.close()
-    assert writer.size_if_finalized() <= foretold
+    assert writer.size_if_finalized() <= predicted
     writer.finalize()
-    assert len(sink.data) <= foretold
+    assert len(sink.data) <= predicted
     assert contents(sink.data) == {"file": NOISE}
 
 
@@ -191,13 +191,13 @@ def test_a_large_file_that_is_abandoned_leaves_dead_records() -> None:
     assert uncompressed(sink.data)[:LARGE_BYTES] == NOISE[:LARGE_BYTES]
 
 
-def test_a_chunk_without_room_takes_nothing() -> None:
+def test_full_chunk_refuses_files() -> None:
     writer = DATABUNDLE.writer(ListSink())
     assert writer.can_add("file", 1 << 61)
     assert not writer.can_add("file", 1 << 62)
 
 
-def test_of_a_path_given_twice_the_last_counts() -> None:
+def test_last_file_of_a_repeated_path_counts() -> None:
     data, entries = packed(("b", b"first"), ("a", b"2"), ("b", b"last"))
     assert list(DATABUNDLE.reader(BytesArchive(data)).entries()) == entries[1:]
     assert contents(data) == {"a": b"2", "b": b"last"}
@@ -231,7 +231,7 @@ def test_keys_order_folders_and_records() -> None:
     "key",
     [b"\x02", b"\x02a\0\0", b"\x02a\0\0b\0\0", b"\x02\0\0a/b\0\0", b"\x02\0\0\xff\0\0", b"\x02\0\0a\0\xff\0\0"],
 )
-def test_keys_that_nobody_writes(key: bytes) -> None:
+def test_invalid_keys_are_refused(key: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_file_key(key)
 
@@ -252,7 +252,7 @@ def test_decodings_and_back(offset: int, runs: list[tuple[int, int]]) -> None:
         "deflate 0 " + ",".join(f"{2 * n}+1" for n in range(MAX_ZERO_RUNS + 1)),
     ],
 )
-def test_decodings_that_nobody_writes(text: str) -> None:
+def test_invalid_decodings_are_refused(text: str) -> None:
     assert parse_decoding(text) is None
     with pytest.raises(Unsupported):
         list(DATABUNDLE.decode(iter(()), Entry("file", 0, 0, 0, None, 5, text)))
@@ -279,7 +279,7 @@ def test_a_damaged_span(damage: str) -> None:
 def test_a_record_with_another_adler32() -> None:
     data, (entry,) = packed(("file", b"x" * LARGE_BYTES))
     span = bytearray(data[entry.start_byte : entry.end_byte])
-    at = len(span.split(bytes(100))[0].rstrip(b"\0")) - 1  # the last byte of the first record
+    at = len(span.split(bytes(100))[0].rstrip(b"\0")) - 1  # position of the last byte of the first record
     span[at] ^= 1
     with pytest.raises(Corrupt, match="not valid DEFLATE"):
         list(DATABUNDLE.decode(iter([bytes(span)]), entry))
@@ -304,8 +304,8 @@ def test_records_that_are_not_of_the_size_of_the_file() -> None:
         list(DATABUNDLE.decode(iter([zlib.compress(b"x")]), Entry("file", 4096, 9999, 0, None, 1, "deflate 0")))
 
 
-def test_a_record_that_ends_about_a_multiple_of_4096() -> None:
-    """Its checksum may be all that is behind one."""
+def test_records_that_end_near_a_multiple_of_4096() -> None:
+    """Only the checksum may be behind such a multiple."""
     ends = set()
     for zeros in range(4200, 4600):
         files = [("before", b"x"), ("file", NOISE[: RECORD_BYTES - 1 - zeros] + bytes(zeros)), ("after", b"y")]
@@ -387,7 +387,7 @@ def test_a_shard_whose_metadata_are_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"daB", b"other" * 100, b"daBS" + b"\xff" * 50, b"daBS" + bytes(8)])
-def test_what_is_no_shard(data: bytes) -> None:
+def test_other_files_are_refused_as_shards(data: bytes) -> None:
     with pytest.raises((Corrupt, Unsupported)):
         DATABUNDLE.reader(BytesArchive(data))
 

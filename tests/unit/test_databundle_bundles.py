@@ -80,7 +80,7 @@ def change_row(folder: Path, key: bytes, value: bytes | None) -> None:
 
 @COMPRESSIONS
 @pytest.mark.parametrize(("shards", "workers"), [(1, 1), (4, 2), (100, 3)])
-def test_a_bundle_comes_back(tmp_path: Path, compression: str, shards: int, workers: int) -> None:
+def test_bundle_is_written_and_read_back(tmp_path: Path, compression: str, shards: int, workers: int) -> None:
     summary = write_bundle(tmp_path / "b", new_files(), shards=shards, workers=workers, compression=compression)
     assert (summary.files, summary.directories) == (len(FILES), 1)
     assert summary.data_bytes == sum(map(len, FILES.values()))
@@ -94,7 +94,7 @@ def test_a_bundle_comes_back(tmp_path: Path, compression: str, shards: int, work
 
 
 @COMPRESSIONS
-def test_the_same_files_make_the_same_shards(tmp_path: Path, compression: str) -> None:
+def test_equal_files_give_equal_shards(tmp_path: Path, compression: str) -> None:
     for name, workers in (("a", 1), ("b", 3)):
         write_bundle(tmp_path / name, new_files(), shards=3, workers=workers, compression=compression)
     for shard in range(3):
@@ -144,20 +144,20 @@ def test_files_of_the_disk(tmp_path: Path) -> None:
     assert contents(tmp_path / "b") == {"x": NOISE, "y": b"after"}
 
 
-def test_user_data_come_back(tmp_path: Path) -> None:
+def test_user_data_are_read_back(tmp_path: Path) -> None:
     user_data = UserData("type.googleapis.com/some.Message", bytes(range(256)))
     write_bundle(tmp_path / "b", [NewBundleFile("a", b"x", user_data), NewBundleFile("b", b"")])
     with Bundle(tmp_path / "b") as bundle:
         assert [file.user_data for file in bundle.files()] == [user_data, None]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_not_found(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", [NewBundleFile("a", b"x")])
     with Bundle(tmp_path / "b") as bundle, pytest.raises(NotFound):
         list(bundle.open("b"))
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_invalid_bundles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused):
         write_bundle(tmp_path / "b", [NewBundleFile("nul\0", b"")])
     with pytest.raises(InvalidInput, match="each name only once"):
@@ -175,8 +175,8 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
         write_bundle(tmp_path, [])
 
 
-def test_a_bundle_that_was_left_half_way_is_none(tmp_path: Path) -> None:
-    missing = NewBundleFile("b", tmp_path / "not there")
+def test_incomplete_bundle_is_corrupt(tmp_path: Path) -> None:
+    missing = NewBundleFile("b", tmp_path / "missing")
     with pytest.raises(SourceFailed) as caught:
         write_bundle(tmp_path / "b", [NewBundleFile("a", b"x"), missing], shards=2, workers=2)
     assert caught.value.path == "b"
@@ -196,7 +196,7 @@ def test_a_bundle_is_open_once(tmp_path: Path) -> None:
 
 
 @COMPRESSIONS
-def test_verify_tells_of_each_damaged_file(tmp_path: Path, compression: str) -> None:
+def test_verify_reports_each_damaged_file(tmp_path: Path, compression: str) -> None:
     write_bundle(tmp_path / "b", new_files(), shards=2, compression=compression)
     with Bundle(tmp_path / "b") as bundle:
         large = bundle.file("large")
@@ -210,7 +210,7 @@ def test_verify_tells_of_each_damaged_file(tmp_path: Path, compression: str) -> 
         assert caught.value.path == "large"
 
 
-def test_verify_tells_of_a_shard_that_is_missing_cut_or_anothers(tmp_path: Path) -> None:
+def test_verify_reports_missing_truncated_and_foreign_shards(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", new_files(), shards=4)
     paths = [shard_path(tmp_path / "b", shard) for shard in range(4)]
     paths[0].unlink()
@@ -223,7 +223,7 @@ def test_verify_tells_of_a_shard_that_is_missing_cut_or_anothers(tmp_path: Path)
     assert not any("shard-00000003" in problem.message for problem in problems)
 
 
-def test_verify_goes_on_behind_a_file_that_nobody_writes_so(tmp_path: Path) -> None:
+def test_verify_continues_after_an_unsupported_file(tmp_path: Path) -> None:
     files = [("many", (b"x" + bytes(7)) * 2000), ("next", b"after")]
     foreign_bundle(tmp_path / "b", files, "zlib", record_bytes=4)
     with Bundle(tmp_path / "b") as bundle:
@@ -234,7 +234,7 @@ def test_verify_goes_on_behind_a_file_that_nobody_writes_so(tmp_path: Path) -> N
     assert (check.files, check.data_bytes) == (2, 5)
 
 
-def test_a_head_of_many_rows_is_read(tmp_path: Path) -> None:
+def test_head_with_many_rows_is_read(tmp_path: Path) -> None:
     files = [(f"file{n}", b"%d" % n) for n in range(3000)]
     foreign_bundle(tmp_path / "b", files, "zlib", record_bytes=100)
     shard = inline_shard(files, "zlib", record_bytes=100)
@@ -289,7 +289,7 @@ def test_records_of_a_size_that_is_too_large(tmp_path: Path) -> None:
         list(bundle.open("large"))
 
 
-def test_a_bundle_that_says_it_has_shards_without_end(tmp_path: Path) -> None:
+def test_bundle_with_an_enormous_number_of_shards(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", new_files())
     change_row(tmp_path / "b", config_key(), encode_config(3, 1 << 62))
     with Bundle(tmp_path / "b") as bundle:
@@ -348,7 +348,7 @@ def test_a_large_file_begins_a_record(tmp_path: Path) -> None:
     assert offsets == [0, 1, *range(1 + RECORD_BYTES, 1 + LARGE_BYTES, RECORD_BYTES), 1 + LARGE_BYTES]
 
 
-def test_a_file_of_many_runs_of_zeros_can_be_adopted(tmp_path: Path) -> None:
+def test_file_with_many_runs_of_zeros_can_be_adopted(tmp_path: Path) -> None:
     sparse = (b"x" * RECORD_BYTES + bytes(RECORD_BYTES)) * (MAX_ZERO_RUNS + 6) + bytes(3 * RECORD_BYTES)
     files = [NewBundleFile("a", sparse), NewBundleFile("b", sparse), NewBundleFile("c", b"c" * LARGE_BYTES)]
     write_bundle(tmp_path / "b", files)

@@ -1,4 +1,4 @@
-"""Folders as sources: what is odd in them, and what happens to files between listing, opening and reading."""
+"""Folders as sources: odd files in them, and changes between listing, opening and reading."""
 
 import os
 import socket
@@ -57,7 +57,7 @@ def only_file(source: DirectorySource) -> SourceFile:
         ("tree/sub/f", "../p", "p/tree/sub/f"),
     ],
 )
-def test_names_are_those_typed(tree: Path, typed: str, prefix: str, expected: str) -> None:
+def test_names_begin_with_the_typed_name(tree: Path, typed: str, prefix: str, expected: str) -> None:
     (tree / "sub").mkdir()
     (tree / "sub" / "f").write_bytes(b"data")
     source = DirectorySource(typed, prefix=prefix)
@@ -117,7 +117,7 @@ def test_the_length_of_the_prefix_counts(tree: Path) -> None:
     assert [kind for _, kind in problems(DirectorySource("tree", prefix=fits + "p"))] == [ProblemKind.NAME]
 
 
-# ---- what a source can be ----
+# ---- valid and invalid sources ----
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,9 @@ def test_the_length_of_the_prefix_counts(tree: Path) -> None:
         ("n" * 300, InvalidInput),
     ],
 )
-def test_a_source_that_is_no_file_or_folder_is_said_at_once(tree: Path, typed: str, error: type[Exception]) -> None:
+def test_source_that_is_no_file_or_folder_is_refused_at_once(
+    tree: Path, typed: str, error: type[Exception]
+) -> None:
     (tree / "file").touch()
     os.mkfifo(tree / "fifo")
     (tree / "round").symlink_to("round")
@@ -144,7 +146,7 @@ def test_a_source_that_is_no_file_or_folder_is_said_at_once(tree: Path, typed: s
         DirectorySource(typed)
 
 
-def test_a_source_that_may_not_be_looked_at_is_said_at_once(tree: Path) -> None:
+def test_inaccessible_source_is_refused_at_once(tree: Path) -> None:
     (tree / "locked" / "sub").mkdir(parents=True)
     (tree / "locked").chmod(0)
     with as_normal_user(), pytest.raises(SourceFailed) as caught:
@@ -173,10 +175,10 @@ def test_a_source_that_vanishes_before_it_is_walked_is_one_problem(tree: Path) -
     assert problems(source) == [("tree", ProblemKind.VANISHED)]
 
 
-# ---- what is in folders ----
+# ---- kinds of files in folders ----
 
 
-def test_what_is_no_file_is_counted(tree: Path) -> None:
+def test_links_and_special_files_are_problems(tree: Path) -> None:
     os.mkfifo(tree / "fifo")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("tree/socket")
@@ -200,7 +202,7 @@ def test_hard_links_are_ordinary_files(tree: Path) -> None:
     assert paths(DirectorySource("tree")) == ["tree/one", "tree/two"]
 
 
-def test_symlinks_are_followed_when_asked(tree: Path) -> None:
+def test_symlinks_are_followed_with_the_option(tree: Path) -> None:
     Path("outside").mkdir()
     Path("outside/file").write_bytes(b"data")
     (tree / "to folder").symlink_to("../outside")
@@ -232,7 +234,7 @@ def test_loops_of_symlinks_are_noticed(tree: Path) -> None:
     assert paths(source) == ["tree/a/f", "tree/beside/up/f"]
 
 
-def test_a_folder_that_cannot_be_read_is_one_problem_and_the_rest_goes_on(tree: Path) -> None:
+def test_unreadable_folder_is_one_problem_and_the_rest_is_listed(tree: Path) -> None:
     for name in ("a", "locked", "z"):
         (tree / name).mkdir()
         (tree / name / "f").touch()
@@ -246,7 +248,7 @@ def test_a_folder_that_cannot_be_read_is_one_problem_and_the_rest_goes_on(tree: 
     assert "Permission denied" in problem.message
 
 
-def test_what_vanishes_or_changes_while_the_tree_is_walked_is_one_problem_each(tree: Path) -> None:
+def test_files_that_change_during_the_walk_are_one_problem_each(tree: Path) -> None:
     for name in ("b", "c", "d"):
         (tree / name).mkdir()
     for name in ("a", "e", "f", "g", "h"):
@@ -322,9 +324,7 @@ def remove_with_folder(file: Path) -> None:
         (replace_by_folder, "changed"),
     ],
 )
-def test_a_file_that_is_none_any_more_is_not_opened(
-    tree: Path, change: Callable[[Path], None], problem: str
-) -> None:
+def test_replaced_file_is_not_opened(tree: Path, change: Callable[[Path], None], problem: str) -> None:
     (tree / "f").write_bytes(b"data")
     source = DirectorySource("tree")
     file = only_file(source)
@@ -348,7 +348,7 @@ def test_a_file_that_may_not_be_read_fails(tree: Path) -> None:
 
 
 def overwrite_in_place(file: Path) -> None:
-    """Same size, same modification time: only the time of the last status change tells."""
+    """Overwrite a file and keep size and modification time. Only the time of the last status change differs."""
     times = file.stat()
     with file.open("r+b") as opened:
         opened.write(b"X")
@@ -356,7 +356,7 @@ def overwrite_in_place(file: Path) -> None:
 
 
 CLOCK_TICK_SECONDS = 0.02
-"""Before Linux 6.13, times of files are as coarse as the kernel's tick: changes must be that far apart."""
+"""Before Linux 6.13, times of files are as coarse as the kernel's tick: changes must be this far apart."""
 
 
 def grow(file: Path) -> None:
@@ -409,7 +409,7 @@ def test_a_change_between_two_blocks_is_noticed(tree: Path, change: Callable[[Pa
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
-def test_a_file_that_has_more_than_its_size_says_is_not_taken() -> None:
+def test_file_with_more_bytes_than_its_size_is_refused() -> None:
     source = DirectorySource("/proc/self/status")
     for read in ("read", "blocks"):
         with source.open(only_file(source)) as opened:
@@ -418,7 +418,7 @@ def test_a_file_that_has_more_than_its_size_says_is_not_taken() -> None:
                 list(getattr(opened, read)())
 
 
-def test_a_kernel_that_reads_less_at_once_is_asked_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_reads_are_continued(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 10
     (tree / "f").write_bytes(data)
     source = DirectorySource("tree")

@@ -1,4 +1,4 @@
-"""Requests in flight: how many, in which order their answers come, and how much memory they take."""
+"""Requests in flight: their number, the order of their answers, and their memory."""
 
 import threading
 import time
@@ -19,15 +19,15 @@ Read = RangeRead[RangeRead]  # type: ignore[type-arg]
 
 
 class RemoteObject:
-    """A store of one object that takes a while to answer.
+    """A store of one object that needs some time for an answer.
 
-    now, most: requests in flight. begun: spans that were requested.
+    now, most: requests in flight. begun: requested spans.
     """
 
     url = "s3://bucket"
 
     def __init__(self, requests: int, seconds: float = 0.0, together: int = 1) -> None:
-        """together: no request is answered before so many are in flight."""
+        """Create a store. together: no request is answered before this number is in flight."""
         self.reads_in_flight = requests
         self._seconds = seconds
         self._barrier = threading.Barrier(together, timeout=PATIENCE_SECONDS)
@@ -70,7 +70,7 @@ def test_as_many_requests_are_in_flight_as_the_store_allows(requests: int) -> No
     assert not threads()
 
 
-def test_one_slow_answer_does_not_keep_the_next_requests_from_being_sent() -> None:
+def test_slow_answer_does_not_delay_the_next_requests() -> None:
     slow = threading.Event()
 
     class OneSlow(RemoteObject):
@@ -114,7 +114,7 @@ def test_the_default_bound_is_128_mib() -> None:
     assert fetching._MOST_BYTES == 128 << 20
 
 
-def test_an_error_is_raised_by_its_own_answer() -> None:
+def test_error_is_raised_by_the_answer_of_its_request() -> None:
     store = RemoteObject(4)
     found: list[bytes | CafcatError] = []
     for _, answer in fetch(store, reads(4, first=12)):
@@ -165,7 +165,7 @@ def test_a_whole_object_comes_in_order_with_bounded_memory(requests: int, monkey
     assert store.most <= min(requests, 3)
 
 
-def test_a_slow_caller_lets_only_so_many_calls_begin() -> None:
+def test_calls_begin_at_most_a_bound_ahead_of_a_slow_caller() -> None:
     begun: list[int] = []
 
     def call(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Small files read at once, and several of them where reading takes long."""
+"""Small files that are read at once, and several at a time if reading is slow."""
 
 import pickle
 import random
@@ -53,7 +53,7 @@ def test_files_come_in_order_whoever_reads_them(tree: Path, is_slow: bool, monke
     assert found == expected | {"f070": "vanished"}
 
 
-def test_where_reading_takes_long_several_are_under_way(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_files_are_read_several_at_a_time(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
     under_way = most = 0
     real = FileOpener._unchanged
@@ -75,9 +75,9 @@ def test_where_reading_takes_long_several_are_under_way(tree: Path, monkeypatch:
     assert most > 3
 
 
-def test_who_does_not_take_all_leaves_nothing_open(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_iteration_leaves_no_file_open(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SLOW_SECONDS", 0.0)
-    for file in tree.iterdir():  # each has to be opened, because it is not as it was listed
+    for file in tree.iterdir():  # each file must be opened, because it differs from the listing
         file.touch()
     files = [file._replace(modified_ns=1) for file in listed(tree)]
     results = FileOpener(follow_symlinks=False).read_each(files)

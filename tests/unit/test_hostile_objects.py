@@ -1,5 +1,8 @@
-"""Objects that lie about their size or nest without end: an error of one line and little memory, wherever they are
-read against their own index. What the CAF reader itself refuses is in test_caf_reader.py."""
+"""Objects with wrong sizes or endless nesting: an error of one line, and little memory.
+
+They are read in every way that reads an object against its index. test_caf_reader.py has the refusals of the CAF
+reader itself.
+"""
 
 import os
 import tracemalloc
@@ -66,7 +69,7 @@ SENSELESS: dict[str, bytes] = {
 
 @contextmanager
 def refused(kind: type[Exception], most_bytes: int) -> Iterator[None]:
-    """By an error of one line; with so much memory at most."""
+    """Expect an error of one line, and at most this much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(kind) as caught:

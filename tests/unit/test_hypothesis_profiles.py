@@ -1,4 +1,4 @@
-"""That every run of the tests draws the same examples, and that others can be drawn again from their seed."""
+"""Every run of the tests draws the same examples, and random examples can be drawn again from their seed."""
 
 import os
 import random
@@ -29,7 +29,7 @@ print(*(run.hexdigest() for run in drawn))
 
 
 def drawn(folder: Path, profile: str, *seeds: int, with_module: bool = False) -> list[str]:
-    """Return hashes of the examples that another process draws: for each seed, where 0 is none."""
+    """Return hashes of the examples that another process draws for each seed; 0 means no seed."""
     module = "\n".join(f"MARK{n} = b'mark {n}'; TEXT{n} = 'text {n}'; NUMBER{n} = {n * 7919}" for n in range(50))
     (folder / "constants_of_the_project.py").write_text(module)
     run = subprocess.run(
@@ -54,7 +54,7 @@ def test_every_run_draws_the_same_examples_whatever_is_loaded(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("ci", ["", "true"], ids=["here", "where CI is set"])
-def test_exploring_draws_others_every_time_and_the_same_from_a_seed(
+def test_exploring_draws_new_examples_unless_it_has_a_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ci: str
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
@@ -94,7 +94,7 @@ def test_a_failure_while_exploring_names_the_command_that_repeats_it(tmp_path: P
 
 
 @pytest.mark.parametrize("verb", ["explore", "fuzz", "nightly"])
-def test_make_takes_the_seed(verb: str) -> None:
+def test_make_passes_the_seed(verb: str) -> None:
     run = subprocess.run(["make", "-n", verb, "SEED=17"], cwd=TOP, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "--hypothesis-seed=17" in run.stdout

@@ -1,4 +1,4 @@
-"""S3 Inventory as a list of objects: reports as the Amazon S3 User Guide describes them, and damaged ones."""
+"""S3 Inventory as a list of objects: reports as described in the Amazon S3 User Guide, and damaged ones."""
 
 import csv
 import gzip
@@ -109,7 +109,7 @@ def manifest(*files: dict[str, Any], **changes: Any) -> bytes:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Local time is not UTC."""
+    """Set the local time zone to one that is not UTC."""
     with monkeypatch.context() as context:
         context.setenv("TZ", "Asia/Kolkata")
         time.tzset()
@@ -119,7 +119,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Callable[..., Path]:
-    """Writes data files and a manifest of them into one folder; returns the manifest."""
+    """A function that writes data files and their manifest into one folder, and returns the manifest."""
 
     def write(*files: bytes, ending: str = "csv.gz", **changes: Any) -> Path:
         entries = []
@@ -139,7 +139,7 @@ def test_the_rows_of_all_data_files_come_in_their_order(report: Callable[..., Pa
 
 
 def test_keys_are_decoded_as_s3_encodes_them(report: Callable[..., Path]) -> None:
-    """Cloud Custodian's issue 1997: a space is "+"."""
+    """A space is encoded as "+": see Cloud Custodian's issue 1997."""
     fields = line("")
     encoded = ["a+b%2Bc", "caf%C3%A9", "50%25", "a/b", "%22%2C%0A", "日本"]
     lines = [[*fields[:1], key, *fields[2:]] for key in encoded]
@@ -191,7 +191,7 @@ def test_times_are_in_utc(report: Callable[..., Path], elsewhere: None, text: st
     assert row.modified_ns == expected_ns
 
 
-def test_a_tag_has_no_quotes_and_an_empty_one_is_none(tmp_path: Path) -> None:
+def test_tags_lose_quotes_and_empty_ones_are_none(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text(
         f'Key,Size,LastModifiedDate,ETag\na,1,{TIME},"""tag"""\nb,1,{TIME},\nc,1,{TIME},tag-2\n'
     )
@@ -237,7 +237,7 @@ def test_a_column_that_is_missing_is_named_at_once(report: Callable[..., Path], 
         read_inventory(str(where), SourceContext(), BUCKET)
 
 
-def test_orc_is_not_read_and_the_hint_says_what_is(report: Callable[..., Path], tmp_path: Path) -> None:
+def test_orc_is_refused_and_the_message_names_other_formats(report: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "list.orc").write_bytes(b"ORC")
     for where in (report(b"ORC", ending="orc", fileFormat="ORC"), tmp_path / "list.orc"):
         with pytest.raises(Unsupported, match=r"is in ORC format.*CSV or Parquet"):
@@ -274,13 +274,13 @@ def test_an_unknown_format_is_not_read(report: Callable[..., Path], tmp_path: Pa
         manifest({"key": "a\0b", "size": 1, "MD5checksum": "0"}),
     ],
 )
-def test_what_is_no_manifest_is_said_at_once(tmp_path: Path, said: bytes) -> None:
+def test_invalid_manifests_are_refused_at_once(tmp_path: Path, said: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(said)
     with pytest.raises(Corrupt, match=r"manifest\.json"):
         read_inventory(str(tmp_path / "manifest.json"), SourceContext(), BUCKET)
 
 
-def test_a_manifest_that_is_no_file_is_said(tmp_path: Path) -> None:
+def test_manifest_that_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     for name, kind in (("nothing.json", NotFound), ("folder.json", InvalidInput), ("a\0b.json", InvalidInput)):
         with pytest.raises(kind):
@@ -317,7 +317,7 @@ def test_a_data_file_of_another_size_is_damaged(report: Callable[..., Path], tmp
 
 
 def test_a_data_file_with_other_bytes_is_damaged(report: Callable[..., Path], tmp_path: Path) -> None:
-    """Whole gzip data and whole CSV, but not those of the manifest."""
+    """The gzip data and the CSV are whole, but belong to another manifest."""
     data = [gzip.compress(as_csv(line(key)), mtime=0) for key in ("a", "b")]
     assert len(data[0]) == len(data[1])
     where = report(data[0])
@@ -335,7 +335,7 @@ def test_the_checksum_of_a_data_file_may_have_capitals(tmp_path: Path) -> None:
     assert [row.key for row in rows(tmp_path / "manifest.json")] == ["a"]
 
 
-def test_damaged_gzip_data_is_said(tmp_path: Path) -> None:
+def test_damaged_gzip_data_are_corrupt(tmp_path: Path) -> None:
     whole = gzip.compress(as_csv(SCHEMA.split(", "), *(line(f"key{n}", n) for n in range(1000))))
     (tmp_path / "whole.csv.gz").write_bytes(whole)
     expected = rows(tmp_path / "whole.csv.gz")
@@ -392,8 +392,8 @@ def test_a_row_of_another_bucket_is_refused(tmp_path: Path) -> None:
         rows(tmp_path / "list.csv")
 
 
-def test_an_endless_line_is_not_kept_in_memory(tmp_path: Path) -> None:
-    """A kilobyte of gzip data may be a megabyte of one line."""
+def test_endless_line_needs_little_memory(tmp_path: Path) -> None:
+    """A kilobyte of gzip data may be a line of a megabyte."""
     for n, text in enumerate((b"x" * (64 * MIB), b'"' + b"x\n" * (32 * MIB))):
         where = tmp_path / f"{n}.csv.gz"
         where.write_bytes(gzip.compress(HEADER.encode() + text))
@@ -439,7 +439,7 @@ def parquet_report(report: Callable[..., Path], *files: bytes) -> Path:
     return report(*files, ending="parquet", fileFormat="Parquet", fileSchema="message s3.inventory { ... }")
 
 
-def test_parquet_says_the_same_as_csv(report: Callable[..., Path]) -> None:
+def test_parquet_gives_the_same_rows_as_csv(report: Callable[..., Path]) -> None:
     files = [as_parquet(record("a+b", 1), record("%41", 0)), as_parquet(record("c", e_tag=None))]
     expected = [
         InventoryRow("a+b", 1, TIME_NS, TAG),
@@ -449,7 +449,7 @@ def test_parquet_says_the_same_as_csv(report: Callable[..., Path]) -> None:
     assert rows(parquet_report(report, *files)) == expected
 
 
-def test_of_parquet_too_only_current_versions_are_listed(report: Callable[..., Path]) -> None:
+def test_only_current_versions_in_parquet_are_listed(report: Callable[..., Path]) -> None:
     data = as_parquet(
         record("kept"),
         record("old", is_latest=False),
@@ -472,7 +472,7 @@ def test_times_of_parquet_have_their_own_units(tmp_path: Path, unit: str) -> Non
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view()])
 def test_texts_of_parquet_may_have_other_layouts(tmp_path: Path, kind: pa.DataType) -> None:
-    """As what other programs write, of what they read from the report."""
+    """Other programs may write a report again after they have read it."""
     schema = PARQUET.set(PARQUET.get_field_index("key"), pa.field("key", kind))
     (tmp_path / "list.parquet").write_bytes(as_parquet(record("a"), schema=schema))
     assert rows(tmp_path / "list.parquet") == [InventoryRow("a", 5, TIME_NS, TAG)]
@@ -528,9 +528,7 @@ def test_a_key_of_parquet_that_is_not_utf8_is_corrupt(tmp_path: Path) -> None:
     assert "list.parquet: damaged Parquet: 'utf-8' codec" in str(error)
 
 
-def test_damaged_parquet_is_never_believed_where_a_manifest_says_better(
-    report: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_damaged_parquet_does_not_match_its_manifest(report: Callable[..., Path], tmp_path: Path) -> None:
     data = as_parquet(*(record(f"key{n}") for n in range(10)))
     where = parquet_report(report, data)
     for n in range(0, len(data), 211):
@@ -541,7 +539,7 @@ def test_damaged_parquet_is_never_believed_where_a_manifest_says_better(
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"x" * 1000])
-def test_what_is_no_parquet_is_corrupt(tmp_path: Path, data: bytes) -> None:
+def test_other_files_are_corrupt_parquet(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "list.parquet").write_bytes(data)
     _, error = taken_before_error(tmp_path / "list.parquet")
     assert "list.parquet: damaged Parquet" in str(error)
@@ -562,7 +560,7 @@ def test_parquet_that_is_cut_or_changed_gives_corrupt_or_rows(tmp_path: Path) ->
 
 
 def test_parquet_is_read_piece_by_piece(report: Callable[..., Path]) -> None:
-    """Also where all of it is one row group, and its keys do not compress."""
+    """The file has one row group, and keys that do not compress."""
     keys = [hashlib.sha512(b"%d" % n).hexdigest() for n in range(200_000)]
     table = pa.table(
         {"key": keys, "size": [1] * len(keys), "last_modified_date": pa.array([0] * len(keys), "timestamp[ms]")}
@@ -584,7 +582,7 @@ def test_parquet_is_read_piece_by_piece(report: Callable[..., Path]) -> None:
     assert peak < 16 * MIB < len(file.getvalue())
 
 
-def test_without_pyarrow_parquet_is_refused_with_what_to_install(
+def test_without_pyarrow_parquet_is_refused_with_a_remedy(
     report: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = parquet_report(report, as_parquet(record("a")))
@@ -609,7 +607,7 @@ def test_neither_pyarrow_nor_a_client_is_loaded_for_csv(report: Callable[..., Pa
 
 @pytest.fixture
 def s3_report(s3_server: S3Server, s3_bucket: str, s3_environment: None) -> Iterator[Callable[..., str]]:
-    """Writes data files and a manifest of them into the bucket; returns the manifest's URL."""
+    """A function that writes data files and their manifest into the bucket, and returns the manifest's URL."""
     client = s3_server.client()
 
     def write(*files: bytes, ending: str, **changes: Any) -> str:
@@ -625,7 +623,7 @@ def s3_report(s3_server: S3Server, s3_bucket: str, s3_environment: None) -> Iter
     client.close()
 
 
-def test_a_report_in_a_bucket_is_read_from_there(s3_report: Callable[..., str], s3_bucket: str) -> None:
+def test_report_in_a_bucket_is_read(s3_report: Callable[..., str], s3_bucket: str) -> None:
     incompressible = [hashlib.sha512(b"%d" % n).hexdigest() for n in range(20_000)]
     csv_file = gzip.compress(as_csv(*map(line, incompressible)))
     assert len(csv_file) > MIB
@@ -651,7 +649,7 @@ def test_a_single_object_is_an_inventory_too(
     assert [row.key for row in rows(f"s3://{s3_bucket}/{FOLDER}/data/1.csv")] == ["b"]
 
 
-def test_what_a_bucket_does_not_have_is_not_found(s3_report: Callable[..., str], s3_bucket: str) -> None:
+def test_missing_objects_are_not_found(s3_report: Callable[..., str], s3_bucket: str) -> None:
     with pytest.raises(NotFound, match=r"s3://.*nothing\.json"):
         rows(f"s3://{s3_bucket}/nothing.json")
     url = s3_report(gzip.compress(as_csv(line("a"))), ending="csv.gz", sourceBucket="other")
@@ -687,7 +685,7 @@ def test_a_manifest_has_to_say_where_its_files_are(
     assert "manifest.json is not a valid manifest: its value 'destinationBucket'" in str(caught.value)
 
 
-def test_an_object_that_is_not_what_the_manifest_says_is_corrupt(
+def test_object_that_differs_from_the_manifest_is_corrupt(
     s3_report: Callable[..., str], s3_bucket: str, s3_server: S3Server
 ) -> None:
     data = [as_parquet(record(key)) for key in ("a", "b")]

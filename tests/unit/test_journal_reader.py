@@ -1,4 +1,4 @@
-"""Journal records, read back: what is not exactly such a record is refused, in bounded memory."""
+"""Reading of journal records: all other objects are refused, in bounded memory."""
 
 import base64
 import json
@@ -102,7 +102,7 @@ def test_a_lying_record_is_refused(store: Store, name: str) -> None:
     assert caught.value.chunk == store.locate(KEY)
 
 
-def test_what_the_lies_are_made_of_is_fine(store: Store) -> None:
+def test_unchanged_records_are_accepted(store: Store) -> None:
     found = JournalObject(store, KEY, write(store, encoded(HEAD, FILE, FILE | {"path": "b"})))
     assert [file.path for file in found.files()] == ["a", "b"]
     assert (found.file_count, found.record.sequence, found.record.chunk) == (2, 7, None)
@@ -124,7 +124,7 @@ def test_every_changed_byte_is_noticed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("block", [b"x", b"{}\n"])
-def test_a_huge_object_takes_time_and_no_memory(store: Store, block: bytes) -> None:
+def test_huge_object_needs_little_memory(store: Store, block: bytes) -> None:
     size = write(store, encoded(HEAD)[: encoded(HEAD).index(b"\n") + 1] + block * (10_000_000 // len(block)))
     tracemalloc.start()
     try:
@@ -136,7 +136,7 @@ def test_a_huge_object_takes_time_and_no_memory(store: Store, block: bytes) -> N
     assert peak < 8 << 20
 
 
-def test_many_files_are_read_twice_and_not_kept(store: Store) -> None:
+def test_record_with_many_files_is_read(store: Store) -> None:
     paths = [f"{number:05d}/{'x' * 100}" for number in range(15_000)]
     found = JournalObject(store, KEY, write(store, encoded(HEAD, *(FILE | {"path": path} for path in paths))))
     assert [file.path for file in found.files()] == paths

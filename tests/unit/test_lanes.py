@@ -1,4 +1,4 @@
-"""Which combinations of parameters `make test` runs."""
+"""The combinations of parameters that `make test` runs."""
 
 import itertools
 
@@ -14,6 +14,6 @@ def test_every_value_of_every_parameter_occurs() -> None:
     assert set().union(*(combinations[number] for number in chosen)) == set().union(*combinations)
 
 
-def test_values_that_occur_with_some_others_only_are_covered() -> None:
+def test_values_in_few_combinations_are_covered() -> None:
     pairs = [(0, 0), (1, 0), (1, 1)]
     assert covering_set([frozenset({("a", a), ("b", b)}) for a, b in pairs]) == {0, 2}

@@ -1,4 +1,4 @@
-"""The local store: what it leaves on the disk, and what it says when the disk does not go along."""
+"""The local store: its files on disk, and its errors if the disk fails."""
 
 import errno
 import fcntl
@@ -45,7 +45,7 @@ def put(store: LocalStore, key: str, data: bytes = b"data") -> None:
 
 
 def aligned(size_bytes: int) -> memoryview:
-    """Page-aligned memory with bytes that tell every page apart."""
+    """Return page-aligned memory in which every page has other bytes."""
     block = memoryview(mmap.mmap(-1, size_bytes))
     block[:] = memoryview(array("Q", range(0, size_bytes, 8))).cast("B")
     return block
@@ -53,16 +53,16 @@ def aligned(size_bytes: int) -> memoryview:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """One that other users reach, unlike those of pytest."""
+    """A folder that other users can enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
-# ---- what is on the disk ----
+# ---- files on the disk ----
 
 
-def test_only_the_object_is_left_and_others_may_read_it_as_the_umask_says(store: LocalStore, folder: Path) -> None:
+def test_commit_leaves_only_the_object_with_the_mode_of_the_umask(store: LocalStore, folder: Path) -> None:
     before = os.umask(0o027)
     try:
         upload = store.create("a/b/chunk.caf")
@@ -83,7 +83,7 @@ def test_only_the_object_is_left_and_others_may_read_it_as_the_umask_says(store:
 def test_everything_is_synced_before_commit_returns(
     store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file before it takes its name; its folder after; all folders above before anything."""
+    """The file is synced before it gets its name, its folder afterwards, and all folders above at the beginning."""
     folder.mkdir()
     log: list[str] = []
     fsync, link = os.fsync, os.link
@@ -110,7 +110,7 @@ def test_everything_is_synced_before_commit_returns(
 
 
 def test_folders_that_another_process_made_are_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be gone before it comes to that: the chunk relies on them all the same."""
+    """The other process may die before it syncs them, and the chunk depends on them."""
     (folder / "a/b").mkdir(parents=True)
     synced: list[int] = []
     fsync = os.fsync
@@ -155,7 +155,7 @@ def test_temporary_names_are_no_keys(store: LocalStore) -> None:
         store.create("chunk.caf.partial")
 
 
-def test_what_is_no_object_is_not_listed(store: LocalStore, folder: Path) -> None:
+def test_other_files_are_not_listed(store: LocalStore, folder: Path) -> None:
     put(store, "sub/chunk.caf")
     os.mkfifo(folder / "fifo")
     (folder / os.fsdecode(b"\xff")).touch()
@@ -176,8 +176,8 @@ def test_a_symlink_in_the_way_is_not_written_through(store: LocalStore, folder: 
     assert not (folder / "../outside").exists()
 
 
-def test_of_many_who_commit_one_key_by_different_paths_one_wins(tmp_path: Path) -> None:
-    """As processes on two machines would: their temporary files are not the same."""
+def test_one_of_many_commits_of_one_key_wins(tmp_path: Path) -> None:
+    """The temporary files differ, as those of processes on two machines do."""
     folder = tmp_path / "chunks"
     folder.mkdir()
     uploads = []
@@ -212,7 +212,7 @@ def test_of_many_who_commit_one_key_by_different_paths_one_wins(tmp_path: Path) 
 # ---- files that stay open ----
 
 
-def test_a_file_that_was_read_stays_open_until_close(store: LocalStore, folder: Path) -> None:
+def test_read_file_is_open_until_close(store: LocalStore, folder: Path) -> None:
     put(store, "chunk.caf")
     for _ in range(3):
         assert store.read("chunk.caf", 1, 3) == b"at"
@@ -222,7 +222,7 @@ def test_a_file_that_was_read_stays_open_until_close(store: LocalStore, folder: 
         assert open_files(folder) == []
     assert store.read("chunk.caf", 1, 3) == b"at"
     del store
-    assert open_files(folder) == ["chunk.caf"]  # the fixture still has it
+    assert open_files(folder) == ["chunk.caf"]  # the fixture still has a reference
 
 
 def test_few_files_stay_open(store: LocalStore, folder: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_file_that_is_not_read_for_a_minute_is_closed(store: LocalStore, folde
     assert open_files(folder) == ["new"]
 
 
-def test_a_deleted_object_is_not_held(store: LocalStore, folder: Path) -> None:
+def test_deleted_object_is_closed(store: LocalStore, folder: Path) -> None:
     put(store, "chunk.caf")
     store.read("chunk.caf", 0, 1)
     store.delete("chunk.caf")
@@ -291,7 +291,7 @@ def link_away(file: Path) -> None:
         "flipped",
     ],
 )
-def test_what_becomes_of_an_object_is_seen_as_if_it_were_opened_each_time(
+def test_changes_of_an_object_are_visible_to_later_reads(
     store: LocalStore, folder: Path, change: Callable[[Path], object], outcome: bytes | type[CafcatError]
 ) -> None:
     put(store, "chunk.caf")
@@ -321,8 +321,8 @@ def test_an_object_is_not_read_when_it_may_not_be_any_more(public_folder: Path) 
             path.chmod(0o755)
 
 
-def test_a_descriptor_that_is_let_go_is_never_read_by_others(store: LocalStore) -> None:
-    """Threads that read while others close: a number that was given to another file would give its bytes."""
+def test_closed_descriptors_are_never_read(store: LocalStore) -> None:
+    """Threads read while others close files. The number of a closed descriptor may belong to another file."""
     contents = {f"{n}": bytes([n]) * 5000 for n in range(8)}
     for key, content in contents.items():
         put(store, key, content)
@@ -371,7 +371,7 @@ def test_without_hard_links_objects_still_never_replace_another(store: LocalStor
 
 
 @pytest.mark.usefixtures("_no_hard_links")
-def test_without_hard_links_a_name_is_given_back_if_it_cannot_be_taken(store: LocalStore, folder: Path) -> None:
+def test_without_hard_links_a_failed_commit_leaves_no_name(store: LocalStore, folder: Path) -> None:
     upload = store.create("chunk.caf")
     (folder / "chunk.caf.partial").unlink()
     with pytest.raises(StoreFailed):
@@ -379,10 +379,10 @@ def test_without_hard_links_a_name_is_given_back_if_it_cannot_be_taken(store: Lo
     assert list(folder.iterdir()) == []
 
 
-def test_a_lost_answer_of_link_is_settled_by_looking(
+def test_commit_succeeds_if_the_answer_of_link_was_lost(
     store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NFS may link, lose the answer, ask again and hear that the name is taken: by us."""
+    """NFS may link, lose the answer, repeat the call, and report that the name exists."""
     link = os.link
 
     def link_twice(*paths: str) -> None:
@@ -422,7 +422,7 @@ def test_a_file_system_without_modes_is_no_failure(store: LocalStore, monkeypatc
 # ---- direct writing ----
 
 BLOCK = aligned(4 * MIB)
-"""Shared: nobody changes it."""
+"""Shared by tests that do not change it."""
 
 
 def is_direct(upload: LocalUpload) -> bool:
@@ -430,7 +430,7 @@ def is_direct(upload: LocalUpload) -> bool:
 
 
 def goes_direct(folder: Path) -> bool:
-    """Whether the file system of a folder lets a page-aligned block pass by the cache."""
+    """Return True if the file system of a folder supports O_DIRECT for a page-aligned block."""
     try:
         descriptor = os.open(folder / "probe", os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
     except OSError:
@@ -486,7 +486,7 @@ def test_any_memory_is_written_as_it_is(
 
 
 @pytest.mark.parametrize("most", [1000, 4096, 5000])
-def test_a_kernel_that_takes_less_at_once_is_asked_again(
+def test_short_writes_are_continued(
     store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     write = os.write
@@ -500,7 +500,7 @@ def test_a_kernel_that_takes_less_at_once_is_asked_again(
 
 @contextmanager
 def file_size_limit(size_bytes: int) -> Iterator[None]:
-    """Writing beyond it fails as a full disk does. Python ignores the signal; so do we, should it not."""
+    """Let writes beyond this size fail as on a full disk. Python ignores the signal by default."""
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
@@ -525,10 +525,10 @@ def test_after_a_failed_write_everything_fails_and_nothing_is_left(store: LocalS
     assert list(folder.iterdir()) == []
 
 
-def test_an_interrupted_write_breaks_the_upload(
+def test_interrupted_write_breaks_the_upload(
     store: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C may come between the kernel's write and our counting it."""
+    """Ctrl-C may arrive between the kernel's write and its count in the upload."""
     upload = store.create("chunk.caf")
     write = os.write
 
@@ -565,9 +565,11 @@ print(list(store.list()), [path.name for path in Path(sys.argv[1]).iterdir()])
 """
 
 
-def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
-    """On a file system of 1 MiB in memory, mounted where only this test sees it. It has no O_DIRECT before
-    Linux 6.6."""
+def test_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
+    """The disk is a file system of 1 MiB in memory, which is visible only to this test.
+
+    Such a file system does not support O_DIRECT before Linux 6.6.
+    """
     mount = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1"'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh", str(tmp_path)]
     if subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode:
@@ -595,14 +597,14 @@ def test_a_folder_that_may_not_be_written_is_named(public_folder: Path) -> None:
         list(store.list())
 
 
-def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
+def test_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for store in (LocalStore(tmp_path / "file"), LocalStore(tmp_path / "file" / "sub")):
         with pytest.raises(StoreFailed, match="cannot create"):
             store.create("chunk.caf")
 
 
-def test_a_folder_that_goes_away_while_writing_is_said(store: LocalStore, folder: Path) -> None:
+def test_folder_that_vanishes_during_an_upload_is_reported(store: LocalStore, folder: Path) -> None:
     upload = store.create("chunk.caf")
     upload.write(b"data")
     folder.rename(folder.with_name("moved"))
@@ -672,7 +674,7 @@ def test_any_file_can_be_read_as_an_archive(tmp_path: Path) -> None:
         ("/dev/null", InvalidInput),
     ],
 )
-def test_what_is_no_file_is_said(
+def test_paths_that_are_no_files_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -685,7 +687,7 @@ def test_what_is_no_file_is_said(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_file_that_may_not_be_read_is_said(public_folder: Path) -> None:
+def test_unreadable_file_is_reported(public_folder: Path) -> None:
     (public_folder / "file").touch(mode=0)
     with as_normal_user(), pytest.raises(StoreFailed, match="Permission denied"):
         LocalFile(str(public_folder / "file"))

@@ -1,4 +1,4 @@
-"""The marker of a store: one object a catalog, written once, read by one request, never trusted."""
+"""The marker of a store: one object for each catalog, written once, read with one request, and validated."""
 
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -42,7 +42,7 @@ def put(store: LocalStore, content: bytes, catalog: UUID = CATALOG) -> None:
     path.write_bytes(content)
 
 
-def test_the_documented_example_is_what_is_written(store: LocalStore) -> None:
+def test_documented_example_equals_the_written_marker(store: LocalStore) -> None:
     page = PAGE.read_text()
     assert f"`{marker_key(CATALOG)}`" in page
     line = page.split("```\n")[1].rstrip("\n")
@@ -70,7 +70,7 @@ def test_a_marker_is_never_replaced(store: LocalStore) -> None:
     assert read_marker(store, CATALOG) == MARKER
 
 
-def test_what_a_dead_writer_left_is_not_in_the_way(store: LocalStore) -> None:
+def test_upload_of_a_dead_writer_does_not_prevent_a_marker(store: LocalStore) -> None:
     store.create(marker_key(CATALOG)).write(b"half")
     write_marker(store, MARKER)
     assert read_marker(store, CATALOG) == MARKER

@@ -16,7 +16,7 @@ from tests.worlds.listeners import Heard
 
 @pytest.fixture(autouse=True)
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """a, d/b and d/c in the current folder."""
+    """The files a, d/b and d/c in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("d").mkdir()
     for path in ("a", "d/c", "d/b"):
@@ -25,7 +25,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def listed(data: bytes, **options: object) -> list[str]:
-    """Paths of the files, and "path: kind" of the problems, in order."""
+    """Return the paths of files, and "path: kind" for problems, in order."""
     items = NameListSource(BytesIO(data), **options).files()  # type: ignore[arg-type]
     return [f"{item.path}: {item.kind}" if isinstance(item, FileProblem) else item.path for item in items]
 
@@ -66,7 +66,7 @@ def test_file_urls_are_local_names_percent_encoded(tree: Path) -> None:
     assert listed("\n".join(lines).encode(), context=SourceContext()) == [*expected, "file:a: vanished"]
 
 
-def test_what_looks_like_a_url_can_be_a_local_name() -> None:
+def test_local_names_may_look_like_urls() -> None:
     for folder in ("s3:", "http:/host"):
         Path(folder).mkdir(parents=True)
         Path(folder, "key").touch()
@@ -144,7 +144,7 @@ def test_a_list_may_come_from_standard_input() -> None:
     assert run.stdout.decode() == "--files-from -|d/b|d/c|a\n"
 
 
-def test_a_list_that_cannot_be_opened_is_said_at_once() -> None:
+def test_list_that_cannot_be_opened_is_refused_at_once() -> None:
     with pytest.raises(NotFound):
         NameListSource("nothing")
     with pytest.raises(InvalidInput):
@@ -154,7 +154,7 @@ def test_a_list_that_cannot_be_opened_is_said_at_once() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc")
-def test_a_list_that_cannot_be_read_on_fails() -> None:
+def test_list_with_a_read_error_fails() -> None:
     """The first page of a process is not mapped: reading it is an I/O error."""
     source = NameListSource("/proc/self/mem")
     with pytest.raises(SourceFailed, match="Input/output error") as caught:
@@ -162,7 +162,7 @@ def test_a_list_that_cannot_be_read_on_fails() -> None:
     assert caught.value.problem == "unreadable"
 
 
-def test_what_is_no_list_is_not_kept_in_memory() -> None:
+def test_endless_name_is_not_buffered() -> None:
     class Endless(BytesIO):
         taken = 0
 
@@ -178,8 +178,8 @@ def test_what_is_no_list_is_not_kept_in_memory() -> None:
     assert stream.taken < 1 << 20
 
 
-def test_a_list_is_used_as_it_is_read() -> None:
-    """A list longer than memory is no problem: files come before its end is read."""
+def test_files_are_listed_before_the_list_is_read_to_its_end() -> None:
+    """A list may be larger than memory."""
 
     class Counting(BytesIO):
         def read(self, size: int | None = -1) -> bytes:

@@ -1,4 +1,4 @@
-"""Files on disk: whole or not at all, on every kind of file system."""
+"""Output files are whole or absent, on every kind of file system."""
 
 import errno
 import os
@@ -53,7 +53,7 @@ def _file_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 class Target:
-    """A folder to extract to; each file is committed by itself."""
+    """A folder for extracted files. Each file is committed by itself."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Target:
 
 
 def commit(tree: OutputTree[str]) -> list[str]:
-    """The names of the files; raises the first error of one."""
+    """Commit, and return the names of the files. Raises the first error of a file."""
     tree.commit()
     names = []
     for name, error in tree.finished():
@@ -88,7 +88,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_a_file_is_written_and_replaced_only_if_asked(tree: Target, tmp_path: Path) -> None:
+def test_file_is_replaced_only_with_overwrite(tree: Target, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         tree.write("a/x", [b"one", b"", b"two"], MODIFIED_NS, overwrite=False)
@@ -105,7 +105,7 @@ def test_a_file_is_written_and_replaced_only_if_asked(tree: Target, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_a_folder_or_a_link_in_the_way_stays(tree: Target, tmp_path: Path) -> None:
+def test_existing_folders_and_links_are_kept(tree: Target, tmp_path: Path) -> None:
     (tmp_path / "out/folder").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path / "outside")
     for overwrite in (False, True):
@@ -132,16 +132,14 @@ def test_blocks_that_fail_leave_nothing(tree: Target, tmp_path: Path) -> None:
     assert list((tmp_path / "out/a").iterdir()) == []
 
 
-def test_a_disk_that_takes_less_at_once_is_asked_again(
-    tree: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_writes_are_continued(tree: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
     tree.write("x", [b"0123456789" * 5, b"!"], None, overwrite=False)
     assert files(tmp_path / "out") == {"x": b"0123456789" * 5 + b"!"}
 
 
-def test_a_disk_that_fails_is_said(tree: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_disk_is_reported(tree: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_file: int, _data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -155,8 +153,8 @@ def test_a_disk_that_fails_is_said(tree: Target, tmp_path: Path, monkeypatch: py
     "path", ["/b", "a//b", "a/../b", "../b", "a/", "a/.", "a/..", "", ".", "..", "a/b\0", "/a/b"]
 )
 @pytest.mark.parametrize("first", ["b", "a/b", "a/a/b"])
-def test_no_name_leaves_the_folder_whatever_was_written_before(tmp_path: Path, first: str, path: str) -> None:
-    """The folder of the file before is still open: only a name that is really in it may be taken for one."""
+def test_names_outside_the_folder_are_refused_after_any_file(tmp_path: Path, first: str, path: str) -> None:
+    """The folder of the previous file is still open. Only names inside it may use that descriptor."""
     with OutputTree(Output(tmp_path / "out", overwrite=True)) as tree:
         tree.write(first, [b"x"], None, first)
         with pytest.raises(InvalidInput):
@@ -166,7 +164,7 @@ def test_no_name_leaves_the_folder_whatever_was_written_before(tmp_path: Path, f
     assert files(tmp_path / "out") == {first: b"z"}
 
 
-def test_folders_are_told_apart(tmp_path: Path) -> None:
+def test_files_are_written_into_their_own_folders(tmp_path: Path) -> None:
     paths = ["x", "a/x", "a/b/x", "a/x2", "b/x", "ab/x", "x2", "a/b/c/x", "a/b/x2", "b/b/x"]
     tree: OutputTree[str]
     with OutputTree(Output(tmp_path / "out")) as tree:
@@ -179,7 +177,7 @@ def test_folders_are_told_apart(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == {path: path.encode() for path in [*paths, "b/b/x3"]}
 
 
-def test_a_folder_that_cannot_be_entered_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+def test_link_in_place_of_a_folder_is_refused_after_other_folders(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path)
     tree: OutputTree[str]
@@ -217,7 +215,7 @@ def test_a_process_that_is_killed_leaves_no_half_file(tmp_path: Path) -> None:
 def write_many(
     folder: Path, names: Iterable[str], after_each: Callable[[int], object] = lambda _: None
 ) -> dict[str, CafcatError | None]:
-    """What became of the files that are finished, also if writing them fails."""
+    """Return the errors of the finished files, also if writing fails."""
     found: dict[str, CafcatError | None] = {}
     tree: OutputTree[str]
     with suppress(OutputFailed, KeyboardInterrupt), OutputTree(Output(folder)) as tree:
@@ -235,7 +233,7 @@ NAMES = [f"{number % 7}/{number}" for number in range(100)]
 
 
 def no_room(monkeypatch: pytest.MonkeyPatch, name: str, after: int) -> None:
-    """This function of the module of durable files fails from that call on."""
+    """Let a function of durable_files fail from a given call on, as on a full disk."""
     calls = iter(range(after))
     real = getattr(durable_files, name)
 
@@ -255,7 +253,7 @@ def is_synced_at_once(folder: Path) -> bool:
         os.close(descriptor)
 
 
-def test_many_files_are_synced_at_once_and_few_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_are_synced_together_and_few_separately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_synced_at_once(tmp_path):
         pytest.skip("the file system of the temporary folder cannot be synced as a whole")
     calls: Counter[str] = Counter()
@@ -299,7 +297,7 @@ def test_descriptors_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         names = [f"{number}/x" for number in range(400)]
         found = write_many(tmp_path / "out", names, lambda _: counts.append(len(os.listdir("/dev/fd"))))
         assert found == dict.fromkeys(names)
-        assert max(counts) <= used + 2 * 22 + 8  # two batches, and the folders on the way to the next file
+        assert max(counts) <= used + 2 * 22 + 8  # two batches, and the folders above the next file
     finally:
         monkeypatch.undo()
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -307,10 +305,10 @@ def test_descriptors_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("_file_system")
 @pytest.mark.parametrize(("failing", "after"), [("write_all", 80), ("sync_file_system", 2), ("sync_file", 60)])
-def test_a_full_disk_leaves_whole_files_and_no_other(
+def test_full_disk_leaves_only_whole_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, after: int
 ) -> None:
-    """What took its name before stays, and is counted; what was to be synced has none."""
+    """Files that have their names stay, and are reported. Files that were not synced yet have no names."""
     monkeypatch.setattr(durable_files, "_MOST_DESCRIPTORS", 30)
     if failing != "sync_file_system":
         monkeypatch.setattr(durable_files, "can_sync_file_system", lambda _: False)
@@ -323,7 +321,7 @@ def test_a_full_disk_leaves_whole_files_and_no_other(
 
 
 @pytest.mark.usefixtures("_file_system")
-def test_an_interrupt_leaves_whole_files_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_leaves_only_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable_files, "_MOST_DESCRIPTORS", 30)
 
     def interrupt(number: int) -> None:
@@ -335,7 +333,7 @@ def test_an_interrupt_leaves_whole_files_and_no_other(tmp_path: Path, monkeypatc
     assert 0 < len(found) < 80
 
 
-def test_after_a_first_file_in_the_way_the_others_are_looked_for_first(
+def test_after_one_existing_file_names_are_checked_before_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "out").mkdir()

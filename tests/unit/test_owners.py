@@ -1,4 +1,4 @@
-"""Whether the owner of a lease is dead: yes only where that is certain."""
+"""Detection of dead lease owners, which returns True only for certain cases."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Li
 
 @pytest.fixture
 def other() -> "subprocess.Popen[str]":
-    """Another process, which has said its name."""
+    """Another process, which has printed its name."""
     pipe = subprocess.PIPE
     return subprocess.Popen([sys.executable, "-c", NAME], stdin=pipe, stdout=pipe, text=True)
 
@@ -55,7 +55,7 @@ def test_a_process_id_that_is_used_again_is_another_process(other: "subprocess.P
 
 
 @linux
-def test_another_boot_or_container_tells_nothing(other: "subprocess.Popen[str]") -> None:
+def test_owner_of_another_boot_or_container_is_not_dead(other: "subprocess.Popen[str]") -> None:
     name = name_of(other)
     end(other)
     start, _, rest = name.partition(" [")
@@ -75,10 +75,10 @@ def test_a_process_that_proc_hides_is_not_dead(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     "name", [None, "", "host:1:run 7", "somebody", "host:1:run 7 [zz/1]", "host:x:run 7 [0/1]"]
 )
-def test_other_names_tell_nothing(name: str | None) -> None:
+def test_owner_with_another_form_of_name_is_not_dead(name: str | None) -> None:
     assert not is_dead(name)
 
 
-def test_we_are_alive() -> None:
+def test_this_process_is_alive() -> None:
     assert not is_dead(owner_name("recover"))
     assert f":{os.getpid()}:recover" in owner_name("recover")

@@ -1,4 +1,4 @@
-"""Plans: which files share a range read, and what that costs."""
+"""Plans: the files that share a range read, and the cost of the reads."""
 
 from itertools import pairwise
 from uuid import UUID
@@ -63,8 +63,8 @@ def test_empty_files_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", [10, 50])
-def test_a_file_that_is_large_when_decoded_is_read_alone_and_in_blocks(end: int) -> None:
-    """A record of zeros may have no bytes at all."""
+def test_file_with_a_large_content_is_read_alone_and_in_blocks(end: int) -> None:
+    """A record of zeros may have no bytes in the chunk."""
     place = request(10, end).location._replace(content_bytes=9 * MIB, decoding="some")
     large = ReadRequest.of("large", place)
     small = ReadRequest.of("small", place._replace(start_byte=60, end_byte=end + 50, content_bytes=8 * MIB))
@@ -78,7 +78,7 @@ def test_a_file_that_is_large_when_decoded_is_read_alone_and_in_blocks(end: int)
     assert [read.in_blocks for read in reads] == [False, True, True, False]
 
 
-def test_in_the_order_asked_for_only_neighbours_share_a_read() -> None:
+def test_only_neighbours_in_the_requested_order_share_a_read() -> None:
     a, b, c = request(0, 10), request(10, 20), request(20, 30)
     assert spans([a, c, b]) == [(0, 30)]
     assert spans([b, a, c]) == [(10, 20), (0, 30)]

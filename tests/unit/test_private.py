@@ -1,4 +1,4 @@
-"""Permissions and owners that cafcat changes, in folders where another user may put links."""
+"""Permissions and owners that cafcat changes, in folders where another user may make links."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def mode_of(path: Path) -> int:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder that others use, too."""
+    """A folder that other users can write."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o775)
@@ -50,7 +50,7 @@ def test_root_closes_no_folder_of_another_user(shared: Path) -> None:
 
 
 @AS_ROOT
-def test_nobody_enters_a_folder_by_the_link_of_another_user(tmp_path: Path, shared: Path) -> None:
+def test_link_of_another_user_opens_no_folder(tmp_path: Path, shared: Path) -> None:
     shared.chmod(0o700)
     link = tmp_path / "home"
     link.symlink_to(shared)
@@ -77,8 +77,8 @@ def test_objects_belong_to_the_owner_of_their_folder(tmp_path: Path) -> None:
 
 
 @AS_ROOT
-def test_an_object_behind_a_link_is_not_given_away(tmp_path: Path, shared: Path) -> None:
-    """The owner of a home made a link to a folder of root's."""
+def test_object_behind_a_link_keeps_its_owner(tmp_path: Path, shared: Path) -> None:
+    """The owner of a home has made a link to a folder of root."""
     chunks = tmp_path / "home/chunks"
     chunks.mkdir(parents=True)
     (chunks / "journal").symlink_to(shared)

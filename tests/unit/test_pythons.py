@@ -1,4 +1,4 @@
-"""The interpreters that `make test-all-pythons` finds, and the libraries that each gets."""
+"""The interpreters that `make test-all-pythons` finds, and the libraries for each of them."""
 
 import tomllib
 from pathlib import Path
@@ -12,7 +12,7 @@ BINDINGS = {"plyvel", "plyvel-ci", "plyvel-next"}
 
 
 def interpreter(path: Path, version: str) -> None:
-    """Make a program that answers as an interpreter of this version; "" for one that fails, as pyenv's shims do."""
+    """Write a program that prints this version as an interpreter does; "": one that fails, like a shim of pyenv."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho {version}\n" if version else "#!/bin/sh\nexit 127\n")
     path.chmod(0o755)

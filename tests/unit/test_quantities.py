@@ -32,7 +32,7 @@ def test_sizes_are_read_as_people_write_them(text: str | int, size: int) -> None
     "text",
     ["", "GB", "-1", "1e9", "1.5.5", "10 GBit", "0x10", "1_000", "٣", "9223372036854775808", "10EB", "1i"],
 )
-def test_what_is_no_size_is_refused_by_name(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="size"):
         parse_size(text)
 

@@ -1,4 +1,4 @@
-"""Errors of the libraries that reach S3 servers, translated."""
+"""Translation of the errors of the libraries that access S3 servers."""
 
 import obstore
 import pytest
@@ -8,7 +8,7 @@ from cafcat.remote.errors import OutOfRange, translated
 
 
 @pytest.mark.parametrize("content", [b"", b"abc"])
-def test_a_range_beyond_the_end_of_an_object_is_out_of_range(content: bytes) -> None:
+def test_range_beyond_the_end_of_an_object_is_out_of_range(content: bytes) -> None:
     """Some servers answer such a range with 200 or 206. Then obstore raises an error of its own, without a code."""
     objects = MemoryStore()
     obstore.put(objects, "key", content)

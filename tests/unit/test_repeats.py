@@ -1,4 +1,4 @@
-"""Names that come again in an index: the last one counts, whatever the number."""
+"""Repeated names in an index: the last entry counts, for any number of names."""
 
 import tempfile
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from cafcat.formats.repeats import SupersededNames
 
 
 def expected(names: Iterable[bytes]) -> set[int]:
-    """The same by a dict of everything."""
+    """Return the superseded entries, computed with a dict."""
     last: dict[bytes, int] = {}
     superseded = set()
     for ordinal, name in enumerate(names):

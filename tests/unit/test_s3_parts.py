@@ -1,4 +1,4 @@
-"""The arithmetic of multipart uploads, on paper."""
+"""The sizes of parts of multipart uploads, calculated without a server."""
 
 import pytest
 from hypothesis import given

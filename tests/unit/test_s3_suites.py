@@ -1,4 +1,4 @@
-"""Where `make test-s3` gets a server that does not run on every Python."""
+"""The Python with which `make test-s3` runs a server that needs a new one."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_server_that_needs_a_new_python_gets_the_newest(monkeypatch: pytest.Mo
         newest_python(LOCALSTACK)
 
 
-def test_an_old_python_that_has_the_package_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_old_python_with_the_package_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(base, "VENVS", tmp_path)
     monkeypatch.setattr(base, "NEW_PYTHON", sys.version_info[:2])
     assert LOCALSTACK.python_with("json") == sys.executable

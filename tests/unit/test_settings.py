@@ -128,7 +128,7 @@ def test_a_wrong_file_is_refused_with_its_name(write: Write, text: str, profile:
     assert str(file) in str(caught.value)
 
 
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+def test_given_configuration_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot read the configuration"):
         Settings.load(environ={}, config=tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b"home = '\xe9'")
@@ -187,7 +187,7 @@ def test_database_urls_are_libpqs(tmp_path: Path, given: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["mysql://u:secret@h/d", "u:secret@h", "secret", "postgresql:/secret"])
-def test_what_is_no_database_url_is_refused_without_showing_it(tmp_path: Path, given: str) -> None:
+def test_invalid_database_url_is_refused_and_not_shown(tmp_path: Path, given: str) -> None:
     with pytest.raises(InvalidInput, match=r"environment CAFCAT_DATABASE_URL\) is not a Postgres URL") as caught:
         Settings.load(environ={"CAFCAT_DATABASE_URL": given}, home=tmp_path)
     assert "secret" not in str(caught.value)
@@ -356,7 +356,7 @@ def test_a_name_wins_over_a_folder_that_is_called_so(
         ("file:///bucket/a", None),
     ],
 )
-def test_the_longest_url_by_whole_parts_says_how_s3_is_reached(write: Write, url: str, region: str | None) -> None:
+def test_options_come_from_the_longest_matching_store_url(write: Write, url: str, region: str | None) -> None:
     text = "".join(
         f'[stores.{name}]\nurl = "{url}"\nregion = "{name}"\n'
         for name, url in {"b": "s3://bucket/a/b", "a": "s3://bucket/a", "whole": "s3://whole"}.items()
@@ -422,7 +422,7 @@ def test_two_names_for_one_url_are_refused(write: Write, first: str, second: str
         Settings.load(environ={}, config=file)
 
 
-def test_names_that_hold_different_urls_may_be_alike(write: Write) -> None:
+def test_names_of_different_urls_may_differ_only_in_case(write: Write) -> None:
     file = write(
         '[stores.a]\nurl = "s3://bucket/a"\n[stores.A]\nurl = "s3://bucket/A"\n[stores."a.b"]\nurl = "/a"\n'
     )
@@ -430,7 +430,7 @@ def test_names_that_hold_different_urls_may_be_alike(write: Write) -> None:
 
 
 def refusal(**given: Any) -> str:
-    """All that is shown of a refusal, with its traceback as `--debug` shows it."""
+    """Return the text of a refusal, with its traceback as `--debug` prints it."""
     with pytest.raises(InvalidInput) as caught:
         Settings.load(**given)
     causes = traceback.format_exception(caught.value.__cause__) if caught.value.__cause__ else []

@@ -1,4 +1,4 @@
-"""The sink of a chunk: blocks to a store, and the checksum of all, also when the first bytes change in the end."""
+"""The sink of a chunk: blocks to a store, and a checksum that is right even if the first bytes change later."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from cafcat.writing.sink import BLOCK_BYTES, BlockSink
 @pytest.mark.parametrize("first_bytes", [1, 110, HEAD_BYTES + 1])
 @pytest.mark.parametrize("size_bytes", [110, HEAD_BYTES, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 5])
 @pytest.mark.parametrize("head", [b"", b"h", b"head" * 27])
-def test_the_checksum_is_that_of_the_bytes_in_the_end(
+def test_checksum_is_that_of_the_final_bytes(
     tmp_path: Path, first_bytes: int, size_bytes: int, head: bytes
 ) -> None:
     data = (bytes(range(251)) * (size_bytes // 251 + 1))[:size_bytes]

@@ -66,7 +66,7 @@ def test_patterns_choose_files(include: list[str], exclude: list[str], expected:
     "patterns",
     [["*.py"], ["build"], ["build/"], ["/build/"], ["src/*", "!src/build/"], ["**/a.py"], ["s?c"], ["[ab].py"]],
 )
-def test_git_ignores_what_exclude_excludes(tree: Path, patterns: list[str]) -> None:
+def test_exclude_patterns_match_the_files_that_git_ignores(tree: Path, patterns: list[str]) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
     (tree / ".git" / "info" / "exclude").write_text("".join(f"{line}\n" for line in patterns))
     command = ["git", "-c", "core.excludesFile=", "ls-files", "-z", "--others", "--exclude-standard"]
@@ -76,7 +76,7 @@ def test_git_ignores_what_exclude_excludes(tree: Path, patterns: list[str]) -> N
 
 
 def test_an_excluded_folder_is_not_even_opened(tree: Path) -> None:
-    (tree / "locked").symlink_to("locked")  # would be a problem, were it looked at
+    (tree / "locked").symlink_to("locked")  # would be a problem if it were opened
     filter = PathFilter(exclude=["locked", "src"])
     assert taken(filter) == ["a.py", "a.txt", "build/a.py", "build/keep.txt"]
 
@@ -102,7 +102,7 @@ def test_names_of_a_list_are_matched_whole(tree: Path) -> None:
     ]
 
 
-def test_a_pattern_that_is_none_is_named() -> None:
+def test_invalid_pattern_is_named() -> None:
     with pytest.raises(InvalidInput, match="bad pattern '!'"):
         PathFilter(exclude=["*.txt", "!"])
 

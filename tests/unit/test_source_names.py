@@ -1,4 +1,4 @@
-"""Names in the catalog are those that GNU tar gives, but for "./"."""
+"""Names in the catalog equal those of GNU tar, except for a leading "./"."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize(("typed", "expected"), TYPED.items())
-def test_what_is_typed_gives_the_name(typed: str, expected: tuple[str, str]) -> None:
+def test_typed_path_gives_the_name(typed: str, expected: tuple[str, str]) -> None:
     assert member_name(typed) == expected
 
 
@@ -60,7 +60,7 @@ TYPED_FOR_TAR = ["a", "./a", "a/b", "a/b/f", "a//b", "a/./b", "../top/a", "a/../
 
 @pytest.mark.skipif(shutil.which("tar") is None, reason="no tar on PATH")
 @pytest.mark.parametrize("typed", [*TYPED_FOR_TAR, "ABSOLUTE", "ABSOLUTE/../top/a"])
-def test_tar_gives_the_same_names_and_warning(tmp_path: Path, typed: str) -> None:
+def test_names_and_warning_equal_those_of_tar(tmp_path: Path, typed: str) -> None:
     top = tmp_path / "top"
     (top / "a" / "b").mkdir(parents=True)
     (top / "a" / "b" / "f").write_bytes(b"x")
@@ -107,7 +107,7 @@ def test_names_of_files_in_a_folder_begin_with_its_name() -> None:
         ("\ud800", "not valid UTF-8"),
     ],
 )
-def test_names_that_postgres_cannot_take_are_refused(path: str, reason: str | None) -> None:
+def test_names_that_postgres_cannot_store_are_refused(path: str, reason: str | None) -> None:
     found = check_name(path)
     assert found is None if reason is None else found is not None and reason in found
 
@@ -134,7 +134,7 @@ def test_any_name_can_be_printed(name: bytes) -> None:
     assert len(line.splitlines()) <= 1
 
 
-def test_a_warning_is_said_once() -> None:
+def test_repeated_warning_is_given_once() -> None:
     heard = Heard()
     once = WarnOnce(heard)
     for message in ("one", "two", "one"):

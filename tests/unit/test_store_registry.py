@@ -44,7 +44,7 @@ def test_relative_paths_begin_in_the_current_folder(tmp_path: Path, monkeypatch:
 
 
 @given(st.binary(min_size=1, max_size=20).filter(lambda name: b"\0" not in name))
-def test_any_path_comes_back_from_its_url(name: bytes) -> None:
+def test_every_path_is_recovered_from_its_url(name: bytes) -> None:
     folder = Path("/top") / os.fsdecode(name).lstrip("/")
     url = LocalStore(folder).url
     assert url.isascii()
@@ -71,7 +71,7 @@ def test_buckets_are_s3_stores(text: str, url: str) -> None:
 @pytest.mark.parametrize(
     "text", ["s3://", "s3://a", "s3:///x", "s3://bucket/a//b", "s3://bucket/../x", "s3://k:s@bucket"]
 )
-def test_what_is_no_bucket_is_refused(text: str) -> None:
+def test_invalid_buckets_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         open_store(text)
 
@@ -83,12 +83,12 @@ def test_other_schemes_are_named(url: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "file://chunks/here", "file:///a?b", "file:///a#b", "file:///a%00"])
-def test_what_is_no_store_is_refused(text: str) -> None:
+def test_invalid_stores_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         open_store(text)
 
 
-def test_stores_are_imported_only_when_asked_for() -> None:
+def test_stores_are_imported_on_demand() -> None:
     for module in ("cafcat.stores.local.store", "cafcat.stores.s3.store", "boto3", "obstore"):
         script = f"import sys, cafcat.stores.registry; sys.exit({module!r} in sys.modules)"
         subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,4 +1,4 @@
-"""Damaged, cut and hostile tar archives: nothing is lost in silence, and memory stays bounded."""
+"""Damaged, truncated and hostile tar archives: every loss is reported, and memory is bounded."""
 
 import bz2
 import gzip
@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=[from_file, from_stream])
 def open_archive(request: pytest.FixtureRequest) -> Opener:
-    """Both ways of reading an archive."""
+    """A function that opens an archive: as a file and as a stream."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -63,11 +63,11 @@ def test_an_archive_without_its_end_marker_may_be_cut(open_archive: Opener) -> N
     assert the_end(open_archive(ONE_FILE[:600])).startswith(
         "the archive is cut: it ends at byte 600, within a member up to byte 1,024"
     )
-    assert taken(open_archive(ONE_FILE + bytes(512))) == [("a", b"A")]  # as GNU tar does
+    assert taken(open_archive(ONE_FILE + bytes(512))) == [("a", b"A")]  # like GNU tar
     assert taken(open_archive(ONE_FILE + bytes(700))) == [("a", b"A")]
 
 
-def test_nothing_is_no_archive(open_archive: Opener) -> None:
+def test_empty_and_other_files_are_no_archives(open_archive: Opener) -> None:
     assert the_end(open_archive(b"")) == "the file is empty"
     assert the_end(open_archive(b"not a tar")).startswith(
         "the archive is cut: it ends at byte 9, within a header up to byte 512"
@@ -157,7 +157,7 @@ def test_headers_that_make_no_sense_are_damage(open_archive: Opener, data: bytes
 
 
 class Endless(io.RawIOBase):
-    """A block or more, then the rest for ever; counts what is taken."""
+    """A stream that gives some bytes, then repeats others without end. It counts the bytes that are read."""
 
     def __init__(self, first: bytes, rest: bytes) -> None:
         self._stream = io.BytesIO(first)
@@ -180,7 +180,7 @@ def test_an_extended_header_without_end_is_not_read(kind: bytes) -> None:
 
 @pytest.mark.parametrize("kind", [b"x", b"g"])
 def test_any_number_of_extended_headers_is_read_in_bounded_memory(kind: bytes) -> None:
-    """tarfile reads each by calling itself, and keeps every record."""
+    """tarfile reads them recursively, and keeps every record in memory."""
 
     def archive() -> Iterator[bytes]:
         for n in range(1_500):
@@ -195,8 +195,8 @@ def test_any_number_of_extended_headers_is_read_in_bounded_memory(kind: bytes) -
     assert peak_bytes < MIB
 
 
-def test_records_of_digits_cost_no_more_than_others() -> None:
-    """A pattern of tarfile in Python 3.11.7 takes the square of their length: a minute for this one."""
+def test_records_of_digits_are_parsed_in_linear_time() -> None:
+    """A pattern of tarfile in Python 3.11.7 needs quadratic time: a minute for this record."""
     data = extended(record(b"comment", b"1" * (MIB - 100))) + ONE_FILE + END
     assert taken(from_stream(data)) == [("a", b"A")]
 
@@ -213,7 +213,7 @@ WHOLE = taken(from_stream(PLAIN))
 
 @cache
 def compressed_plain(name: str) -> bytes:
-    """PLAIN, compressed by one of COMPRESSORS when a test first needs it."""
+    """Return PLAIN, compressed by one of COMPRESSORS at its first use."""
     return COMPRESSORS[name](PLAIN)
 
 
@@ -227,7 +227,7 @@ def test_compressed_archives_are_decompressed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
-def test_compressed_parts_follow_each_other_and_what_is_none_is_left_out(name: str) -> None:
+def test_concatenated_compressed_parts_are_read_and_garbage_is_ignored(name: str) -> None:
     compress = COMPRESSORS[name]
     parts = [compress(PLAIN[begin : begin + MIB]) for begin in range(0, len(PLAIN), MIB)]
     assert taken(from_stream(b"".join(parts))) == WHOLE
@@ -254,7 +254,7 @@ def test_damaged_compressed_data_fails_the_member_that_is_read_and_ends_the_list
     items = source.files()
     assert [next(items).path] == ["a"]
     large = next(items, None)
-    if isinstance(large, SourceFile):  # bzip2 notices earlier
+    if isinstance(large, SourceFile):  # bzip2 detects the damage earlier
         with source.open(large) as opened, pytest.raises(SourceFailed, match="data is damaged") as caught:
             list(opened.blocks())
         assert (caught.value.problem, caught.value.path) == ("corrupt", "large")
@@ -273,7 +273,7 @@ def test_a_wrong_checksum_after_the_end_is_damage() -> None:
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_decompression_comes_in_small_pieces(name: str) -> None:
-    """100 MB of zeros are 100 kB of gzip, and far less of the others."""
+    """100 MB of zeros are 100 kB of gzip data, and far less of the other formats."""
     compressed = COMPRESSORS[name](bytes(100_000_000))
     sizes = [len(piece) for piece in decompressed(iter([compressed]))]
     assert sum(sizes) == 100_000_000
@@ -281,15 +281,14 @@ def test_decompression_comes_in_small_pieces(name: str) -> None:
 
 
 def test_compressed_zeros_are_no_header() -> None:
-    """With this time in it, their first 512 bytes have, as signed numbers, the sum that no checksum at all is taken
-    for."""
+    """The first 512 bytes compressed at this time have the sum that a header without a checksum has."""
     compressed = gzip.compress(bytes(10_000_000), mtime=25215)
     assert sum(map(len, decompressed(iter([compressed])))) == 10_000_000
 
 
 def test_xz_data_cannot_ask_for_any_memory() -> None:
     data = bytearray(lzma.compress(tar(("a", b"A")), check=lzma.CHECK_NONE))
-    begin, size = 12, (data[12] + 1) * 4  # of the block header (xz file format 1.1.0, 3.1)
+    begin, size = 12, (data[12] + 1) * 4  # position and size of the block header (xz file format 1.1.0, 3.1)
     place = data.index(b"\x21\x01", begin) + 2
     data[place] = 40  # a dictionary of 4 GiB
     data[begin + size - 4 : begin + size] = zlib.crc32(data[begin : begin + size - 4]).to_bytes(4, "little")

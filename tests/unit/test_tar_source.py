@@ -1,4 +1,4 @@
-"""Tar archives as sources: what archives hold, how it is named, and when it can be read."""
+"""Tar archives as sources: their members, names, and the times at which members can be read."""
 
 import bz2
 import gzip
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=[from_file, from_stream])
 def open_archive(request: pytest.FixtureRequest) -> Opener:
-    """Both ways of reading an archive."""
+    """A function that opens an archive: as a file and as a stream."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -71,7 +71,7 @@ def test_members_are_files_in_the_order_of_the_archive(open_archive: Opener, for
     assert taken(open_archive(tar(folder, *members, form=form))) == members
 
 
-def test_what_is_no_file_is_skipped_and_said(open_archive: Opener) -> None:
+def test_links_and_special_files_are_problems(open_archive: Opener) -> None:
     data = tar(
         link("symlink", "a", tarfile.SYMTYPE),
         ("fifo", b"", {"type": tarfile.FIFOTYPE}),
@@ -97,15 +97,15 @@ def test_folders_of_all_times_are_no_files(open_archive: Opener, kind: bytes) ->
     assert taken(open_archive(resummed(bytes(block)) + ONE_FILE + END)) == [("a", b"A")]
 
 
-def test_what_has_no_contents_may_have_a_size(open_archive: Opener) -> None:
+def test_members_without_contents_may_have_a_size(open_archive: Opener) -> None:
     for kind in (b"2", b"3", b"5"):
         assert taken(open_archive(header("d", 4096, kind) + ONE_FILE + END))[-1] == ("a", b"A")
     data = ONE_FILE + header("l", 1, b"1", linkname="a") + END
     assert taken(open_archive(data)) == [("a", b"A"), ("l", b"A")]
 
 
-def test_an_old_header_whose_name_is_cut_at_a_slash_is_a_file(open_archive: Opener) -> None:
-    """tarfile takes it for a folder, before it sees the long name."""
+def test_old_header_whose_name_is_truncated_at_a_slash_is_a_file(open_archive: Opener) -> None:
+    """tarfile takes the member for a folder before it reads the long name."""
     name = "d" * 99 + "/file"
     short = bytearray(header("", 3, b"\0"))
     short[:100] = name[:100].encode()
@@ -120,7 +120,7 @@ def test_labels_are_no_files_and_parts_of_files_are_failures(open_archive: Opene
 
 
 def test_incremental_archives_have_times_where_others_have_a_prefix(open_archive: Opener) -> None:
-    """tarfile takes them for a part of the name."""
+    """tarfile takes the times for a part of the name."""
     Path("d").mkdir()
     Path("d/file").write_text("data")
     system_tar("-c", "-g", "snapshot", "--format=gnu", "-f", "i.tar", "d")
@@ -231,7 +231,7 @@ def test_a_time_without_fraction_comes_from_the_header(open_archive: Opener) -> 
         assert item.modified_ns == time * 10**9
 
 
-def test_records_for_all_that_follow_give_way_to_those_of_one(open_archive: Opener) -> None:
+def test_records_of_one_member_override_global_records(open_archive: Opener) -> None:
     one = extended(record(b"mtime", b"7"))
     data = extended(record(b"mtime", b"5") + record(b"comment", b"c"), b"g") + ONE_FILE + one + ONE_FILE + ONE_FILE
     times = [item.modified_ns for item in open_archive(data + END).files() if isinstance(item, SourceFile)]
@@ -245,7 +245,7 @@ def test_an_archive_of_records_only_is_empty(open_archive: Opener) -> None:
 # ---- hard links ----
 
 
-def test_a_hard_link_is_a_file_with_the_contents_of_what_comes_before(open_archive: Opener) -> None:
+def test_hard_link_is_a_file_with_the_contents_of_its_latest_target(open_archive: Opener) -> None:
     data = tar(
         ("f", b"old"),
         ("f", b"new"),
@@ -289,7 +289,7 @@ def test_hard_links_in_a_file_reach_back_any_far(monkeypatch: pytest.MonkeyPatch
     assert "too many hard links" in problems(from_file(tar(*members, *links)))[-1].message
 
 
-def test_hard_links_before_damage_are_taken() -> None:
+def test_hard_links_before_damage_are_files() -> None:
     data = tar(("f", b"F"), link("l", "f"), ("g", b"G"))
     assert taken(from_file(data[:1600])) == [("f", b"F"), ("l", b"F"), ("x.tar", "corrupt")]
 
@@ -301,7 +301,7 @@ def test_a_filtered_target_of_a_hard_link_is_in_the_file_but_not_in_the_stream()
     assert taken(from_stream(data, filter=only)) == [("in/l", "unreadable")]
 
 
-def test_a_hard_link_to_a_name_that_is_refused_is_a_file_if_its_contents_are_there() -> None:
+def test_hard_link_to_a_refused_name_is_a_file_if_its_contents_are_available() -> None:
     data = tar(("n" * 3000, b"x"), link("l", "n" * 3000))
     assert taken(from_file(data)) == [("n" * 3000, "name"), ("l", b"x")]
     assert taken(from_stream(data)) == [("n" * 3000, "name"), ("l", "unreadable")]
@@ -314,7 +314,7 @@ def test_a_hard_link_whose_target_has_gone_by_is_a_failure() -> None:
     assert found[0].message.endswith("read before in the stream: ingest the archive from an uncompressed file")
 
 
-def test_a_tree_packed_by_gnu_tar_comes_back(open_archive: Opener) -> None:
+def test_tree_packed_by_gnu_tar_is_read_back(open_archive: Opener) -> None:
     tree = {
         "a": b"A",
         "sub/b" + "n" * 150: b"B" * 5000,
@@ -334,7 +334,7 @@ def test_a_tree_packed_by_gnu_tar_comes_back(open_archive: Opener) -> None:
         system_tar("-c", f"--format={form}", "--sort=name", "-f", f"{form}.tar", "t")
         source = open_archive(Path(f"{form}.tar").read_bytes())
         found = dict(taken(source))
-        # In a stream, the large file between the two ends the batch.
+        # In a stream, the large file between both ends the batch.
         linked = b"A" if isinstance(source, TarFileSource) else "unreadable"
         assert found.pop("t/sub/z hard link") == linked
         assert found == {f"t/{path}": content for path, content in tree.items()}
@@ -414,7 +414,7 @@ def sparse_member(size: bytes, numbers: bytes, stored: bytes, version: bytes = b
     ],
 )
 def test_a_bad_map_of_a_sparse_member_is_damage(open_archive: Opener, data: bytes) -> None:
-    """Too long, overlapping, backwards, odd, not all of what is stored, no numbers, unknown, without end."""
+    """Maps that are too long, overlapping, descending, odd, incomplete, not numeric, unknown or endless."""
     assert "byte 0" in the_end(open_archive(data))
 
 
@@ -456,7 +456,7 @@ def test_files_of_a_batch_can_be_opened_in_any_order_and_again() -> None:
         with source.open(file) as opened:
             assert list(opened.blocks()) == [content]
     with source.open(large):
-        pass  # looked at, not read
+        pass  # listed, and not read
     with source.open(large) as opened:
         assert opened.read() == bytes(2 * MIB)
     with source.open(large) as opened, pytest.raises(SourceFailed, match="cannot be read any more") as caught:
@@ -484,7 +484,7 @@ def test_a_large_file_that_is_read_in_part_does_not_disturb_the_next() -> None:
     assert list(batches) == []
 
 
-def test_nothing_is_kept_after_the_last_batch() -> None:
+def test_files_cannot_be_opened_after_the_last_batch() -> None:
     source = from_stream(tar(("a", b"A")))
     ((file,),) = source.batches()
     assert isinstance(file, SourceFile)
@@ -528,7 +528,7 @@ def test_standard_input_is_an_archive() -> None:
 
 
 def test_the_writer_of_a_pipe_can_finish() -> None:
-    """What follows the end marker is read, too: else the writer would get a signal for it."""
+    """The bytes after the end marker are read, too. Otherwise the writer would be killed by SIGPIPE."""
     data = tar(("a", b"A")) + bytes(5 * MIB)
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdin is not None
@@ -618,7 +618,7 @@ def test_an_archive_that_was_replaced_or_went_fails_its_members() -> None:
     assert [(item.path, getattr(item, "kind", None)) for item in source.files()] == [("x.tar", "vanished")]
 
 
-def test_a_source_that_cannot_be_opened_is_said_at_once() -> None:
+def test_source_that_cannot_be_opened_is_refused_at_once() -> None:
     with pytest.raises(NotFound):
         TarFileSource("nothing.tar")
     with pytest.raises(SourceFailed):
@@ -631,7 +631,7 @@ def test_a_source_that_cannot_be_opened_is_said_at_once() -> None:
     assert [problem.kind.value for problem in problems(TarStreamSource("nothing.tar.gz"))] == ["vanished"]
 
 
-# ---- telling archives from other files ----
+# ---- detection of archives ----
 
 
 @pytest.mark.parametrize(
@@ -666,7 +666,7 @@ def test_a_source_that_cannot_be_opened_is_said_at_once() -> None:
         ("x.tar.xz", b"\xfd7zXZ\0" + bytes(1000), None),
     ],
 )
-def test_the_contents_tell_what_is_an_archive(
+def test_archives_are_detected_by_their_contents(
     name: str, data: bytes | Callable[[], bytes], expected: str | None
 ) -> None:
     Path(name).write_bytes(data() if callable(data) else data)
@@ -675,7 +675,7 @@ def test_the_contents_tell_what_is_an_archive(
     assert type(source) is {"tar": TarFileSource, "stream": TarStreamSource, None: type(None)}[expected]
 
 
-def test_what_is_no_readable_file_is_no_archive() -> None:
+def test_unreadable_and_special_files_are_no_archives() -> None:
     os.mkfifo("fifo")
     Path("locked").write_bytes(ONE_FILE)
     os.chmod("locked", 0)

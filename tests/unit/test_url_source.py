@@ -1,4 +1,4 @@
-"""URLs in a list: against a real web server that misbehaves, and a real S3 server."""
+"""URLs in a list, with a real web server that misbehaves, and a real S3 server."""
 
 import gzip
 import logging
@@ -42,7 +42,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Local time is not UTC."""
+    """Set the local time zone to one that is not UTC."""
     with monkeypatch.context() as context:
         context.setenv("TZ", "Asia/Kolkata")
         time.tzset()
@@ -56,7 +56,7 @@ def listing(*urls: str, **options: Any) -> NameListSource:
 
 
 def files_of(url: str) -> UrlFiles:
-    """Open what opens the files of the URL's scheme."""
+    """Return the opener for the scheme of a URL."""
     kind = find_kind(scheme_of(url) or "")
     assert kind is not None
     return kind.url_files(SourceContext())
@@ -139,7 +139,7 @@ def test_a_url_has_a_name(url: str, name: str) -> None:
         ("http://", "http://"),
     ],
 )
-def test_what_is_shown_of_a_url_is_no_secret(url: str, shown: str) -> None:
+def test_shown_url_has_no_secret(url: str, shown: str) -> None:
     assert files_of(url).shown(url) == shown
 
 
@@ -158,7 +158,7 @@ def test_no_secret_is_shown_wherever_it_stands(user: str, password: str, path: s
     "url",
     ["http://", "http:///a", "http://host:port/a", "http://[::1/a", "http://?a", "s3://b/key", "s3://u:p@b/k"],
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_invalid_urls_are_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not (an http:// or https:// URL|the (URL|name) of a bucket)"):
         files_of(url).name_of(url)
     assert problem_of(url)[:2] == (files_of(url).shown(url), "name")
@@ -184,7 +184,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
         ("s3://bucket/d/", "d/", "the URL names a folder"),
     ],
 )
-def test_names_that_cannot_be_files_are_problems_and_nobody_is_asked(url: str, path: str, message: str) -> None:
+def test_invalid_names_are_problems_without_a_request(url: str, path: str, message: str) -> None:
     assert problem_of(url) == FileProblem(path, "name", message)  # type: ignore[arg-type]
 
 
@@ -208,7 +208,7 @@ def test_the_prefix_comes_first_and_patterns_see_the_name(web_server: WebServer)
     assert [asked.target for asked in web_server.asked] == ["/d/a.txt"]
 
 
-def test_size_time_and_tag_are_those_of_a_head(web_server: WebServer) -> None:
+def test_size_time_and_tag_come_from_head(web_server: WebServer) -> None:
     web_server.files["a"] = WebFile(b"content", '"tag"', "Sun, 06 Nov 1994 08:49:37 GMT")
     url = web_server.url("a") + "?query"
     assert listed(url) == [SourceFile("127.0.0.1/a", 7, 784111777 * 10**9, url, "tag")]
@@ -259,7 +259,7 @@ def test_a_file_with_nothing_to_compare_never_looks_unchanged(web_server: WebSer
 
 
 def decline(status: int) -> Callable[[Handler], None]:
-    """HEAD is not answered as GET is."""
+    """Return a handler that declines HEAD and serves GET."""
 
     def special(handler: Handler) -> None:
         if handler.command == "HEAD":
@@ -271,7 +271,7 @@ def decline(status: int) -> Callable[[Handler], None]:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 501])
-def test_where_head_is_refused_get_tells_what_the_file_is(web_server: WebServer, status: int) -> None:
+def test_get_is_used_if_head_is_refused(web_server: WebServer, status: int) -> None:
     web_server.write("a", b"content")
     web_server.special["a"] = decline(status)
     assert file_of(web_server.url("a"))[1].size_bytes == 7
@@ -279,8 +279,8 @@ def test_where_head_is_refused_get_tells_what_the_file_is(web_server: WebServer,
     assert content_of(web_server.url("a")) == b"content"
 
 
-def test_looking_by_get_reads_no_body(web_server: WebServer) -> None:
-    """Nobody has this much."""
+def test_get_in_place_of_head_reads_no_body(web_server: WebServer) -> None:
+    """The body is too large to be read."""
 
     def special(handler: Handler) -> None:
         if handler.command == "HEAD":
@@ -293,8 +293,8 @@ def test_looking_by_get_reads_no_body(web_server: WebServer) -> None:
     assert file_of(web_server.url("a"))[1].size_bytes == 10**15
 
 
-def test_answers_that_are_not_read_hold_no_connection(web_server: WebServer) -> None:
-    """There are 64 to a server."""
+def test_unread_answers_release_their_connections(web_server: WebServer) -> None:
+    """A server gets at most 64 connections."""
 
     def special(handler: Handler) -> None:
         if handler.command == "HEAD":
@@ -344,7 +344,7 @@ def test_without_any_length_a_url_is_a_failed_file(web_server: WebServer, length
         (429, "unreadable", "the server answered 429 Too Many Requests"),
     ],
 )
-def test_a_refusal_costs_only_that_file(web_server: WebServer, status: int, kind: str, words: str) -> None:
+def test_refused_url_fails_alone(web_server: WebServer, status: int, kind: str, words: str) -> None:
     web_server.write("a", b"")
     web_server.special["bad"] = lambda handler: handler.answer(status)
     found = listed(web_server.url("bad"), web_server.url("a"))
@@ -353,10 +353,10 @@ def test_a_refusal_costs_only_that_file(web_server: WebServer, status: int, kind
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 599])
-def test_what_may_pass_is_asked_for_again(
+def test_temporary_errors_are_tried_again(
     web_server: WebServer, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """After a pause that the server asks for, but never a long one."""
+    """The server chooses the pause before the next attempt, up to a limit."""
     monkeypatch.setattr(http, "LONGEST_PAUSE_SECONDS", 0)
     left = [status] * 5
 
@@ -395,7 +395,7 @@ def test_a_connection_that_ends_without_an_answer_is_made_again(web_server: WebS
     assert problem_of(web_server.url("a")).message == "the connection to the server broke"
 
 
-def test_a_server_that_is_not_there_costs_only_its_files(web_server: WebServer) -> None:
+def test_unreachable_server_affects_only_its_own_files(web_server: WebServer) -> None:
     web_server.write("a", b"")
     gone = "http://127.0.0.1:1/a"
     problems = listed(gone, "http://nowhere.invalid/a", web_server.url("a"))
@@ -405,7 +405,7 @@ def test_a_server_that_is_not_there_costs_only_its_files(web_server: WebServer) 
     assert isinstance(problems[2], SourceFile)
 
 
-def test_a_server_that_says_nothing_is_given_up(web_server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_is_given_up(web_server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "READ_SECONDS", 0.1)
     monkeypatch.setattr(http, "ATTEMPTS", 2)
     done = threading.Event()
@@ -417,15 +417,15 @@ def test_a_server_that_says_nothing_is_given_up(web_server: WebServer, monkeypat
     assert len(web_server.asked) == 2
 
 
-def test_without_a_safe_connection_there_is_none(web_server: WebServer) -> None:
-    """A server that does not speak TLS."""
+def test_https_never_falls_back_to_http(web_server: WebServer) -> None:
+    """The server does not support TLS."""
     problem = problem_of(web_server.url("a", scheme="https"))
     assert problem.kind == "unreadable"
     assert re.match("no secure connection to the server: .*SSL", problem.message)
     assert web_server.connections == 1
 
 
-def test_a_host_that_nobody_can_have_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_to_an_invalid_host_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "FIRST_PAUSE_SECONDS", threading.TIMEOUT_MAX)
     assert problem_of(f"http://{'a' * 64}.example/a")[1:] == ("unreadable", "no request can be sent to this URL")
 
@@ -435,7 +435,7 @@ def redirect(to: str, status: int = 302) -> Callable[[Handler], None]:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirects_are_followed_and_the_name_stays(web_server: WebServer, status: int) -> None:
+def test_redirects_are_followed_and_the_name_is_kept(web_server: WebServer, status: int) -> None:
     web_server.write("d/target é", b"content")
     web_server.special["a"] = redirect("d/b?x=y", status)
     unescaped = web_server.url("d/target é").replace("%C3%A9", "é").encode().decode("latin-1")
@@ -531,15 +531,15 @@ def test_a_server_that_ignores_conditions_is_found_out(web_server: WebServer) ->
 
 @pytest.mark.parametrize("data", [b"shorter", b"longer by far"])
 def test_another_length_is_another_file(web_server: WebServer, data: bytes) -> None:
-    """Also where a server has nothing else to tell them by."""
+    """The server sends neither an entity tag nor a time."""
     web_server.files["a"] = WebFile(b"original", None, None)
     source, file = file_of(web_server.url("a"))
     web_server.files["a"] = WebFile(data, None, None)
     assert failure_of(source, file).problem == "changed"
 
 
-def test_of_two_tags_that_are_equal_the_time_does_not_matter(web_server: WebServer) -> None:
-    """As where several machines are one server."""
+def test_time_does_not_matter_if_the_tags_are_equal(web_server: WebServer) -> None:
+    """Several machines behind one name may have different times."""
     web_server.files["a"] = WebFile(b"old", '"1"', "Sun, 06 Nov 1994 08:49:37 GMT")
     source, file = file_of(web_server.url("a"))
     web_server.files["a"] = web_server.files["a"]._replace(modified="Sun, 06 Nov 1994 08:49:38 GMT")
@@ -574,7 +574,7 @@ def test_a_body_without_a_length_is_counted(web_server: WebServer, size_bytes: i
 
 
 def cutting(*sizes: int) -> Callable[[Handler], None]:
-    """GET breaks off after so many bytes, each time another number; then all of it comes."""
+    """Return a handler whose GET breaks off after each of these sizes in turn, and then sends everything."""
     left = list(sizes)
 
     def special(handler: Handler) -> None:
@@ -689,7 +689,7 @@ def test_connections_are_used_again(web_server: WebServer) -> None:
     assert len(ports) == 1
 
 
-def test_no_secret_of_a_url_is_said(web_server: WebServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_and_logs_have_no_secret_of_a_url(web_server: WebServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     secret = SECRET
 
@@ -730,7 +730,7 @@ def test_no_secret_of_a_url_is_said(web_server: WebServer, caplog: pytest.LogCap
 
 
 def in_flight(count: int) -> Callable[[Handler], None]:
-    """Answers when so many are there at once."""
+    """Return a handler that answers once this number of requests is in flight."""
     barrier = threading.Barrier(count)
 
     def special(handler: Handler) -> None:
@@ -744,7 +744,7 @@ def in_flight(count: int) -> Callable[[Handler], None]:
     return special
 
 
-def test_many_urls_are_under_way_at_once_and_come_in_order(web_server: WebServer) -> None:
+def test_many_urls_are_requested_at_once_and_come_in_order(web_server: WebServer) -> None:
     paths = [f"file{n}" for n in range(32)]
     special = in_flight(32)
     for path in paths:
@@ -759,7 +759,7 @@ def test_many_urls_are_under_way_at_once_and_come_in_order(web_server: WebServer
     assert contents == paths
 
 
-def test_a_list_that_is_left_early_is_not_asked_for_to_its_end(web_server: WebServer) -> None:
+def test_unfinished_list_sends_no_further_requests(web_server: WebServer) -> None:
     web_server.write("a", b"")
     files = listing(*[web_server.url("a")] * 1000).files()
     next(files)
@@ -869,7 +869,7 @@ def test_refused_credentials_end_the_run(
 
 
 def test_an_object_that_we_may_not_read_fails_alone(web_server: WebServer, client: Any, s3_bucket: str) -> None:
-    """As S3 refuses: HEAD without a word, GET with a document."""
+    """S3 refuses HEAD without a body, and GET with a document."""
     document = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
     web_server.special["bucket/denied"] = lambda handler: handler.answer(
         403, document, content_type="application/xml"
@@ -877,8 +877,8 @@ def test_an_object_that_we_may_not_read_fails_alone(web_server: WebServer, clien
     client.put_object(Bucket=s3_bucket, Key="kept", Body=b"")
 
     def options_of(url: str) -> dict[str, str]:
-        there = f"http://127.0.0.1:{web_server.port}"
-        return {"endpoint_url": there, "addressing": "path"} if url.startswith("s3://bucket/") else {}
+        endpoint_url = f"http://127.0.0.1:{web_server.port}"
+        return {"endpoint_url": endpoint_url, "addressing": "path"} if url.startswith("s3://bucket/") else {}
 
     problem, kept = listed("s3://bucket/denied", f"s3://{s3_bucket}/kept", options_of=options_of)
     assert isinstance(problem, FileProblem)
@@ -887,7 +887,7 @@ def test_an_object_that_we_may_not_read_fails_alone(web_server: WebServer, clien
     assert kept.path == "kept"
 
 
-def test_a_signed_url_is_asked_for_by_the_method_that_it_is_signed_for(client: Any, s3_bucket: str) -> None:
+def test_signed_url_is_requested_with_its_signed_method(client: Any, s3_bucket: str) -> None:
     client.put_object(Bucket=s3_bucket, Key="d/key", Body=DATA)
     url = client.generate_presigned_url("get_object", Params={"Bucket": s3_bucket, "Key": "d/key"})
     assert "Signature" in url

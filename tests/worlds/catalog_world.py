@@ -1,4 +1,4 @@
-"""A catalog with chunks as an ingest writes them, and what SQL says of it."""
+"""Write chunks into a catalog as an ingest does, and query the catalog with SQL."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ MODIFIED = 1_795_255_200_123_456_000
 
 
 class Opener(Protocol):
-    """The fixture `open_at`."""
+    """The type of the fixture `open_at`, which opens a repository whose store is at a place."""
 
     def __call__(self, place: Place) -> cafcat.Repository: ...
 
@@ -34,8 +34,16 @@ def begin(
     all_new: bool = True,
     archive_format: Format = CAF,
 ) -> OpenChunk:
-    """A chunk with these files, as an ingest writes it, that nobody has finished. all_new: whether it takes them
-    for files that the catalog has never had."""
+    """Write a chunk with these files as an ingest does, and leave it uncommitted.
+
+    Args:
+        repository: the repository that gets the chunk.
+        files: contents by path.
+        on_conflict: recorded in the options of the run.
+        modified_ns: the modification time of all files.
+        all_new: the chunk is committed as if none of its paths were in the catalog.
+        archive_format: the format of the chunk.
+    """
     run = repository.session.catalog.runs.begin_run(
         sources=["tree"], options={"on_conflict": on_conflict}, version="0"
     )
@@ -53,28 +61,30 @@ def commit(
     on_conflict: OnConflict = OnConflict.REPLACE,
     modified_ns: int | None = MODIFIED,
 ) -> str:
-    """The same, committed. Returns its uuid."""
+    """Write and commit a chunk with these files, and return its uuid."""
     chunk = begin(repository, files, on_conflict, modified_ns, all_new=False)
     chunk.finish(on_conflict, Progress())
     return str(chunk.uuid)
 
 
 def sql(repository: cafcat.Repository, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run a statement in the catalog's database, and return its rows."""
     with psycopg.connect(str(repository.settings.database_url)) as connection:
         cursor = connection.execute(statement.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
 
 
 def state_of(repository: cafcat.Repository, chunk: str) -> str:
+    """Return the state of a chunk."""
     [(state,)] = sql(repository, "SELECT state FROM chunks WHERE uuid = %s", chunk)
     return str(state)
 
 
 def live(repository: cafcat.Repository) -> set[str]:
-    """All paths of the catalog."""
+    """Return all paths of the catalog."""
     return {row[0] for row in sql(repository, "SELECT file_path FROM file_locations")}
 
 
 def reasons(repository: cafcat.Repository, path: str) -> list[tuple[str, str]]:
-    """Chunk and reason of all that a path was before."""
+    """Return the chunk and the reason of every earlier version of a path."""
     return [(str(old.location.chunk), old.reason) for old in repository.history(path)]

@@ -1,4 +1,4 @@
-"""Catalog and two stores for the tests of copies: what has to be in the second one, by SQL and raw bytes."""
+"""A catalog and two stores for the tests of copies. The checks use SQL and raw bytes."""
 
 import base64
 import contextlib
@@ -25,7 +25,7 @@ __all__ = ["FILES", "LARGE", "PAIRS", "World", "check", "end_leases", "folder_of
 
 CONTENT = random.Random(1)
 LARGE = CONTENT.randbytes(9_000_000)
-"""More than is held back until it is proven, and than a folder reads at once."""
+"""Larger than the part of an upload that is held back until it is checked, and than one read of a folder."""
 FILES = {
     "tree/empty": b"",
     "tree/first": b"first" * 100,
@@ -33,7 +33,7 @@ FILES = {
     "tree/last": bytes(range(256)),
     "tree/medium": CONTENT.randbytes(3_000_000),
 }
-"""Of all sizes that are read in their own way."""
+"""A file for each range of sizes that is read in a different way."""
 PAIRS = [
     "folder-folder",
     pytest.param("folder-bucket", marks=pytest.mark.slow),
@@ -60,7 +60,7 @@ class World:
         return follow(self.repository, options).copy(chunks, to=self.second.url, **options)
 
     def recover(self, **options: Any) -> RecoverReport:
-        """Of all that is left now, whatever its leases say."""
+        """End all leases, then recover."""
         end_leases(self)
         return follow(self.repository, options).recover(**options)
 
@@ -69,7 +69,10 @@ class World:
 def world(
     request: pytest.FixtureRequest, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[World]:
-    """With the parameter "folder-bucket" the first place is a folder, the second a bucket."""
+    """Yield a world.
+
+    Its parameter names the kinds of both places: "folder-bucket" copies from a folder to a bucket.
+    """
     pair = getattr(request, "param", "folder-folder")
     warnings: list[str] = []
     with contextlib.ExitStack() as opened:
@@ -100,9 +103,11 @@ def end_leases(world: World) -> None:
 
 
 def check(world: World) -> set[str]:
-    """The second store has the committed copies, their journal records, those of all that was removed or
-    brought back since, and nothing else; a rebuild of it gives what the catalog has in these chunks. Returns the
-    keys of the copies."""
+    """Check the second store against the catalog, and return the keys of its copies.
+
+    The second store must have the committed copies, their journal records, the journal records of later removals
+    and restores, and nothing else.
+    """
     assert world.repository.session.catalog.reports.findings() == []
     objects = world.second.everything()
     copies = world.sql(
@@ -111,7 +116,7 @@ def check(world: World) -> set[str]:
         world.second.url,
     )
     assert {row[1] for row in copies} <= {"committed", "abandoned", "deleted"}
-    assert all(is_there == (state == "committed") for _, state, _, _, is_there, _ in copies)
+    assert all(is_present == (state == "committed") for _, state, _, _, is_present, _ in copies)
     assert all(without_lease for *_, without_lease in copies)
     kept = {key: (checksum, size) for key, state, checksum, size, *_ in copies if state == "committed"}
     assert {key for key in objects if not key.startswith(("journal/", "catalogs/"))} == set(kept)
@@ -141,7 +146,7 @@ def _check_journal(world: World, objects: dict[str, bytes]) -> None:
 
 
 def rebuilt_from_copies(world: World) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:
-    """What the second store alone says of every path, and what the catalog does."""
+    """Return chunk and first byte of every path: by a rebuild of the second store alone, and by the catalog."""
     located = world.sql(
         "SELECT file_path, uuid::text, start_byte FROM file_locations JOIN chunks ON id = caf_file_id"
     )

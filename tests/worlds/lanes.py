@@ -1,8 +1,8 @@
-"""Which tests `make test` and `make test-fast` leave to `make test-all`.
+"""The lanes of tests: markers for the tests that `make test` and `make test-fast` leave out.
 
 * `slow`: takes long, or repeats what a faster test shows in a sample.
-* `covering`: a test with several parameters. `make test` runs some of all combinations, in which each value of
-  each parameter occurs at least once. The other combinations are marked `slow`.
+* `covering`: a test with several parameters. `make test` runs some of all combinations, in which each value of each
+  parameter occurs at least once. The other combinations are marked `slow`.
 * `s3`: uses the S3 server. This module adds the marker.
 """
 

@@ -1,4 +1,4 @@
-"""Progress for tests: what operations report is kept, or something is done at a certain moment."""
+"""Progress for tests: collects events, or calls a function at a certain moment."""
 
 from collections.abc import Callable
 from typing import Any

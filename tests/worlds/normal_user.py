@@ -1,4 +1,4 @@
-"""For tests of file permissions: they mean nothing to root."""
+"""Run code of tests as a user who is not root, because file permissions do not apply to root."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _NOBODY = 65534
 
 @contextmanager
 def as_normal_user() -> Iterator[None]:
-    """Inside, file permissions hold, also if the tests run as root."""
+    """Drop the privileges of root meanwhile, so that file permissions apply."""
     if os.geteuid() != 0:
         yield
         return

@@ -10,9 +10,10 @@ __all__ = ["open_files"]
 
 
 def open_files(folder: Path) -> list[str]:
-    """Those below a folder, as names from there, once per descriptor; " (deleted)" behind one that is gone.
+    """Return the names of open files below a folder, relative to it, once per descriptor.
 
-    Never count all that the process has open: threads of other tests open and close theirs meanwhile.
+    " (deleted)" follows the name of a file that was removed. Files elsewhere are left out, because threads of other
+    tests open and close files meanwhile.
     """
     if sys.platform != "linux":
         pytest.skip("looks at /proc")
@@ -21,5 +22,5 @@ def open_files(folder: Path) -> list[str]:
         try:
             names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         except FileNotFoundError:
-            continue  # that of listdir itself, or closed meanwhile
+            continue  # the descriptor of listdir itself, or one that was closed meanwhile
     return sorted(name.removeprefix(f"{folder}/") for name in names if name.startswith(f"{folder}/"))

@@ -1,4 +1,4 @@
-"""A store, seen beside cafcat: a folder, or a bucket reached with boto3."""
+"""A store that tests read and write without cafcat: a folder, or a bucket reached with boto3."""
 
 from pathlib import Path
 from typing import Protocol
@@ -10,14 +10,17 @@ from tests.worlds.servers.s3_server import S3Server
 __all__ = ["FOLDER_OR_SLOW_BUCKET", "PREFIX", "Bucket", "Folder", "Place"]
 
 PREFIX = "pre/fix/"
-"""Of all keys in a bucket: others may have something there, too."""
+"""Begins all keys of a store in a bucket. The bucket may have other keys, too."""
 
 FOLDER_OR_SLOW_BUCKET = ["folder", pytest.param("bucket", marks=pytest.mark.slow)]
-"""Parameters of tests that ask a store so often that S3 takes long."""
+"""Parameters of tests that send so many requests to a store that they take long on S3."""
 
 
 class Place(Protocol):
-    """`everything` is what `objects` and `uploads` say, these with ".partial" behind their keys."""
+    """A store, as tests read and write it.
+
+    `everything` returns the objects, and the unfinished uploads with ".partial" behind their keys.
+    """
 
     url: str
 
@@ -33,6 +36,8 @@ class Place(Protocol):
 
 
 class Folder:
+    """A store in a folder."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = folder.as_uri()
@@ -57,6 +62,8 @@ class Folder:
 
 
 class Bucket:
+    """A store in a bucket."""
+
     def __init__(self, server: S3Server, bucket: str) -> None:
         self.client = server.client(max_attempts=5)
         self.bucket = bucket
@@ -64,7 +71,7 @@ class Bucket:
         self._known: dict[tuple[str, str], bytes] = {}
 
     def everything(self) -> dict[str, bytes]:
-        """What was sent of half written objects cannot be read: here they are empty."""
+        """Return all objects and unfinished uploads. The content of uploads is empty, because S3 cannot read it."""
         return {f"{key}.partial": b"" for key in self.uploads()} | self.objects()
 
     def objects(self) -> dict[str, bytes]:
@@ -85,7 +92,7 @@ class Bucket:
         return {item["Key"].removeprefix(PREFIX): item["ETag"] for item in found}
 
     def _read(self, key: str, etag: str) -> bytes:
-        """Objects that were read before are known by their tag, which their bytes decide."""
+        """Return the bytes of an object. They are cached by entity tag, so that an object is downloaded once."""
         if (key, etag) not in self._known:
             self._known[key, etag] = self.client.get_object(Bucket=self.bucket, Key=PREFIX + key)["Body"].read()
         return self._known[key, etag]

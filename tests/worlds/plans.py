@@ -53,7 +53,7 @@ _Connection = psycopg.Connection[Any]
 
 
 class Scan(NamedTuple):
-    """One node of a plan that reads a table. rows: read in all loops, also those that a filter removed."""
+    """One node of a plan that reads a table. rows: read in all loops, including those that a filter removed."""
 
     table: str
     node: str
@@ -62,7 +62,7 @@ class Scan(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What one scan in a plan may do. brin_rows: rows for a scan of pages that an index names, not rows."""
+    """Limits of one scan in a plan. brin_rows: rows of a scan of whole pages that an index selects."""
 
     loops: int
     rows: int
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
     root: Mapping[str, Any]
 
     def scans(self) -> Iterator[Scan]:
-        """The nodes that read tables of the catalog."""
+        """Yield the nodes that read tables of the catalog."""
         for node in _nodes(self.root):
             name, loops = node.get("Relation Name"), node["Actual Loops"]
             # An index recheck removes rows above the heap scan, which counts them.
@@ -95,7 +95,7 @@ def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _drawn(node: Mapping[str, Any], depth: int = 1) -> str:
-    """The tree in lines, as psql shows a plan."""
+    """Return the tree in lines, as psql shows a plan."""
     of = node.get("Index Name") or node.get("Relation Name") or ""
     table = f" on {node['Relation Name']}" if "Index Name" in node and "Relation Name" in node else ""
     removed = "".join(f", {key.lower()} {node[key]}" for key in _REMOVED if node.get(key))
@@ -125,7 +125,7 @@ def with_plans(url: str) -> str:
 
 @contextlib.contextmanager
 def collected() -> Iterator[list[Plan]]:
-    """The plans that connections which are opened inside receive (`with_plans`), in order."""
+    """Yield a list that gets the plans of connections which are opened meanwhile (`with_plans`), in order."""
     plans: list[Plan] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
@@ -140,7 +140,10 @@ def collected() -> Iterator[list[Plan]]:
 
 @contextlib.contextmanager
 def explained() -> Iterator[list[Plan]]:
-    """The plans from a server without auto_explain: each statement runs under EXPLAIN first, which is undone."""
+    """Yield a list of plans from a server without auto_explain.
+
+    Each statement is run under EXPLAIN first, and the effects of that run are undone.
+    """
     plans: list[Plan] = []
 
     def explain(connection: _Connection, query: Any, parameters: Any) -> None:
@@ -171,7 +174,7 @@ def explained() -> Iterator[list[Plan]]:
 
 
 def _explain(connection: _Connection, statement: str, parameters: Any) -> list[Any]:
-    """The plan of a statement whose effects are undone; none if the statement fails."""
+    """Return the plan of a statement whose effects are undone; an empty list if the statement fails."""
     is_idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     begin, end = ("BEGIN", "ROLLBACK") if is_idle else ("SAVEPOINT explained", "ROLLBACK TO SAVEPOINT explained")
     cursor = psycopg.Cursor(connection)
@@ -188,7 +191,7 @@ def _explain(connection: _Connection, statement: str, parameters: Any) -> list[A
 
 @contextlib.contextmanager
 def _connections(prepare: Callable[[_Connection], object]) -> Iterator[None]:
-    """Calls `prepare` with each connection that cafcat opens meanwhile."""
+    """Call `prepare` with each connection that cafcat opens meanwhile."""
     connect = PgConnection.connect
 
     def connect_prepared(*arguments: Any, **keywords: Any) -> _Connection:
@@ -202,7 +205,7 @@ def _connections(prepare: Callable[[_Connection], object]) -> Iterator[None]:
 
 
 def excesses(plans: Sequence[Plan], limits: Limits) -> list[str]:
-    """The scans that read a big table as a whole, or more often than once for each row that a verb touches."""
+    """Return the scans that read a whole big table, or that run more often than once for each row of the verb."""
     found = []
     for plan in plans:
         for scan in plan.scans():

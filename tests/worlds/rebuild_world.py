@@ -1,4 +1,4 @@
-"""A catalog, its stores, and further databases to build it anew in: for the tests of rebuild, compare, backup."""
+"""A catalog, its stores, and empty databases for the tests of rebuild, compare and backup."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def leave_whole(
     on_conflict: OnConflict = OnConflict.REPLACE,
     archive_format: Format = CAF,
 ) -> str:
-    """A chunk whose writer died when its object was durable, and its lease is over."""
+    """Leave a chunk whose writer died after its object was durable, and whose lease has ended; return its uuid."""
     chunk = begin(repository, files, on_conflict, archive_format=archive_format)
     chunk._lease.end()
     chunk._make_durable(Progress())
@@ -53,17 +53,17 @@ class World:
         self.repository = self.empty()
 
     def empty(self) -> cafcat.Repository:
-        """Another catalog, of the same store, without any row."""
+        """Open another catalog of the same store, without any row."""
         url = self.opened.enter_context(self.databases.fresh(self.databases.template()))
         return self.open(url, self.store)
 
     def open(self, database_url: str, store: str) -> cafcat.Repository:
-        """Another repository of a catalog."""
+        """Open a repository of a catalog."""
         found = cafcat.open(database_url=database_url, home=self.folder / "home", store=store)
         return self.opened.enter_context(found)
 
     def at(self, store: str) -> cafcat.Repository:
-        """The same catalog, writing to another store."""
+        """Open a repository of the same catalog that writes to another store."""
         return self.open(str(self.repository.settings.database_url), store)
 
     @property
@@ -71,28 +71,28 @@ class World:
         return self.repository.session.stores[self.store]
 
     def journal(self) -> list[str]:
-        """Keys of the journal records, in order."""
+        """Return the keys of the journal records, in order."""
         return [found.key for found in self.objects.list() if found.key.startswith("journal/")]
 
     def read(self, key: str) -> bytes:
         return self.objects.read(key, 0, self.objects.stat(key).size_bytes)
 
     def write(self, key: str, data: bytes) -> None:
-        """Puts an object there, in place of one that may be there."""
+        """Write an object, in place of an existing one."""
         self.objects.delete(key)
         upload = self.objects.create(key)
         upload.write(data)
         upload.commit()
 
     def rebuilt(self, *stores: str, **options: Any) -> tuple[cafcat.Repository, RebuildReport]:
-        """A new catalog from the stores alone."""
+        """Rebuild a new catalog from the stores alone."""
         repository = self.empty()
         report = follow(repository, options).rebuild(stores, **options)
         assert repository.session.catalog.reports.findings() == []
         return repository, report
 
     def differences(self, other: cafcat.Repository) -> list[CatalogsDiffer]:
-        """Between the catalog and another one."""
+        """Return the differences between the catalog and another one."""
         found: list[CatalogsDiffer] = []
         url = str(other.settings.database_url)
         report = self.repository.with_progress(Following(on=found.append)).compare(url)
@@ -100,15 +100,15 @@ class World:
         return found
 
     def assert_rebuilds(self, *stores: str) -> RebuildReport:
-        """What the stores say is what the catalog says."""
+        """Check that a catalog rebuilt from the stores equals the catalog."""
         rebuilt, report = self.rebuilt(*stores)
         assert report.written
         assert report.damages == ()
         assert self.differences(rebuilt) == []
         journal = "SELECT id, uuid, kind, happened_at FROM journal ORDER BY id"
-        there = "SELECT chunk_id IS NULL OR EXISTS (SELECT FROM chunks AS c WHERE c.id = chunk_id) FROM journal"
+        has_chunk = "SELECT chunk_id IS NULL OR EXISTS (SELECT FROM chunks AS c WHERE c.id = chunk_id) FROM journal"
         assert set(sql(rebuilt, journal)) <= set(sql(self.repository, journal))
-        assert set(sql(rebuilt, there)) <= {(True,)}
+        assert set(sql(rebuilt, has_chunk)) <= {(True,)}
         return report
 
 

@@ -1,4 +1,4 @@
-"""Chunks as dead writers leave them, and what has to be true when all of them are settled."""
+"""Chunks as dead writers leave them, and checks of catalog and store after recover."""
 
 import base64
 import os
@@ -48,7 +48,7 @@ def key_of(chunk: OpenChunk) -> str:
 
 
 def die_half_way(chunk: OpenChunk) -> OpenChunk:
-    """What was written up to now stays as it is."""
+    """Stop a writer without any clean-up. The bytes that it wrote stay."""
     chunk._sink.abort()
     chunk._mapping.close()
     descriptor = getattr(chunk._upload, "_descriptor", None)
@@ -58,7 +58,7 @@ def die_half_way(chunk: OpenChunk) -> OpenChunk:
 
 
 def die_before_commit(chunk: OpenChunk) -> OpenChunk:
-    """The object is durable, its mapping is not in the catalog."""
+    """Stop a writer after its object is durable, before its files are in the catalog."""
     chunk._make_durable(Progress())
     chunk._mapping.close()
     return chunk
@@ -79,7 +79,7 @@ def end_leases(repository: cafcat.Repository) -> None:
 
 
 def recover(repository: cafcat.Repository, **options: Any) -> RecoverReport:
-    """Of all that is left now, whatever its leases say."""
+    """End all leases, then recover."""
     end_leases(repository)
     return follow(repository, options).recover(**options)
 
@@ -89,27 +89,29 @@ def states(repository: cafcat.Repository) -> list[str]:
 
 
 def counted(report: RecoverReport) -> dict[str, Any]:
-    """What is not nothing in a report."""
+    """Return the counts of a report that are not zero."""
     names = ("files_adopted", "files_skipped", "bytes_adopted")
     return {name: getattr(report, name) for name in report.__slots__ if getattr(report, name) and name not in names}
 
 
 def chunk_objects(place: Place) -> dict[str, bytes]:
-    """Without what is kept beside chunks."""
+    """Return the objects of chunks, without journal records, markers and backups."""
     return {key: data for key, data in place.objects().items() if is_chunk_key(key)}
 
 
 def check(repository: cafcat.Repository, place: Place) -> dict[str, bytes]:
-    """By SQL and raw bytes: rows are true, and the store has the objects of committed chunks and nothing else.
-    Returns the files of the catalog."""
+    """Check the catalog and the store by SQL and raw bytes, and return the contents of the catalog's files.
+
+    Every row must be true. The store must have the objects of committed chunks, and no other chunk or upload.
+    """
     assert repository.session.catalog.reports.findings() == []
     objects = chunk_objects(place)
     chunks = sql(repository, "SELECT object_key, state, size_bytes, crc64nvme, deleted_at IS NULL FROM chunks")
     assert {row[1] for row in chunks} <= {"committed", "abandoned"}
     assert set(objects) == {key for key, state, *_ in chunks if state == "committed"}
-    for key, state, size_bytes, checksum, is_there in chunks:
-        assert is_there == (state == "committed"), key
-        if is_there:
+    for key, state, size_bytes, checksum, is_present in chunks:
+        assert is_present == (state == "committed"), key
+        if is_present:
             assert len(objects[key]) == size_bytes
             assert base64.b64encode(crc64nvme(objects[key]).to_bytes(8)).decode() == checksum
     assert place.uploads() == []

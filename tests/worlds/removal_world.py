@@ -1,5 +1,4 @@
-"""For the tests of what removes, rewrites and prunes: whether catalog and stores say the same, by SQL and raw
-bytes, and what a rebuild of the stores alone would have to find."""
+"""Checks for the tests of rm, repack, repair and prune: catalog and stores must agree, by SQL and raw bytes."""
 
 import base64
 import json
@@ -15,8 +14,11 @@ __all__ = ["check", "rebuilt"]
 
 
 def check(repository: cafcat.Repository, *places: Place) -> dict[str, bytes]:
-    """Every row is true, the counters are exact, the stores have what the catalog says and nothing else, and tell a
-    rebuild the same. Returns the files of the catalog."""
+    """Check the catalog and its stores, and return the contents of the catalog's files.
+
+    Every row must be true, every counter exact. The stores must have the objects of the catalog and no others, and
+    their journal must describe the same files as the catalog.
+    """
     assert repository.session.catalog.reports.findings() == []
     found: dict[str, bytes] = {}
     objects: dict[tuple[str, str], bytes] = {}
@@ -46,12 +48,12 @@ def _check_chunks(repository: cafcat.Repository, objects: Mapping[tuple[str, str
         "(SELECT count(*) FROM retired_locations WHERE caf_file_id = c.id), retired_at IS NULL FROM chunks AS c"
     )
     expected = set()
-    for store, key, state, checksum, is_there, files, counted, alive, retired, never in sql(repository, statement):
+    for store, key, state, checksum, is_present, files, counted, live, retired, never in sql(repository, statement):
         assert state in ("committed", "retired", "deleted")
-        assert is_there == (state != "deleted"), key
-        assert (counted, alive + retired) == (alive, files), key
-        assert (alive > 0) == (state == "committed") == never, key
-        if is_there:
+        assert is_present == (state != "deleted"), key
+        assert (counted, live + retired) == (live, files), key
+        assert (live > 0) == (state == "committed") == never, key
+        if is_present:
             assert base64.b64encode(crc64nvme(objects[store, key]).to_bytes(8)).decode() == checksum
             expected.add((store, key))
     copies = sql(repository, "SELECT store, object_key FROM chunk_copies WHERE deleted_at IS NULL")
@@ -61,25 +63,26 @@ def _check_chunks(repository: cafcat.Repository, objects: Mapping[tuple[str, str
 
 
 class Event(NamedTuple):
-    """What a store says that a path is from now on: chunk and first byte, or nothing."""
+    """A change of a path in the journal. where: its new chunk and first byte; None if the path was removed."""
 
     sequence: int
     where: tuple[str, int] | None
 
 
 def rebuilt(*places: Place) -> dict[str, tuple[str, int]]:
-    """Chunk and first byte of each path by what stores say: of all that happened to it, the last counts."""
+    """Return chunk and first byte of each path by the journal records alone. The last change of a path counts."""
     events: dict[str, Event] = {}
     for place in places:
         objects = place.everything()
         for key, data in objects.items():
             if key.startswith("journal/"):
-                for path, event in _told(objects, data):
+                for path, event in _changes_in(objects, data):
                     events[path] = max(event, events.get(path, event), key=lambda event: event.sequence)
     return {path: event.where for path, event in events.items() if event.where is not None}
 
 
-def _told(objects: Mapping[str, bytes], record: bytes) -> Iterator[tuple[str, Event]]:
+def _changes_in(objects: Mapping[str, bytes], record: bytes) -> Iterator[tuple[str, Event]]:
+    """Yield the changes of paths in a journal record."""
     head, *files, foot = map(json.loads, record.splitlines())
     assert foot == {"files": len(files), "crc32c": crc32c(record[: record.rindex(b"\n", 0, -1) + 1])}
     sequence = head["sequence"]

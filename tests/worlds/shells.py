@@ -1,4 +1,4 @@
-"""Shells, and names that would run something if a line for a shell were not quoted rightly."""
+"""Shells, and file names that would run commands if they were quoted wrongly in a command line."""
 
 import os
 import shutil
@@ -51,13 +51,13 @@ HOSTILE_NAMES = [
     "a=b\nPATH=/nowhere",
     "folder\n/file\n",
 ]
-"""Each is a path that a Unix file system and the catalog take."""
+"""Paths that are valid in a Unix file system and in the catalog."""
 
 
 def run_line(shell: str, line: str, folder: Path, programs: Path | None = None) -> bytes:
     """Run a line as `... | tail -n 1 | SHELL` does, in an empty folder, and return its output.
 
-    Asserts that the line is one physical line, and that nothing was said on stderr or left in the folder.
+    Asserts that the line is one physical line, and that that stderr and the folder are empty.
     """
     assert len(line.encode().split(b"\n")) == 1, line
     path = os.environ["PATH"] if programs is None else f"{programs}{os.pathsep}{os.environ['PATH']}"

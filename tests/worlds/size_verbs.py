@@ -1,7 +1,7 @@
 """Every verb that reads or writes tables of files, as the tests of plans and the benchmark of the catalog run it.
 
 Each takes the world, a repository of it, and the name of a round. A round has folders of its own, and the verbs of
-a list build on those before them. What a verb does is asserted, so that none is fast because it did nothing.
+a list build on those before them. The result of each verb is asserted, so that no verb is fast by doing nothing.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Verb = Callable[[SizeWorld, cafcat.Repository, str], object]
 
 
 def prepared(world: SizeWorld, repository: cafcat.Repository) -> None:
-    """Ingests, changes, removes and brings back a folder: each table of the catalog then has a few rows."""
+    """Ingest, change, remove and bring back a folder, so that each table of the catalog has a few rows."""
     for text in ("first", "second, longer"):
         _ingest(world, repository, world.write("tree", text))
     repository.rm(folders=["tree"])
@@ -43,7 +43,7 @@ def ingest_unchanged(world: SizeWorld, repository: cafcat.Repository, round: str
 
 
 def ingest_compared(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    """The same files by another path: they are read and compared, and get another source."""
+    """Ingest the files again from another folder: they are read and compared, and get another source."""
     with world.at_sources(), TemporaryDirectory() as elsewhere:
         shutil.copytree(f"new-{round}", f"{elsewhere}/new-{round}")
         with contextlib.chdir(elsewhere):
@@ -61,7 +61,7 @@ def ingest_changed_with_skip(world: SizeWorld, repository: cafcat.Repository, ro
 
 
 def commit_beside_another_run(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    """A chunk whose paths another run has taken since: recover adopts it, and skips all."""
+    """Leave a chunk whose paths a later run replaced, so that recover adopts it and skips its files."""
     files = dict.fromkeys(world.paths(f"new-{round}"), b"late")
     leave_whole(repository, files)
     world.write(f"new-{round}", "newer, longer")
@@ -74,7 +74,7 @@ def recover_with_adoption(world: SizeWorld, repository: cafcat.Repository, round
 
 
 def adopt_new(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    """The statement of this verb once took five minutes."""
+    """Adopt an archive. The statement of this verb once took five minutes."""
     assert _adopt(world, repository, f"adopted-{round}", OnConflict.FAIL).files == FILES
 
 
@@ -139,7 +139,7 @@ def verify(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
 
 
 def repair(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    """verify notes the damage, repair takes the copy."""
+    """Damage a chunk that has a copy: verify records the damage, repair restores the files from the copy."""
     chunk = world.chunk_of(f"new-{round}")
     [path] = (world.folder / "store").rglob(f"{chunk}*")
     data = path.read_bytes()
@@ -154,7 +154,7 @@ def prune(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
 
 
 def write_journal(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
-    """The records of a store that could not be written are written later."""
+    """Write the journal records that an earlier verb could not write."""
     world.sql("UPDATE journal SET unwritten = ARRAY[(SELECT store FROM chunks WHERE id = 1)] WHERE id = 1")
     assert recover(repository).records_written
 
@@ -292,8 +292,8 @@ def rebuild(world: SizeWorld, repository: cafcat.Repository, round: str) -> None
 
 
 READING_ALL: dict[Verb, str] = {
-    check_database: "each of its questions is about all rows",
-    verify_catalog: "the same questions, noted in the catalog",
+    check_database: "each of its checks reads all rows",
+    verify_catalog: "it runs the same checks, and records them in the catalog",
     stats: "it counts retired_locations, for which chunks have no counter",
     compare: "it compares every row with the row of another catalog",
     backup: "it writes every row",

@@ -1,7 +1,7 @@
-"""A catalog with very many synthetic rows beside a few real files, and statistics of the planner to choose from.
+"""A catalog with very many synthetic rows beside a few real files, and a choice of planner statistics.
 
-The statistics of the states `small` and `midway` show nothing but the real files: a planner that trusts them takes
-a folder of a hundred files for the whole table.
+The statistics of the states `small` and `midway` describe only the real files. A planner that trusts them takes a
+folder of a hundred files for the whole table.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ __all__ = ["FILES", "STATES", "SizeWorld"]
 FILES = 120
 """Real files of a folder that a verb touches."""
 STATES = ("small", "midway", "none", "fresh")
-"""small: statistics from when the tables had the real files only. midway: taken while a transaction that had
-written all rows was not committed, as autovacuum may do; the planner believes that the pages are nearly empty.
-none: the server never took any. fresh: taken now."""
+"""small: statistics from when the tables had only the real files. midway: statistics that were taken while the
+transaction that wrote all rows was not committed, as autovacuum may do; by these the pages are nearly empty.
+none: the server never collected any. fresh: statistics of the present rows."""
 
 _TABLES = ", ".join(f"'{table}'::regclass" for table in (*sorted(BIG_TABLES), "chunks", "journal", "chunk_times"))
 _RELATIONS = f"oid IN ({_TABLES}) OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid IN ({_TABLES}))"
@@ -33,7 +33,7 @@ _STATEMENTS = {
     "fresh": "ANALYZE",
 }
 _CHUNK_FILES = 10_000
-# All columns of a real chunk but those that say which one it is: a store has no objects of the synthetic ones.
+# All columns of a real chunk except its identity: a store has no objects of the synthetic chunks.
 _CHUNKS = """
 DO $$ DECLARE columns text; BEGIN
     SELECT string_agg(quote_ident(column_name), ', ') INTO columns FROM information_schema.columns
@@ -73,19 +73,19 @@ class SizeWorld:
 
     @contextmanager
     def repository(self, database_url: str | None = None) -> Iterator[cafcat.Repository]:
-        """A repository of this catalog, or of the one at another URL, over the same store."""
+        """Yield a repository of this catalog, or of the catalog at another URL, over the same store."""
         home, store = self.folder / "home", self.folder / "store"
         with cafcat.open(database_url=database_url or self.database_url, home=home, store=store.as_uri()) as found:
             yield found
 
     def sql(self, statement: str) -> list[tuple[object, ...]]:
-        """The rows of the last query."""
+        """Return the rows of the last query."""
         with psycopg.connect(self.database_url, autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
     def write(self, folder: str, text: str = "", files: int = FILES) -> str:
-        """Makes a source folder with files that have this text in them. Returns its name."""
+        """Write a source folder with files that contain this text, and return its name."""
         for number in range(files):
             path = self.folder / "sources" / folder / f"{number // 50:03}" / f"{number:05}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,23 +93,23 @@ class SizeWorld:
         return folder
 
     def paths(self, folder: str, files: int = FILES) -> list[str]:
-        """The names that an ingest gives to the files of a source folder."""
+        """Return the paths that an ingest gives to the files of a source folder."""
         return [f"{folder}/{number // 50:03}/{number:05}.txt" for number in range(files)]
 
     @contextmanager
     def at_sources(self) -> Iterator[None]:
-        """While it is entered, names of source folders are relative to the current folder."""
+        """Make the folder of the sources the current folder meanwhile."""
         with contextlib.chdir(self.folder / "sources"):
             yield
 
     def chunk_of(self, folder: str) -> str:
-        """The uuid of the chunk that has the first file of a folder."""
+        """Return the uuid of the chunk with the first file of a folder."""
         path = self.paths(folder)[0]
         statement = "SELECT uuid::text FROM chunks JOIN file_locations ON id = caf_file_id WHERE file_path = '{}'"
         return str(self.sql(statement.format(path))[0][0])
 
     def grow(self, rows: int) -> None:
-        """Takes the statistics of now, and puts synthetic rows in."""
+        """Collect statistics of the present rows, then add synthetic rows."""
         for table in (*BIG_TABLES, "chunks", "journal", "chunk_times"):
             self.sql(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         self.sql("ANALYZE")
@@ -127,5 +127,5 @@ class SizeWorld:
         )
 
     def switch(self, state: str) -> None:
-        """Gives the planner the statistics of a state; each comes after those before it in STATES."""
+        """Give the planner the statistics of a state. States must be used in the order of STATES."""
         self.sql(_STATEMENTS[state])

@@ -1,4 +1,4 @@
-"""The dict that the state machine of custody has beside the catalog, and how it follows what was done."""
+"""The expected contents of the catalog, as a dict, for the state machine of custody."""
 
 import os
 import tempfile
@@ -25,15 +25,22 @@ Allowed = dict[str, set[bytes | None]]
 
 
 class Followed(RuleBasedStateMachine):
-    """live: what every path has, and places: in which chunk; removed: what was removed last, and in which chunk
-    that is; pending: chunks of dead writers, and whether their objects are whole; is_left: something was killed
-    since the last recover; archives: of somebody else, and adopted: the chunks that they became, also if they were
-    let go since."""
+    """The expected state of the catalog, updated after each operation.
+
+    Attributes:
+        live: content of every path.
+        places: chunk of every path.
+        removed: last removed content of a path, and its chunk.
+        pending: chunks of dead writers; True if the object is whole.
+        is_left: True if an operation was killed since the last recover.
+        archives: third-party archives.
+        adopted: chunks that were made by adopting archives, including chunks that were let go since.
+    """
 
     steps: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, urls: tuple[str, str]) -> None:
-        """urls: of a catalog, and of another for what is rebuilt."""
+        """Open the catalog. urls: of the catalog, and of a second one for rebuilds and restores."""
         super().__init__()
         self.live: Contents = {}
         self.removed: dict[str, tuple[bytes, int]] = {}
@@ -63,7 +70,7 @@ class Followed(RuleBasedStateMachine):
     def batch(
         self, sizes: Mapping[str, int], archive_format: str, target_size: int, on_conflict: OnConflict
     ) -> Batch:
-        """New files in a folder of their own; no two times and no two contents (but empty ones) are the same."""
+        """Write new files into a new folder. All times differ, and all contents except empty ones."""
         folder = Path(self._folder.name) / f"source-{self.written}"
         files = self._contents(sizes)
         for number, (path, content) in enumerate(files.items()):
@@ -74,11 +81,11 @@ class Followed(RuleBasedStateMachine):
         return Batch(folder, files, archive_format, target_size, on_conflict)
 
     def archive(self, sizes: Mapping[str, int], archive_format: str, prefix: str, again: int | None) -> Archive:
-        """A new one in a folder of its own; or, if `again` is a number, one of those that there are."""
+        """Write an archive into a new folder; or, if `again` is a number, return an existing archive."""
         if again is not None and self.archives:
             return self.archives[again % len(self.archives)]
         folder = Path(self._folder.name) / f"archive {len(self.archives)}"
-        path = folder / f"{len(self.archives)}.of somebody"
+        path = folder / f"{len(self.archives)}.of another program"
         contents = {} if archive_format == LOGS else self._contents(sizes)
         self.archives.append(world.make_archive(path, archive_format, prefix, contents))
         return self.archives[-1]
@@ -91,7 +98,7 @@ class Followed(RuleBasedStateMachine):
         return files
 
     def killed(self, verb: str, act: Callable[[cafcat.Repository], object], calls: int, **changes: Any) -> None:
-        """Something that comes to its end, or as far as so many calls."""
+        """Run an operation that is killed at a step, or ends before it, and absorb its effects."""
         end = world.start(self.settings, act, calls).wait()
         assert end in (None, "killed"), end
         self.absorb(**changes)
@@ -104,9 +111,12 @@ class Followed(RuleBasedStateMachine):
         restoring: Collection[str] = (),
         adopting: tuple[Archive, OnConflict] | None = None,
     ) -> None:
-        """Takes over what the journal says has happened, record by record; what a chunk that recover committed had
-        to yield to is seen in the catalog, which has either the file of before or that of the chunk. Of an archive
-        that was adopted there is no record: its row says it."""
+        """Update the expected state from the journal, record by record.
+
+        Two outcomes are allowed for a path in a chunk that recover committed: the file from before, or that of the
+        chunk. The catalog decides which. An adopted archive has no journal record; its row in the catalog is read
+        instead.
+        """
         allowed: Allowed = {path: {content} for path, content in self.live.items()}
         if adopting is not None:
             self.absorb_adoption(*adopting, allowed)
@@ -119,7 +129,7 @@ class Followed(RuleBasedStateMachine):
                 allowed |= {path: {content} for path, content in self.to_restore(restoring).items()}
         found = self.raw.live()
         for path in allowed.keys() | found.keys():
-            assert found.get(path) in allowed.get(path, {None}), f"{path!r} has what nobody committed last"
+            assert found.get(path) in allowed.get(path, {None}), f"{path!r} has not its last content"
         self.live, self.places = found, self.raw.places()
         self.check_pending()
 
@@ -133,7 +143,7 @@ class Followed(RuleBasedStateMachine):
             _enter(entries, record.keeps, allowed)
 
     def absorb_adoption(self, archive: Archive, on_conflict: OnConflict, allowed: Allowed) -> None:
-        """All of its files, or, if it has not become a chunk, none."""
+        """Allow all files of the archive, or none if it was not adopted."""
         chunks = set(self.raw.adopted(archive.path)) - self.adopted
         assert len(chunks) <= 1
         if chunks:
@@ -141,7 +151,7 @@ class Followed(RuleBasedStateMachine):
             _enter(archive.files, on_conflict is OnConflict.SKIP, allowed)
 
     def is_refused(self, archive: Archive, on_conflict: OnConflict) -> bool:
-        """Whether an archive cannot be adopted: it was before, or has a path of another file."""
+        """Return True if adopting the archive must fail: it is adopted already, or has a path of another file."""
         is_taken = on_conflict is OnConflict.FAIL and not self.live.keys().isdisjoint(archive.files)
         return is_taken or bool(self.raw.adopted(archive.path))
 
@@ -152,7 +162,7 @@ class Followed(RuleBasedStateMachine):
             allowed[path] = {None}
 
     def to_restore(self, paths: Collection[str]) -> Contents:
-        """What undelete would bring back of these."""
+        """Return the contents that undelete of these paths would bring back."""
         states = self.raw.states()
         return {
             path: self.removed[path][0]
@@ -163,7 +173,7 @@ class Followed(RuleBasedStateMachine):
         }
 
     def check_pending(self) -> None:
-        """What dead writers left was adopted if it was whole, abandoned if not, or is still to be settled."""
+        """Check each chunk of a dead writer: adopted if whole, abandoned if not, or not recovered yet."""
         states = self.raw.states()
         for chunk, is_whole in self.pending.items():
             expected = ("committed", "retired", "deleted") if is_whole else ("abandoned",)
@@ -173,22 +183,24 @@ class Followed(RuleBasedStateMachine):
         self.pending = self.raw.writing()
 
     @property
-    def moment(self) -> tuple[int, int]:
-        """Another one after each change."""
+    def version(self) -> tuple[int, int]:
+        """A value that differs after each change."""
         return self.raw.seen, len(self.adopted)
 
     def is_new(self, verb: str) -> bool:
-        """Whether anything has changed since it was done last: what changes nothing is done once, not again and
-        again."""
-        return bool(self.live or self.removed) and self.done_at.get(verb) != self.moment
+        """Return True if anything has changed since the verb last ran.
 
-    def count(self, what: str) -> None:
-        self.steps[what] += 1
-        self.done_at[what] = self.moment
+        A verb that changes nothing runs only once.
+        """
+        return bool(self.live or self.removed) and self.done_at.get(verb) != self.version
+
+    def count(self, verb: str) -> None:
+        self.steps[verb] += 1
+        self.done_at[verb] = self.version
 
 
 def _enter(files: Mapping[str, bytes], keeps: bool, allowed: Allowed) -> None:
-    """keeps: what a path has stays."""
+    """Enter the files of a chunk. keeps: a path that exists already keeps its content."""
     for path, content in files.items():
         before: Iterable[bytes | None] = allowed.get(path, {None}) if keeps else {None}
         allowed[path] = {content if other is None else other for other in before}

@@ -1,8 +1,8 @@
-"""What the state machine of custody acts on: a catalog, a folder of chunks, processes that are killed.
+"""The objects that the state machine of custody acts on: a catalog, a folder of chunks, killed processes.
 
-`Raw` looks at all of it with nothing of cafcat's own code but the checksum: it reads archives as the crash campaign
-does. Operations that may be killed run in processes that a server forks, which has imported everything: that takes
-some hundredths of a second.
+`Raw` reads catalog and store without cafcat's own code, except for the checksum: it parses archives with the code
+of the crash campaign. Operations that may be killed run in processes that are forked from a server, which has
+imported everything. Starting such a process takes some hundredths of a second.
 """
 
 import multiprocessing as mp
@@ -49,8 +49,8 @@ __all__ = [
     "remove",
     "repack",
     "restore_and_compare",
+    "rewrite",
     "start",
-    "take_over",
     "undelete",
     "verify",
     "without_journal",
@@ -58,11 +58,11 @@ __all__ = [
 
 CHILD_SECONDS = 120
 LOGS = "clp-s"
-"""A format that cafcat does not write by itself: files are its sections, always the same."""
+"""A format that cafcat does not write by itself. The files of such an archive are its sections, always the same."""
 
 
 class Batch(NamedTuple):
-    """Files to ingest from a folder of their own, and how."""
+    """Files to ingest from a folder of their own, with the options of the ingest."""
 
     folder: Path
     files: Mapping[str, bytes]
@@ -77,7 +77,7 @@ class Batch(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """An archive of somebody else, as it was made, and its files by the paths that they are to have."""
+    """A third-party archive. files: contents by path in the catalog. made: bytes and time when it was written."""
 
     path: Path
     prefix: str
@@ -86,12 +86,12 @@ class Archive(NamedTuple):
 
     @property
     def now(self) -> tuple[bytes, int]:
-        """Its bytes, and when they were written."""
+        """Return its present bytes and modification time."""
         return self.path.read_bytes(), self.path.stat().st_mtime_ns
 
 
 def make_archive(path: Path, archive_format: str, prefix: str, files: Mapping[str, bytes]) -> Archive:
-    """In a folder that has nothing else. prefix: of the paths in the catalog; those in `files` come behind it."""
+    """Write an archive into a new folder. prefix: begins all its paths in the catalog."""
     path.parent.mkdir(parents=True)
     if archive_format == LOGS:
         path.write_bytes(container())
@@ -107,23 +107,23 @@ def make_archive(path: Path, archive_format: str, prefix: str, files: Mapping[st
 
 
 class Child:
-    """A process at work."""
+    """A running child process."""
 
     def __init__(self, process: Any, answer: Any) -> None:
         self._process = process
         self._answer = answer
 
     def wait(self) -> str | None:
-        """What went wrong; None if nothing did, "killed" if it was."""
+        """Wait for the process. Return None if it succeeded, "killed" if it was killed, else the error."""
         self._process.join(CHILD_SECONDS)
         code = self._process.exitcode
         if code is None:
             self._process.kill()
             self._process.join()
-        said = self._answer.recv() if code == 0 and self._answer.poll() else f"it ended with {code}"
+        failure = self._answer.recv() if code == 0 and self._answer.poll() else f"it ended with {code}"
         self._answer.close()
         self._process.close()
-        return "killed" if code == -signal.SIGKILL else said or None
+        return "killed" if code == -signal.SIGKILL else failure or None
 
 
 _NEEDED = (
@@ -137,8 +137,13 @@ _NEEDED = (
 
 
 def start(settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object], countdown: int = 0) -> Child:
-    """Runs `act` in a process of its own, which is killed before or after a call that makes something durable or
-    visible (a step of killed_steps.py), if countdown is not 0."""
+    """Run `act` in a child process.
+
+    Args:
+        settings: of the repository.
+        act: the operation.
+        countdown: kill the process before or after this step (see killed_steps.py); 0 kills it never.
+    """
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["tests.worlds.state_world", *_NEEDED])
     receiver, sender = context.Pipe(duplex=False)
@@ -151,7 +156,7 @@ def start(settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object
 def _child(
     settings: Mapping[str, Any], act: Callable[[cafcat.Repository], object], countdown: int, sender: Any
 ) -> None:
-    said = ""
+    failure = ""
     steps = Steps(countdown, after=True)
     if countdown:
         steps.count_files()
@@ -160,14 +165,14 @@ def _child(
         with cafcat.open(**settings) as repository:
             act(repository)
     except CafcatError as error:
-        said = f"{type(error).__name__}: {error}"
+        failure = f"{type(error).__name__}: {error}"
     steps.end()
-    sender.send(said)
+    sender.send(failure)
     sender.close()
 
 
 def empty(database_url: str) -> None:
-    """Takes all rows out of a catalog, which otherwise keeps some for ever: much faster than a new one."""
+    """Remove all rows from a catalog, which is much faster than making a new one."""
     with psycopg.connect(database_url) as sql:
         names = sql.execute(
             "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables "
@@ -180,8 +185,14 @@ def empty(database_url: str) -> None:
 
 
 class Record(NamedTuple):
-    """A journal record. chunk and key: of what it says was committed; keeps: its run was told to keep what is
-    there."""
+    """A journal record.
+
+    Attributes:
+        kind: commit, remove or restore.
+        chunk: id of the committed chunk.
+        key: key of the committed chunk.
+        keeps: its run kept existing files.
+    """
 
     kind: str
     chunk: int | None
@@ -190,7 +201,7 @@ class Record(NamedTuple):
 
 
 class Raw:
-    """Catalog and store as SQL and bytes. seen: the last journal record that was given."""
+    """Catalog and store as SQL and bytes. seen: id of the last journal record that was returned."""
 
     def __init__(self, database_url: str, folder: Path) -> None:
         self.sql = psycopg.connect(database_url, autocommit=True)
@@ -201,7 +212,7 @@ class Raw:
         return self.sql.execute(statement.encode(), parameters).fetchall()
 
     def live(self) -> dict[str, bytes]:
-        """Every path of the catalog with the content that it points to: it is there, and has that checksum."""
+        """Return the content of every path of the catalog, after checking its checksum."""
         rows = self.rows(
             "SELECT file_path, start_byte, end_byte, crc32c, decoding, state, store, object_key, format "
             "FROM file_locations LEFT JOIN chunks ON chunks.id = caf_file_id"
@@ -220,7 +231,7 @@ class Raw:
         self.sql.close()
 
     def own_places(self) -> dict[str, tuple[Any, int]]:
-        """Chunk and first byte of every path in chunks of cafcat's own."""
+        """Return chunk and first byte of every path in cafcat's own chunks."""
         rows = self.rows(
             "SELECT file_path, uuid, start_byte FROM file_locations JOIN chunks ON chunks.id = caf_file_id "
             "WHERE adopted_prefix IS NULL"
@@ -228,11 +239,11 @@ class Raw:
         return {path: (uuid, start_byte) for path, uuid, start_byte in rows}
 
     def places(self) -> dict[str, int]:
-        """The chunk of every path."""
+        """Return the chunk of every path."""
         return dict(self.rows("SELECT file_path, caf_file_id FROM file_locations"))
 
     def new_records(self) -> list[Record]:
-        """Journal records that were not given before, in order."""
+        """Return the journal records that were not returned before, in order."""
         rows = self.rows(
             "SELECT j.id, j.kind, j.chunk_id, c.object_key, "
             "coalesce(r.options->>'on_conflict', 'replace') <> 'replace' "
@@ -247,12 +258,12 @@ class Raw:
         return dict(self.rows("SELECT id, state FROM chunks"))
 
     def writing(self) -> dict[int, bool]:
-        """Chunks that are not settled, and whether their object is there: it gets its name when it is whole."""
+        """Return the chunks in state `writing`; True if the object exists, which means that it is whole."""
         rows = self.rows("SELECT id, object_key FROM chunks WHERE state = 'writing'")
         return {chunk: (self.folder / key).exists() for chunk, key in rows}
 
     def entries(self, chunk: int) -> dict[str, bytes]:
-        """Files of a chunk by the index in its object; the catalog has just these, live or retired."""
+        """Return the files of a chunk by the index in its object, which must equal the rows of the catalog."""
         [(store, key, kind)] = self.rows("SELECT store, object_key, format FROM chunks WHERE id = %s", chunk)
         columns = "file_path, start_byte, end_byte, crc32c, decoding"
         rows = self.rows(
@@ -267,17 +278,17 @@ class Raw:
         return {path: archives.content(kind, data, start, end, how) for path, start, end, _, how in rows}
 
     def formats(self) -> set[str]:
-        """Of the chunks of cafcat's own that have files."""
+        """Return the formats of cafcat's own chunks that have live files."""
         statement = "SELECT DISTINCT format FROM chunks WHERE state = 'committed' AND adopted_prefix IS NULL"
         return {row[0] for row in self.rows(statement)}
 
     def own_chunks(self) -> int:
-        """Chunks of cafcat's own that have files."""
+        """Return the number of cafcat's own chunks that have live files."""
         statement = "SELECT count(*) FROM chunks WHERE state = 'committed' AND adopted_prefix IS NULL"
         return int(self.rows(statement)[0][0])
 
     def adopted(self, path: Path) -> list[int]:
-        """Chunks that are this archive and were not let go."""
+        """Return the chunks of an adopted archive that were not let go."""
         statement = (
             "SELECT id FROM chunks WHERE store = %s AND object_key = %s AND adopted_prefix IS NOT NULL "
             "AND state <> 'deleted'"
@@ -285,12 +296,12 @@ class Raw:
         return [row[0] for row in self.rows(statement, path.parent.as_uri(), path.name)]
 
     def adopted_and_live(self) -> list[str]:
-        """Uuids of archives that files are read from."""
+        """Return the uuids of adopted archives that have live files."""
         statement = "SELECT uuid FROM chunks WHERE adopted_prefix IS NOT NULL AND state = 'committed' ORDER BY id"
         return [str(row[0]) for row in self.rows(statement)]
 
     def copied(self) -> list[str]:
-        """Keys of the chunks that have files, and a copy."""
+        """Return the keys of the chunks that have live files and a copy."""
         rows = self.rows(
             "SELECT c.object_key FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id "
             "WHERE c.state = 'committed' AND k.state = 'committed' ORDER BY 1"
@@ -298,7 +309,7 @@ class Raw:
         return [row[0] for row in rows]
 
     def named(self, condition: str) -> set[str]:
-        """What the catalog says that the store has, by a condition on the rows of objects."""
+        """Return the keys that the store should have. condition: on the rows of objects."""
         rows = self.rows(
             f"SELECT object_key FROM chunks AS o WHERE adopted_prefix IS NULL AND ({condition}) "
             f"UNION SELECT object_key FROM backups AS o WHERE {condition} "
@@ -307,9 +318,12 @@ class Raw:
         )
         return {row[0] for row in rows}
 
-    def untold(self) -> set[str]:
-        """Journal records that are older than all chunks of cafcat's own that are there. Of files in archives
-        of somebody else they may have been written when there were none, and no store to tell."""
+    def early_records(self) -> set[str]:
+        """Return the journal records that are older than all of cafcat's own existing chunks.
+
+        Such a record may concern files in third-party archives. It may be missing from the store, because no chunk
+        was in any store when it was made.
+        """
         rows = self.rows(
             "SELECT 'journal/' || lpad(j.id::text, 20, '0') || '-' || j.uuid || '.jsonl' FROM journal AS j "
             "WHERE j.chunk_id IS NULL AND NOT EXISTS (SELECT FROM journal AS k JOIN chunks AS c "
@@ -318,7 +332,7 @@ class Raw:
         return {row[0] for row in rows}
 
     def named_copies(self, condition: str) -> set[str]:
-        """The same of the store of copies, without the journal."""
+        """Return the keys that the store of copies should have, without the journal."""
         return {row[0] for row in self.rows(f"SELECT object_key FROM chunk_copies AS o WHERE {condition}")}
 
 
@@ -327,7 +341,7 @@ def _object(store: str, key: str) -> bytes:
 
 
 def objects_in(folder: Path) -> set[str]:
-    """Names of all files of a store, but for its markers."""
+    """Return the names of all files of a store except its markers."""
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return {name for name in names if not name.startswith("catalogs/")}
 
@@ -355,7 +369,7 @@ def prune(repository: cafcat.Repository) -> None:
 
 
 def adopt(repository: cafcat.Repository, archive: Archive, on_conflict: OnConflict, refused: bool) -> None:
-    """refused: whether it has to be."""
+    """Adopt an archive. refused: the adoption must fail."""
     report = repository.adopt([archive.path], prefix=archive.prefix, on_conflict=on_conflict)
     assert bool(report.failed) == refused, report.failed
     assert report.archives == (not refused)
@@ -363,14 +377,14 @@ def adopt(repository: cafcat.Repository, archive: Archive, on_conflict: OnConfli
 
 
 def repack(repository: cafcat.Repository, target_size: int, archive_format: str | None = None) -> None:
-    """Every chunk that has anything dead, every small one, and every one of another format, if one is given."""
+    """Repack chunks with dead bytes, small chunks, and, if a format is given, chunks of other formats."""
     report = repository.repack(max_unused=0.0, small=target_size, target_size=target_size, format=archive_format)
     assert not report.failed, report.failed
     assert not report.files_damaged
 
 
-def take_over(repository: cafcat.Repository, chunk: str, archive_format: str) -> None:
-    """The files of one chunk into new ones."""
+def rewrite(repository: cafcat.Repository, chunk: str, archive_format: str) -> None:
+    """Rewrite the files of one chunk into new chunks."""
     report = repository.repack(chunks=[chunk], format=archive_format)
     assert (report.chunks, report.chunks_retired, report.failed, report.files_damaged) == (1, 1, [], 0)
 
@@ -385,19 +399,19 @@ def backup(repository: cafcat.Repository, keep: int) -> None:
 
 
 def verify(repository: cafcat.Repository, level: str) -> int:
-    """The number of objects that are not as they should be."""
+    """Verify, and return the number of damaged, missing or unreadable objects."""
     report = repository.verify(level=level, jobs=1)
     return report.damaged + report.missing + report.unreadable
 
 
 def rebuild_and_compare(repository: cafcat.Repository, database_url: str, stores: Collection[str]) -> None:
-    """Into an empty catalog, from stores alone."""
+    """Rebuild an empty catalog from stores alone, and compare it with this one."""
     rebuild(repository, database_url, stores)
     _compare(repository, database_url)
 
 
 def rebuild(repository: cafcat.Repository, database_url: str, stores: Collection[str]) -> None:
-    """The same, with nothing compared."""
+    """Rebuild an empty catalog from stores alone."""
     settings = {"database_url": database_url, "home": repository.settings.home, "store": repository.settings.store}
     with cafcat.open(**settings) as other:
         report = other.rebuild(list(stores))
@@ -406,7 +420,7 @@ def rebuild(repository: cafcat.Repository, database_url: str, stores: Collection
 
 
 def restore_and_compare(repository: cafcat.Repository, database_url: str) -> None:
-    """The newest backup into an empty catalog."""
+    """Restore the newest backup into an empty catalog, and compare it with this one."""
     settings = {"database_url": database_url, "home": repository.settings.home, "store": repository.settings.store}
     with cafcat.open(**settings) as other:
         other.restore()

@@ -1,4 +1,4 @@
-"""Bundles of DataBundle for tests: with records of any size and place, with rows in the head of a shard."""
+"""DataBundles for tests: with records of any size and position, and with rows in the head of a shard."""
 
 import sys
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """All files of a bundle, those of its index too."""
+    """Return the bytes of all files of a bundle, including its index."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -52,7 +52,7 @@ def spans_alone(folder: Path) -> dict[str, bytes]:
         archive = stored(folder).open(name)
         for entry in bundle_archive.reader(archive, name).entries():
             span = archive.read_at(entry.start_byte, entry.end_byte)
-            # In odd pieces, as it may come from a network.
+            # In pieces of an odd size, as a network may deliver them.
             blocks = (span[at : at + 1013] for at in range(0, len(span), 1013))
             content = span if entry.decoding is None else b"".join(DATABUNDLE.decode(blocks, entry))
             assert len(content) == entry.size_bytes
@@ -99,8 +99,16 @@ def _head(method: int, record_bytes: int, *, data_start: int, table: object = No
 def _shard(
     files: Sequence[tuple[str, bytes]], compression: str, record_bytes: int, padding: Sequence[int]
 ) -> tuple[dict[bytes, bytes], bytes]:
-    """Rows and records of a shard whose files are one run of bytes, cut into records of that size; all zeros have
-    no bytes. padding: zeros behind each record, in turn."""
+    """Return rows and records of a shard whose files are concatenated and cut into records.
+
+    A record of zeros has no bytes in the body.
+
+    Args:
+        files: paths and contents.
+        compression: name of a compression method.
+        record_bytes: size of a record before it is compressed.
+        padding: numbers of zeros behind the records, used in turn.
+    """
     method = METHODS[compression]
     data = b"".join(content for _, content in files)
     rows, body = {config_key(): _config(method, 1, record_bytes)}, bytearray(data if method == NONE else b"")
@@ -128,7 +136,7 @@ def foreign_bundle(
     padding: Sequence[int] = (0,),
     data_start: int = 100,
 ) -> None:
-    """A bundle of one shard; see _shard."""
+    """Write a bundle of one shard. See `_shard` for the arguments."""
     rows, body = _shard(files, compression, record_bytes, padding)
     folder.mkdir(parents=True)
     head = _head(METHODS[compression], record_bytes, data_start=data_start)
@@ -139,7 +147,7 @@ def foreign_bundle(
 def inline_shard(
     files: Sequence[tuple[str, bytes]], compression: str, *, record_bytes: int, padding: Sequence[int] = (0,)
 ) -> bytes:
-    """The shard of such a bundle, with all rows in its head."""
+    """Return a shard with all rows in its head. See `_shard` for the arguments."""
     rows, body = _shard(files, compression, record_bytes, padding)
     table = messages().Table(rows=[messages().Row(key=key, value=value) for key, value in rows.items()])
     data_start = 4096 * (2 + table.ByteSize() // 4096)

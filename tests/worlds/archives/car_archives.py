@@ -38,7 +38,7 @@ def leaf(data: bytes) -> Block:
 
 
 def node(data: bytes | None, *links: tuple[bytes, bytes]) -> Block:
-    """A DAG-PB node; links: name and CID of each."""
+    """Return a DAG-PB node. links: name and CID of each link."""
     block = b"".join(dag_pb.encode_link(target, name, 0) for name, target in links)
     if data is not None:
         block = dag_pb.encode(block, data)

@@ -6,7 +6,7 @@ __all__ = ["flip"]
 
 
 def flip(path: Path, *at: int, bits: int = 0x10) -> None:
-    """Turns these bits of each of these bytes around."""
+    """Flip these bits in each of these bytes."""
     with path.open("r+b") as file:
         for byte in at:
             file.seek(byte)

@@ -1,4 +1,4 @@
-"""Archives of logs: containers as clp-s writes them, with any log files and times, and the program itself."""
+"""Archives of logs: containers with any log files and times, as clp-s writes them; and the program clp-s."""
 
 import json
 import struct
@@ -42,7 +42,7 @@ Range = tuple[str | None, int, int]
 
 
 def container(ranges: Sequence[Range] = (), times: Sequence[tuple[str, int | float, int | float]] = ()) -> bytes:
-    """An archive whose container is whole. ranges: log file, first and end record; times: key, begin, end."""
+    """Return a whole clp-s archive. ranges: log file, first and end record. times: key, begin, end."""
     packets = [Packet(0, msgpack.packb({"num_segments": 1})), _timestamps(times)]
     items = [{"s": start, "e": end, "f": _fields(name)} for name, start, end in ranges]
     packets += [Packet(RANGE_INDEX, msgpack.packb(items))] if items else []
@@ -74,7 +74,7 @@ def write_container(
 
 @pytest.fixture(scope="session")
 def clp_program() -> Path:
-    """The program clp-s."""
+    """Return the path of the program clp-s."""
     try:
         return program_path()
     except Unsupported as error:
@@ -86,7 +86,7 @@ def log_lines(records: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def compressed_logs(clp_program: Path, folder: Path, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Path:
-    """An archive of these log files, by name, made by the program itself."""
+    """Let clp-s make an archive of these log files, and return its path. logs: records by name."""
     for name, records in logs.items():
         path = folder / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def compressed_logs(clp_program: Path, folder: Path, logs: Mapping[str, Sequence
 
 
 def searched_by_hand(clp_program: Path, archives: Sequence[Path], *arguments: str) -> list[bytes]:
-    """Records that the program finds, in any order of the archives."""
+    """Return the records that clp-s itself finds in the archives, sorted."""
     found: list[bytes] = []
     for archive in archives:
         command = [clp_program, "s", archive, *arguments]

@@ -1,4 +1,4 @@
-"""Tar archives to test with, made by tarfile, by GNU tar, or block by block; and what a source takes of them."""
+"""Tar archives made by tarfile, by GNU tar or block by block, and the files that a source reads from them."""
 
 import io
 import os
@@ -20,7 +20,7 @@ Taken = list[tuple[str, Any]]
 
 
 def tar(*members: tuple[str, bytes, dict[str, Any]] | tuple[str, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
-    """An archive of these names, contents and fields of TarInfo."""
+    """Return an archive of these names, contents and fields of TarInfo."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
         for name, data, *fields in members:
@@ -37,7 +37,7 @@ def link(name: str, target: str, kind: bytes = tarfile.LNKTYPE) -> tuple[str, by
 
 
 def header(name: str, size: int, kind: bytes, **fields: Any) -> bytes:
-    """One header block, with sizes that may be anything."""
+    """Return one header block. size: any number, also a wrong one."""
     info = tarfile.TarInfo(name)
     info.size, info.type, info.mtime = size, kind, TIME
     for field, value in fields.items():
@@ -46,7 +46,7 @@ def header(name: str, size: int, kind: bytes, **fields: Any) -> bytes:
 
 
 def resummed(block: bytes) -> bytes:
-    """The header block with the checksum that it should have."""
+    """Return the header block with a right checksum."""
     total = 256 + sum(block[:148]) + sum(block[156:512])
     return block[:148] + b"%06o\0 " % total + block[156:]
 
@@ -82,7 +82,7 @@ def from_stream(data: bytes, **options: Any) -> TarStreamSource:
 
 
 def taken(source: TarFileSource | TarStreamSource) -> Taken:
-    """Paths with contents, or with the kind of the problem, in order; each file is opened as it comes."""
+    """Read all files in order. Return each path with its content, or with the kind of its problem."""
     found: Taken = []
     for item in source.files():
         if isinstance(item, FileProblem):
@@ -102,7 +102,7 @@ def problems(source: TarFileSource | TarStreamSource) -> list[FileProblem]:
 
 
 def the_end(source: TarFileSource | TarStreamSource) -> str:
-    """What the only problem of an archive says; it is the last item, by the name of the archive."""
+    """Return the message of the only problem, which is the last item and concerns the whole archive."""
     *files, problem = source.files()
     assert all(isinstance(file, SourceFile) for file in files), files
     assert isinstance(problem, FileProblem)
@@ -111,7 +111,7 @@ def the_end(source: TarFileSource | TarStreamSource) -> str:
 
 
 def system_tar(*arguments: str) -> None:
-    """GNU tar, in the current folder."""
+    """Run GNU tar in the current folder."""
     try:
         version = subprocess.run(["tar", "--version"], capture_output=True, check=True).stdout
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Archives that the original programs of each format wrote: where they are, and which belong to other projects."""
+"""Archives that the original programs of each format wrote: their paths, and which ones other projects publish."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +11,7 @@ __all__ = ["FIXTURES", "FIXTURES_OF_OTHERS", "VECTORS", "needs_fixtures", "vecto
 VECTORS = Path(__file__).parents[2] / "vectors"
 """Part of this repository; its README.md names the programs."""
 FIXTURES = Path(__file__).parents[4] / "shared" / "vectors"
-"""Test data that other projects publish. It is theirs, and not part of this repository."""
+"""Test data that other projects publish. It is not part of this repository."""
 FIXTURES_OF_OTHERS = [
     "car/gocar/badheaderlength.car",
     "car/gocar/sample-corrupt-pragma.car",
@@ -25,7 +25,7 @@ FIXTURES_OF_OTHERS = [
 ]
 
 needs_fixtures = pytest.mark.skipif(
-    not FIXTURES.is_dir(), reason="FIXTURES OF OTHER PROJECTS: ../shared/vectors is not there"
+    not FIXTURES.is_dir(), reason="FIXTURES OF OTHER PROJECTS: ../shared/vectors is missing"
 )
 
 

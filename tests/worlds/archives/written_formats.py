@@ -1,4 +1,4 @@
-"""The formats that chunks can be written in, and a tree that has what each of them may stumble over."""
+"""The formats in which chunks can be written, and a tree with files that are difficult for some of them."""
 
 import os
 import random
@@ -21,7 +21,7 @@ def _is_written(name: str) -> bool:
 
 
 WRITTEN: Final = tuple(filter(_is_written, registry.NAMES))
-"""Their names."""
+"""Names of the formats."""
 
 _RANDOM: Final = random.Random(6)
 
@@ -39,12 +39,12 @@ TREE: Final = {
     "tree/\u00fc/\u65e5\u672c \n\t\\'": b"unicode",
     "tree/zeros": bytes(200_000),
 } | {f"tree/small/{n:03}": _RANDOM.randbytes(n * 7) for n in range(60)}
-"""Contents by path. A file of more than 8 MiB is streamed where it is read; one of more than 1 MiB takes several
-records, or blocks, of a format that has such."""
+"""Contents by path. A file of more than 8 MiB is streamed when it is read. A file of more than 1 MiB has several
+records or blocks, in formats that have these."""
 
 
 def make_tree(folder: Path) -> None:
-    """Writes it there, with times of its own for each file."""
+    """Write TREE into a folder. The modification times of all files differ."""
     for number, (path, content) in enumerate(TREE.items()):
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -53,14 +53,18 @@ def make_tree(folder: Path) -> None:
 
 
 def byte_of(data: bytes, start: int, end: int, piece: bytes) -> int:
-    """Where a byte of a file is, of which this is a piece: where that is in its span, or, if its format compresses,
-    near the end of the span: what zeros are compressed to is zeros, too, and may be changed without harm."""
+    """Return the position of a byte that can be changed to damage a file.
+
+    The file has this piece, and its span is from start to end. If the format stores the piece as it is, the byte is
+    in the piece. Else the byte is near the end of the span: compressed zeros may contain zeros that can be changed
+    without harm.
+    """
     found = data.rfind(piece, start, end) if any(piece) or data[start:end].count(0) == end - start else -1
     return end - 3 if found < 0 else found
 
 
 def same_tree(first: Path, second: Path) -> bool:
-    """Whether both have the same files with the same contents and times, to the microsecond."""
+    """Return True if both folders have the same files with equal contents and times, to the microsecond."""
     return _described(first) == _described(second)
 
 

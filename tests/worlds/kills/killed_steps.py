@@ -1,7 +1,7 @@
-"""In a process that kills itself: counts its steps, and dies at the one that it was told.
+"""Count the steps of this process, and kill it at a given step.
 
-A step is a call of what makes something durable or visible. This imports nothing of cafcat, so that a program can
-count before it imports any.
+A step is a call that makes something durable or visible. This module imports nothing of cafcat, so that a program
+can start counting before it imports cafcat.
 """
 
 import os
@@ -14,8 +14,10 @@ __all__ = ["Steps"]
 
 
 class Steps:
-    """Dies with the step of that number, and never at 0. With `after` the end of a call is a step as well: else it
-    only dies before a call, which is after the one before."""
+    """Kills the process at the step of this number; 0 never kills.
+
+    after: the end of a call is a step, too. Otherwise only the beginning of a call is a step.
+    """
 
     def __init__(self, number: int = 0, *, after: bool = False) -> None:
         self._left = number
@@ -33,12 +35,12 @@ class Steps:
         self.count(psycopg.Copy, "write")
 
     def count(self, owner: Any, *names: str) -> None:
-        """These functions of a module or class are steps from now on."""
+        """Count the calls of these functions of a module or class from now on."""
         for name in names:
             setattr(owner, name, self._counted(getattr(owner, name)))
 
     def begin_at(self, owner: Any, name: str, number: int) -> None:
-        """Number 1 is the first step after the first call of this function."""
+        """Kill the process at this step, counted from the first call of a function."""
         function = getattr(owner, name)
 
         def begin(*arguments: Any, **named: Any) -> Any:
@@ -49,7 +51,7 @@ class Steps:
         setattr(owner, name, begin)
 
     def end(self) -> None:
-        """Nothing is a step from now on."""
+        """Stop counting."""
         with self._lock:
             self._left = 0
 

@@ -2,7 +2,7 @@
 
 Usage: `python -m tests.worlds.kills.killed_verbs VERB [ARGUMENT...]`.
 
-Each line on stdin is the number of a step, counted from the first call of a method of the catalog. Answers with
+Each line on stdin is the number of a step, counted from the first call of a method of the catalog. The answer is
 the exit code of the child that was killed there; with 0 when the verb has no such step.
 """
 
@@ -26,7 +26,7 @@ from tests.worlds.kills.killed_steps import Steps
 
 
 class Verb(NamedTuple):
-    """`room` and `method`: from which call on steps count. `run` gets the number of the step and the arguments."""
+    """`room` and `method`: the first call from which steps are counted. `run` gets the repository and the step."""
 
     room: type
     method: str
@@ -91,7 +91,7 @@ VERBS = {
 
 
 def run_child(verb: Verb, number: int, arguments: list[str]) -> None:
-    """Never returns."""
+    """Run the verb in this child process. Never returns."""
     try:
         with cafcat.open() as repository:
             count_from(verb, number)

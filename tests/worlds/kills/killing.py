@@ -1,4 +1,4 @@
-"""Programs that are killed at a step of their work: of what makes something durable or visible."""
+"""Run programs that are killed at a step: a call that makes something durable or visible."""
 
 import contextlib
 import itertools
@@ -28,7 +28,7 @@ STEPS = [
 
 
 def environment(database_url: str, store: str, home: Path) -> dict[str, str]:
-    """What leads cafcat to catalog and store, and a program in any folder to the modules of these tests."""
+    """Return variables that point cafcat to catalog and store, and a program in any folder to these modules."""
     return os.environ | {
         "CAFCAT_DATABASE_URL": database_url,
         "CAFCAT_STORE": store,
@@ -104,7 +104,7 @@ def _children(folder: Path, variables: Mapping[str, str], *arguments: str) -> It
 
 
 def _wait_for_the_server(repository: cafcat.Repository) -> None:
-    """Until it has done, or undone, what the killed process had asked."""
+    """Wait until the server has finished or undone the statements of the killed process."""
     statement = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
         "AND backend_type = 'client backend' AND state <> 'idle'"

@@ -1,4 +1,4 @@
-"""What others do at the same time, in threads, and when they wait for each other."""
+"""Run operations at the same time, in threads, and wait until one blocks another."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ __all__ = ["InBackground", "in_background", "wait_for_a_waiting_statement"]
 def wait_for_a_waiting_statement(
     repository: cafcat.Repository, or_until: Callable[[], bool] = lambda: False
 ) -> None:
-    """Until somebody waits for a lock that somebody else has; or something else happened."""
+    """Wait until a connection waits for a lock, or until `or_until` returns True."""
     statement = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
@@ -25,7 +25,7 @@ def wait_for_a_waiting_statement(
 
 
 class InBackground(threading.Thread):
-    """Something done meanwhile; `done` waits for it, and gives what it returned or raises what it raised."""
+    """A thread that runs a function. `done` waits for it, and returns its result or raises its error."""
 
     def __init__(self, act: Callable[[], Any]) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as they are on the wire, for programs that pass them on."""
+"""HTTP/1.1 messages as they are on the wire, for programs that forward them."""
 
 import fcntl
 import select
@@ -17,7 +17,7 @@ HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"expect"}
 
 @dataclass
 class Head:
-    """The first line of a message and its headers, as they came."""
+    """The first line of a message and its headers, as they were received."""
 
     start: bytes
     headers: list[bytes]
@@ -35,7 +35,7 @@ class Head:
 
     @property
     def length(self) -> int | None:
-        """Of the body in bytes; None if only its end will tell."""
+        """Return the size of the body in bytes; None if the message does not have a Content-Length."""
         value = self.get(b"content-length")
         return None if value is None else int(value)
 
@@ -48,7 +48,7 @@ class Head:
         return (self.get(b"transfer-encoding") or b"").lower() == b"chunked"
 
     def encoded(self, *further: bytes) -> bytes:
-        """As it goes on, without what is only between two neighbours."""
+        """Return the head for the next hop, without the headers that concern only one connection."""
         kept = [line for line in self.headers if line.partition(b":")[0].strip().lower() not in HOP_BY_HOP]
         return b"\r\n".join([self.start, *kept, *further, b"", b""])
 
@@ -63,7 +63,7 @@ class Wire:
         self.send = sock.sendall
 
     def head(self) -> Head | None:
-        """The next message's; None if the other side has closed."""
+        """Return the head of the next message; None if the other side has closed."""
         start = self._reader.readline().rstrip(b"\r\n")
         if not start:
             return None
@@ -71,7 +71,7 @@ class Wire:
         return Head(start, list(lines))
 
     def body(self, head: Head, until_closed: bool = False) -> Iterator[bytes]:
-        """In blocks, with their chunk headers if they have any. Raises EOFError if it ends early."""
+        """Yield the body in blocks, with chunk headers if it is chunked. Raises EOFError if it ends early."""
         if head.is_chunked:
             return self._chunks()
         if head.length is None and until_closed:
@@ -104,16 +104,16 @@ class Wire:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the other side closed while nothing was asked of it."""
+        """Return True if the other side closed the connection, or sent data, while no request was pending."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def reset(self) -> None:
-        """Closes it as if the network had failed: the other side sees a connection reset."""
+        """Close the connection as if the network had failed: the other side sees a connection reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
     def wait_until_arrived(self) -> None:
-        """Waits until the other side's kernel has all that was sent: a reset would throw the rest away."""
+        """Wait until the other side's kernel has received all data: a reset would discard the rest."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._bytes_on_their_way() and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -128,7 +128,7 @@ class Wire:
 
 
 def final_head(upstream: Wire) -> Head:
-    """Of the server's answer, without those before it that only say that it goes on."""
+    """Return the head of the server's final answer, without the informational ones (1xx) before it."""
     while (head := upstream.head()) is not None:
         if head.status >= 200:
             return head

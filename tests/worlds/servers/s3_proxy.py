@@ -1,7 +1,8 @@
-"""A proxy in front of an S3 server that remembers every request, and breaks those that it is told to break.
+"""A proxy in front of an S3 server that records every request, and makes chosen requests fail.
 
-Clients sign for the proxy's host and port; it passes their Host header on unchanged, so that the server finds the
-signature right. Bodies are streamed, connections kept alive, and any number of them served at once.
+Clients sign for the proxy's host and port. The proxy forwards their Host header unchanged, so that the server
+accepts the signature. Bodies are streamed, connections are kept alive, and any number of requests is served at
+once.
 """
 
 import contextlib
@@ -31,35 +32,37 @@ WITHOUT_BODY = {204, 304}
 
 
 class Fault(StrEnum):
-    """What can go wrong with a request."""
+    """A failure of a request."""
 
     ERROR_503 = "error_503"
-    """503 SlowDown; the server is not asked."""
+    """503 SlowDown; the request does not reach the server."""
     ERROR_500 = "error_500"
-    """500 InternalError; the server is not asked."""
+    """500 InternalError; the request does not reach the server."""
     ERROR_200 = "error_200"
-    """200 with an error in its body, as S3 may answer CompleteMultipartUpload and CopyObject; nobody is asked."""
+    """200 with an error in its body, as S3 may answer CompleteMultipartUpload and CopyObject.
+
+    The request does not reach the server."""
     EXPIRED = "expired"
-    """403 ExpiredToken; the server is not asked."""
+    """403 ExpiredToken; the request does not reach the server."""
     NOT_IMPLEMENTED = "not_implemented"
-    """501 NotImplemented, as of a server that does not know a header; it is not asked."""
+    """501 NotImplemented, as from a server that does not support a header; the server does not get the request."""
     NOT_ALLOWED = "not_allowed"
-    """405 MethodNotAllowed, as of a server that does not have the operation; it is not asked."""
+    """405 MethodNotAllowed, as from a server without the operation; the request does not reach the server."""
     RESET_BEFORE = "reset_before"
-    """The connection is reset; the server is not asked."""
+    """The connection is reset; the request does not reach the server."""
     LOST_ANSWER = "lost_answer"
-    """The server acts; its answer is thrown away and the connection reset."""
+    """The server acts; its answer is discarded and the connection reset."""
     LOST_500 = "lost_500"
-    """The server acts; the client is told 500 InternalError."""
+    """The server acts; the client receives 500 InternalError."""
     CUT_BODY = "cut_body"
-    """The server acts; the connection is reset amid its answer: half-way through the body, or the head if it has
-    none."""
+    """The server acts; the connection is reset amid its answer: half-way through the body, or through the head if
+    there is no body."""
     FLIPPED_BIT = "flipped_bit"
     """One bit of the request's body changes on its way to the server."""
     STATUS_200 = "status_200"
     """The server acts; its status 206 becomes 200."""
     SLOW = "slow"
-    """The server acts; its answer comes late and in drops, but whole."""
+    """The server acts; its answer comes late and in small pieces, but whole."""
 
 
 MADE_UP = {
@@ -94,11 +97,16 @@ ANYWHERE = tuple(fault for fault in Fault if fault not in NOT_BY_CHANCE)
 
 @dataclass
 class Request:
-    """A request as it arrived, and what became of it.
+    """A request as it was received, and its outcome.
 
-    `number` counts from 0 in order of arrival. `status` is what the client was told, None if nothing;
-    `server_status` what the server said, None if it was not asked. `bytes_received` and `bytes_sent` are those of
-    the bodies. `range` is the header's value, `checksums` the headers that promise something of the body.
+    Attributes:
+        number: counts from 0 in order of arrival.
+        range: value of the Range header.
+        checksums: the headers with checksums of the body.
+        status: sent to the client; None if there was no answer.
+        server_status: of the server's answer; None if the request did not reach the server.
+        bytes_received: of the request's body.
+        bytes_sent: of the answer's body.
     """
 
     number: int
@@ -120,14 +128,20 @@ Faults = Callable[[Request], Fault | None]
 
 
 def no_faults(_request: Request) -> None:
-    """Everything goes well."""
+    """Let every request succeed."""
 
 
 def seeded_faults(
     seed: int, rate: float, operations: Collection[str] | None = None, kinds: Collection[Fault] = ANYWHERE
 ) -> Faults:
-    """A part `rate` of the requests of these operations (None: all) goes wrong, in any of these ways; always the
-    same ones for the same seed and arrival number."""
+    """Let a share of the requests fail. The same seed and arrival number always give the same fault.
+
+    Args:
+        seed: of the random choices.
+        rate: the share, from 0 to 1.
+        operations: the requests that may fail; None: all.
+        kinds: the faults to choose from.
+    """
     choices = sorted(kinds)
 
     def choose(request: Request) -> Fault | None:
@@ -139,7 +153,7 @@ def seeded_faults(
 
 
 def faults_in_order(operation: str, *faults: Fault | None) -> Faults:
-    """The first request of that operation meets the first fault, the second the second; later ones meet none."""
+    """Let the first request of the operation have the first fault, and so on. Later requests succeed."""
     left = list(faults)
 
     def choose(request: Request) -> Fault | None:
@@ -149,7 +163,7 @@ def faults_in_order(operation: str, *faults: Fault | None) -> Faults:
 
 
 OPERATIONS = {
-    # (method, what the path names, what the query or a header names)
+    # (method, kind of resource that the path names, subresource in the query or header)
     ("GET", "service", ""): "ListBuckets",
     ("HEAD", "bucket", ""): "HeadBucket",
     ("PUT", "bucket", ""): "CreateBucket",
@@ -177,33 +191,36 @@ SUBRESOURCES = ("uploadId", "uploads", "list-type", "location", "delete", "attri
 
 
 def operation_of(method: str, bucket: str, key: str, query: Collection[str], copies: bool) -> str:
-    """S3's name for what such a request does; what is not in the table comes as "GET bucket tagging"."""
+    """Return S3's name of an operation.
+
+    An operation that is not in OPERATIONS gets a name like "GET bucket tagging".
+    """
     place = "key" if key else "bucket" if bucket else "service"
     named = [name for name in SUBRESOURCES if name in query][:1] + ["copy"] * copies
     return OPERATIONS.get((method, place, " ".join(named)), " ".join([method, place, *named]))
 
 
 class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
-    """Listens while it is entered. `faults` is asked about each request; assign to it."""
+    """Serves while it is entered. Assign a function to `faults`: it chooses the fault of each request."""
 
     request_queue_size = 128
 
     def __init__(self, upstream: S3Server) -> None:
-        """Its URL has to be "http://": TLS is not spoken."""
+        """Listen on a free port. upstream: its URL must start with "http://", because the proxy has no TLS."""
         self._upstream = upstream
         self._lock = threading.Lock()
         self._requests: list[Request] = []
         self._clients: set[socket.socket] = set()
         self.faults: Faults = no_faults
         self.delay_seconds = 0.0
-        """How long each request waits before it is passed on."""
+        """How long each request waits before it is forwarded, in seconds."""
         self.most_in_flight = 0
-        """Most requests that waited for the beginning of their answer at the same time."""
+        """The largest number of requests that waited for the head of their answer at the same time."""
         self._in_flight = 0
         self.further_headers: Callable[[Request], Iterable[bytes]] = lambda _request: ()
-        """Lines to put into the head of an answer: what other servers say, and ours does not."""
+        """Returns lines to add to the head of an answer, as other servers send them."""
         self.removed_headers: Callable[[Request], Collection[bytes]] = lambda _request: ()
-        """Names, in lower case, of lines to leave out of the head of an answer."""
+        """Returns names, in lower case, of lines to remove from the head of an answer."""
         super().__init__(("127.0.0.1", 0), _Connection)
 
     @property
@@ -216,24 +233,24 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         return replace(self._upstream, endpoint_url=self.endpoint_url)
 
     def environ(self) -> dict[str, str]:
-        """The variables that lead a program through the proxy."""
+        """Return the variables that point a program to the proxy."""
         return self.server.environ()
 
     @property
     def requests(self) -> list[Request]:
-        """In order of arrival, since the beginning or the last `clear`."""
+        """The requests in order of arrival, since the beginning or the last `clear`."""
         with self._lock:
             return list(self._requests)
 
     def counts(self) -> Counter[str]:
-        """How many requests there were, by operation."""
+        """Return the number of requests by operation."""
         return Counter(request.operation for request in self.requests)
 
     def count(self, operation: str) -> int:
         return self.counts()[operation]
 
     def clear(self) -> None:
-        """Forgets all requests; arrival numbers begin anew."""
+        """Forget all requests; arrival numbers start at 0 again."""
         with self._lock:
             self._requests.clear()
 
@@ -247,7 +264,7 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
             self._in_flight -= 1
 
     def server_close(self) -> None:
-        """Waits for the threads of all clients: they have to end first."""
+        """Close all client connections, and wait for their threads."""
         with self._lock:
             for client in self._clients:
                 with contextlib.suppress(OSError):
@@ -269,7 +286,7 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         return Wire(socket.create_connection((place.hostname or "", place.port or 80), PATIENCE_SECONDS))
 
     def record(self, head: Head) -> Request:
-        """Notes a request, and decides what becomes of it."""
+        """Record a request, and choose its fault."""
         method, target, _ = head.start.decode("ascii").split(" ")
         path, _, query_text = target.partition("?")
         bucket, _, key = unquote(path, errors="surrogateescape").removeprefix("/").partition("/")
@@ -289,14 +306,14 @@ class S3Proxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
 
 
 class _Connection(socketserver.BaseRequestHandler):
-    """One client's connection, and our own to the server on its behalf."""
+    """A client's connection, and the proxy's own connection to the server."""
 
     server: S3Proxy
 
     def handle(self) -> None:
         self.client = Wire(self.request)
         self.upstream: Wire | None = None
-        with contextlib.suppress(OSError, EOFError):  # either side has gone: so does the connection
+        with contextlib.suppress(OSError, EOFError):  # one side has closed: close the other side, too
             while (head := self.client.head()) is not None:
                 self.server.delay()
                 if not self._answer(self.server.record(head), head):
@@ -305,7 +322,7 @@ class _Connection(socketserver.BaseRequestHandler):
         self._hang_up()
 
     def _answer(self, request: Request, head: Head) -> bool:
-        """Serves one request; whether the connection is good for more."""
+        """Serve one request. Return True if the connection can be used for another request."""
         if request.fault is Fault.RESET_BEFORE:
             self.client.reset()
             return False
@@ -322,7 +339,10 @@ class _Connection(socketserver.BaseRequestHandler):
         return self._pass_on(request, answer, upstream)
 
     def _forward(self, request: Request, head: Head, upstream: Wire) -> None:
-        """The whole request. A server may answer and hang up before it has all of the body."""
+        """Send the whole request to the server.
+
+        The server may answer and close before it has received the whole body.
+        """
         upstream.send(head.encoded())
         listens = True
         for block in self.client.body(head):
@@ -336,7 +356,7 @@ class _Connection(socketserver.BaseRequestHandler):
                     listens = False
 
     def _pass_on(self, request: Request, answer: Head, upstream: Wire) -> bool:
-        """The server's answer, or what the fault leaves of it."""
+        """Send the server's answer to the client, changed by the fault of the request."""
         silent = request.method == "HEAD" or answer.status in WITHOUT_BODY
         blocks = iter(()) if silent else upstream.body(answer, until_closed=True)
         if request.fault in {Fault.LOST_ANSWER, Fault.LOST_500}:
@@ -370,7 +390,7 @@ class _Connection(socketserver.BaseRequestHandler):
         return not ends_by_closing
 
     def _drops(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The first block in some pieces, with pauses, then the rest."""
+        """Yield the first block in pieces, with pauses, then the rest."""
         time.sleep(SLOW_SECONDS)
         first = next(blocks, b"")
         size = len(first) // SLOW_PIECES + 1
@@ -380,7 +400,10 @@ class _Connection(socketserver.BaseRequestHandler):
         yield from blocks
 
     def _cut(self, request: Request, answer: Head, length: int | None, blocks: Iterator[bytes]) -> bool:
-        """Half of the body, or half of the head if there is no body, or the first byte of one of unknown length."""
+        """Send half of the body and reset the connection.
+
+        Without a body, half of the head is sent. Of a body with an unknown length, the first byte is sent.
+        """
         head = answer.encoded()
         if length == 0:
             self.client.send(head[: len(head) // 2])
@@ -398,7 +421,7 @@ class _Connection(socketserver.BaseRequestHandler):
         return False
 
     def _make_up(self, request: Request, answer: tuple[int, bytes, bytes]) -> bool:
-        """An answer that is not the server's."""
+        """Answer in place of the server."""
         status, reason, code = answer
         body = b"" if request.method == "HEAD" else ERROR % code
         request.status, request.bytes_sent = status, len(body)
@@ -407,7 +430,7 @@ class _Connection(socketserver.BaseRequestHandler):
         return True
 
     def _server(self) -> Wire:
-        """The connection to the server, made anew if the server has closed the one before."""
+        """Return the connection to the server, which is opened again if the server has closed it."""
         if self.upstream is not None and self.upstream.is_stale:
             self._hang_up()
         if self.upstream is None:
@@ -422,7 +445,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
 @pytest.fixture
 def s3_proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
-    """In front of `s3_server`: counts requests, and breaks what `faults` says."""
+    """A proxy in front of `s3_server` that counts requests, and makes those fail that `faults` chooses."""
     if not s3_server.endpoint_url.startswith("http://"):
         missing_service("the proxy of the tests speaks no TLS: give an http:// URL in CAFCAT_TEST_S3_URL")
     with S3Proxy(s3_server) as proxy:
@@ -431,6 +454,6 @@ def s3_proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
 
 @pytest.fixture
 def s3_proxy_environment(s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leads everything in this process, and what it starts, through `s3_proxy`."""
+    """Point this process and its children to `s3_proxy`."""
     for name, value in s3_proxy.environ().items():
         monkeypatch.setenv(name, value)

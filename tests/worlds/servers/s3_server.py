@@ -2,8 +2,9 @@
 
 `s3_server`: the endpoint in CAFCAT_TEST_S3_URL (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), else the kind in
 CAFCAT_TEST_S3_KIND (see tests/s3_servers/kinds.py), else a container if a Docker engine answers, else DEFAULT_KIND.
-`s3_bucket`, `make_bucket`: fresh buckets on it. `s3_environment`: variables that lead boto3, obstore and cafcat to
-it, in this process and in those it starts. A missing server skips loudly, and fails if CAFCAT_REQUIRE_SERVICES=1.
+`s3_bucket`, `make_bucket`: fresh buckets on it. `s3_environment`: variables that point boto3, obstore and cafcat to
+the server, in this process and its children. Without a server the tests are skipped with a message, or fail if
+CAFCAT_REQUIRE_SERVICES=1.
 """
 
 import contextlib
@@ -63,7 +64,7 @@ FEATURES = {
     "part_checks": "parts with a wrong checksum are refused",
     "signatures": "a wrong secret is refused",
 }
-"""What servers can lack, and tests of cafcat can need."""
+"""Features that some servers lack, and that tests need."""
 
 DEVELOPERS_OWN = (
     "AWS_PROFILE",
@@ -78,15 +79,18 @@ DEVELOPERS_OWN = (
     "AWS_MAX_ATTEMPTS",
     "AWS_RETRY_MODE",
 )
-"""Variables that would lead elsewhere, or change what a client does."""
+"""A developer's own variables that would choose another server, or change the behaviour of a client."""
 NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where a server is, and who may use it.
+    """Address and credentials of a server.
 
-    `is_lasting`: it outlives the tests. `lacks`: names of FEATURES. `kind`: of tests/s3_servers/kinds.py.
+    Attributes:
+        is_lasting: the server exists after the tests.
+        lacks: names of FEATURES.
+        kind: a name in tests/s3_servers/kinds.py.
     """
 
     endpoint_url: str
@@ -98,12 +102,12 @@ class S3Server:
     kind: str = ""
 
     def has(self, feature: str) -> bool:
-        """Whether the server has one of FEATURES."""
+        """Return True if the server has a feature. feature: a name of FEATURES."""
         assert feature in FEATURES
         return feature not in self.lacks
 
     def client(self, max_attempts: int = 1) -> "S3Client":
-        """A client of boto3. Without retries and checks of answers: what the server does is what the test sees."""
+        """Return a boto3 client that neither retries nor checks answers: tests see the server's own behaviour."""
         from botocore.config import Config
 
         return boto_session().client(
@@ -123,7 +127,7 @@ class S3Server:
         )
 
     def environ(self) -> dict[str, str]:
-        """The variables that lead a program to this server, whatever a developer's own files say."""
+        """Return the variables that point a program to this server, whatever the developer's own files contain."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -144,14 +148,14 @@ def needs(server: S3Server, *features: str) -> None:
 
 
 def parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What `parametrize` gave to the test that a fixture is made for."""
+    """Return the parameters of the test for which a fixture is made."""
     callspec = getattr(request.node, "callspec", None)
     return {} if callspec is None else dict(callspec.params)
 
 
 @functools.cache
 def boto_session() -> "boto3.Session":
-    """One for all: each reads the descriptions of the API anew."""
+    """Return one session for all clients, because each session parses the description of the API."""
     import boto3
 
     return boto3.Session()
@@ -159,7 +163,7 @@ def boto_session() -> "boto3.Session":
 
 @contextlib.contextmanager
 def any_server(shared: Path) -> Iterator[S3Server]:
-    """The first kind of server that is there. `shared`: a folder that all workers of this test run see."""
+    """Yield the first available kind of server. shared: a folder that all workers of this test run use."""
     url = os.environ.get("CAFCAT_TEST_S3_URL")
     if url:
         yield given_server(url)
@@ -201,9 +205,9 @@ def container_server() -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def kind_of_server(kind: ServerKind, shared: Path) -> Iterator[S3Server]:
-    """The server of this test run: whoever comes first starts it, and stops it when all others are done.
+    """Yield the server of this test run. The first user starts the server, and stops it when all others are done.
 
-    Everyone holds a shared lock on `users` meanwhile, which a killed session loses too: see keeper.py.
+    Each user holds a shared lock on `users`. The system releases the lock if the user is killed: see keeper.py.
     """
     shared.mkdir(exist_ok=True)
     process: subprocess.Popen[bytes] | None = None
@@ -240,7 +244,7 @@ def start_keeper(kind: ServerKind, folder: Path, shared: Path) -> "subprocess.Po
 
 
 def wait_for_server(kind: ServerKind, process: "subprocess.Popen[bytes] | None", shared: Path) -> str:
-    """Its URL, once it answers."""
+    """Return the URL of the server, once it answers."""
     endpoint, deadline = shared / "endpoint", time.monotonic() + START_SECONDS
     while not endpoint.exists() or not answers(endpoint.read_text()):
         if (process is not None and process.poll() is not None) or time.monotonic() > deadline:
@@ -251,7 +255,7 @@ def wait_for_server(kind: ServerKind, process: "subprocess.Popen[bytes] | None",
 
 
 def stop_keeper(process: "subprocess.Popen[bytes]", folder: Path, users: IO[bytes]) -> None:
-    """Waits for the other users, then ends the server and removes all of it."""
+    """Wait for the other users, then end the server and remove its files."""
     fcntl.flock(users, fcntl.LOCK_EX)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -270,7 +274,7 @@ def folder_with_attributes() -> Path:
 
 
 def has_attributes(folder: Path) -> bool:
-    """Whether files there can have attributes of the size that Swift gives them."""
+    """Return True if files in this folder can have extended attributes of the size that Swift needs."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
             os.setxattr(file.fileno(), "user.cafcat", b"x" * 1024)
@@ -280,14 +284,14 @@ def has_attributes(folder: Path) -> bool:
 
 
 def new_bucket(client: "S3Client") -> str:
-    """Names are unique, so that several test sessions can share a server."""
+    """Make a bucket with a unique name, so that several test sessions can share a server."""
     bucket = f"cafcat-test-{uuid.uuid4().hex}"
     client.create_bucket(Bucket=bucket)
     return bucket
 
 
 def empty_bucket(client: "S3Client", bucket: str) -> None:
-    """Removes all objects and all uploads that have not ended, whatever characters their keys have."""
+    """Remove all objects and all unfinished uploads, whatever characters their keys have."""
     while uploads := client.list_multipart_uploads(Bucket=bucket, EncodingType="url").get("Uploads"):
         for upload in uploads:
             key = unquote_plus(upload["Key"])
@@ -300,8 +304,10 @@ def empty_bucket(client: "S3Client", bucket: str) -> None:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server for tests, shared by all workers of this run. From here on a developer's own configuration of
-    AWS does not matter."""
+    """An S3 server for tests, shared by all workers of this run.
+
+    It hides the developer's own AWS configuration for the rest of the session.
+    """
     cache_descriptions()
     with any_server(run_folder(tmp_path_factory) / "s3") as server, pytest.MonkeyPatch.context() as environment:
         for name in DEVELOPERS_OWN:
@@ -313,8 +319,11 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def make_bucket(s3_server: S3Server) -> Iterator[Callable[[], str]]:
-    """Call it for the name of a fresh bucket. On a server that outlives the tests it is emptied and deleted
-    afterwards; elsewhere all goes with the server, in no time."""
+    """A function that makes a fresh bucket and returns its name.
+
+    On a server that exists after the tests, the bucket is emptied and deleted afterwards. Other servers are removed
+    with all their buckets, which is faster.
+    """
     client, buckets = s3_server.client(max_attempts=5), list[str]()
 
     def make() -> str:
@@ -332,12 +341,12 @@ def make_bucket(s3_server: S3Server) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture
 def s3_bucket(make_bucket: Callable[[], str]) -> str:
-    """The name of a fresh bucket, as `make_bucket` makes them."""
+    """The name of a fresh bucket."""
     return make_bucket()
 
 
 @pytest.fixture
 def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leads everything in this process, and what it starts, to `s3_server`."""
+    """Point this process and its children to `s3_server`."""
     for name, value in s3_server.environ().items():
         monkeypatch.setenv(name, value)

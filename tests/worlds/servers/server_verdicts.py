@@ -1,4 +1,4 @@
-"""Stores that remember in memory which checks their server failed, as a catalog does."""
+"""Stores that keep the failed checks of their server in memory, as a catalog keeps them in a table."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ MEMORY = 16_000_000
 
 
 class Remembered:
-    """Verdicts in memory."""
+    """Failed checks of servers, in memory."""
 
     def __init__(self) -> None:
         self.checks: dict[str, list[str]] = {}
@@ -32,5 +32,5 @@ class Remembered:
 def open_remembering(
     url: str, verdicts: Remembered, warn: Callable[[str], object] = lambda _message: None
 ) -> S3Store:
-    """Open a store as another process would."""
+    """Open a store as a new process does."""
     return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warn))

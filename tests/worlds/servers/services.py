@@ -1,8 +1,9 @@
-"""The Postgres servers that the tests run against, and fresh databases on them.
+"""The Postgres servers on which the tests run, and fresh databases on them.
 
 `postgres_server`, `database_url`, `empty_database_url`: CAFCAT_TEST_DATABASE_URL, else a container if a Docker
 engine answers, else the embedded PostgreSQL. `debian_server`, `database_url_15`, `empty_database_url_15`: a second
-server, from the machine's own `initdb`. What is missing skips loudly, and fails where CAFCAT_REQUIRE_SERVICES=1.
+server, from the machine's own `initdb`. A missing server skips its tests with a message, or fails them if
+CAFCAT_REQUIRE_SERVICES=1.
 """
 
 import contextlib
@@ -46,15 +47,17 @@ FAST_SETTINGS = {
 
 
 def missing_service(reason: str) -> NoReturn:
-    """Skips the test, or fails it where every service has to be there."""
+    """Skip the test, or fail it if every service is required."""
     if os.environ.get("CAFCAT_REQUIRE_SERVICES") == "1":
         pytest.fail(f"MISSING SERVICE: {reason}", pytrace=False)
     pytest.skip(f"MISSING SERVICE: {reason}")
 
 
 def url_of(conninfo: str, dbname: str) -> str:
-    """The libpq URL of another database of the same server. Everything goes into the query part, where socket
-    folders, passwords and odd characters need no special cases."""
+    """Return the libpq URL of another database of the same server.
+
+    All keywords are in the query part, where socket folders, passwords and odd characters need no special cases.
+    """
     keywords = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value not in (None, "")}
     keywords.pop("dbname", None)
     return f"postgresql:///{quote(dbname, safe='')}?{urlencode(keywords, quote_via=quote)}"
@@ -81,7 +84,7 @@ class Databases:
 
     @functools.cached_property
     def owner_conninfo(self) -> str:
-        """Of the role that owns the databases: OWNER, or the given one if it is no superuser itself."""
+        """The conninfo of the role that owns the databases: OWNER, or the given role if it is no superuser."""
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             if connection.info.parameter_status("is_superuser") != "on":
                 return self.conninfo
@@ -94,15 +97,15 @@ class Databases:
 
     @property
     def owner(self) -> str:
-        """The name of that role."""
+        """The name of the role that owns the databases."""
         return str(conninfo_to_dict(self.owner_conninfo)["user"])
 
     def url(self, name: str) -> str:
-        """The libpq URL of one of these databases, as its owner."""
+        """Return the libpq URL of a database, for its owner."""
         return url_of(self.owner_conninfo, name)
 
     def superuser_url(self, url: str) -> str:
-        """The libpq URL of the same database, as the role that may create databases."""
+        """Return the libpq URL of the same database, for the role that may create databases."""
         return url_of(self.conninfo, str(conninfo_to_dict(url)["dbname"]))
 
     def _execute(self, statement: str, *names: str) -> None:
@@ -117,7 +120,7 @@ class Databases:
 
     @functools.cached_property
     def _strategy(self) -> str:
-        """Copying the files of a template takes a fifth of the time of copying it through the log."""
+        """The strategy of CREATE DATABASE. Copying files takes a fifth of the time of copying through the log."""
         with psycopg.connect(self.conninfo) as connection:
             return "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""
 
@@ -188,9 +191,9 @@ def any_server(shared: Path) -> Iterator[str]:
 
 
 def docker_answers() -> bool:
-    """Whether a Docker engine answers, not whether its program is installed."""
+    """Return True if a Docker engine answers. An installed `docker` program is not enough."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # its client forgets a socket that nobody answers on
+        warnings.simplefilter("ignore", ResourceWarning)  # the client leaks a socket if no engine answers
         answer = _ping_docker()
         gc.collect()
     return answer
@@ -225,7 +228,7 @@ def container_server() -> Iterator[str]:
 def shared_server(shared: Path, programs: Path | None = None) -> Iterator[str]:
     """Yield the superuser's conninfo of one server that all workers of this test run share.
 
-    Its files are in memory if possible, and not synced: nobody kills this server.
+    Its files are in memory if possible, and not synced: no test kills this server.
 
     Args:
         shared: the folder where the workers meet.
@@ -275,7 +278,7 @@ def connect_once(server: EmbeddedServer) -> None:
 
 
 def debian_programs() -> Path:
-    """The folder of the machine's own PostgreSQL: by PATH, else where Debian puts it."""
+    """Return the folder of the machine's own PostgreSQL: on PATH, or where Debian installs it."""
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     usable = [folder for folder in folders if (folder / "postgres").exists() and (folder / "initdb").exists()]
@@ -340,13 +343,13 @@ def empty_database_url(databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def database_url_15(databases_15: Databases) -> Iterator[str]:
-    """As database_url, on the machine's own PostgreSQL."""
+    """Like `database_url`, on the machine's own PostgreSQL."""
     with databases_15.fresh(databases_15.template()) as url:
         yield url
 
 
 @pytest.fixture
 def empty_database_url_15(databases_15: Databases) -> Iterator[str]:
-    """As empty_database_url, on the machine's own PostgreSQL."""
+    """Like `empty_database_url`, on the machine's own PostgreSQL."""
     with databases_15.fresh() as url:
         yield url

@@ -1,4 +1,4 @@
-"""Servers of the tests that serve in a thread of their own."""
+"""Servers for tests that answer in a thread of their own."""
 
 import socketserver
 import threading
@@ -8,8 +8,10 @@ __all__ = ["ServesWhileEntered"]
 
 
 class ServesWhileEntered(socketserver.BaseServer):
-    """Listens from when it is made, answers while it is entered, and is closed then. Comes before the class of the
-    server among the bases."""
+    """A base class of servers that listen once they are made, and answer while they are entered.
+
+    It must come before the class of the server among the bases. Leaving it closes the server.
+    """
 
     def __enter__(self) -> Self:
         self._serving = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})

@@ -1,5 +1,4 @@
-"""A web server for tests: files with entity tags, times, conditions and ranges (RFC 9110), and what it is told to
-do otherwise."""
+"""A web server for tests: files with entity tags, times, conditions and ranges (RFC 9110), and special answers."""
 
 import contextlib
 import sys
@@ -18,7 +17,7 @@ __all__ = ["Asked", "Handler", "HttpServer", "WebFile", "WebServer", "web_server
 
 
 class WebFile(NamedTuple):
-    """Headers that are None are not sent."""
+    """A file of the server. Headers that are None are not sent."""
 
     data: bytes
     etag: str | None
@@ -27,7 +26,7 @@ class WebFile(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request that came."""
+    """A request that the server received."""
 
     method: str
     target: str
@@ -38,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     web: "WebServer"
-    disable_nagle_algorithm = True  # head and body are sent apart
+    disable_nagle_algorithm = True  # head and body are sent separately
 
     def setup(self) -> None:
         super().setup()
@@ -59,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         return unquote(urlsplit(self.path).path, errors="surrogateescape").removeprefix("/")
 
     def serve(self) -> None:
-        """As a server should."""
+        """Serve a file in accordance with the RFC."""
         file = self.web.files.get(self.file_path)
         if file is None:
             self.answer(404, b"no such file")
@@ -73,13 +72,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, file.data, file)
 
     def answer(self, status: int, data: bytes = b"", file: WebFile | None = None, **headers: str | None) -> None:
-        """With Content-Length, unless `content_length=None` says otherwise."""
+        """Send a whole answer, with Content-Length unless `content_length=None` is given."""
         self.head(status, file, **{"content_length": str(len(data))} | headers)
         if self.command == "GET":
             self.wfile.write(data)
 
     def head(self, status: int, file: WebFile | None = None, **headers: str | None) -> None:
-        """Status and headers."""
+        """Send status and headers."""
         self.send_response(status)
         if file is not None:
             known = {"etag": file.etag, "last_modified": file.modified, "accept_ranges": file.accept_ranges}
@@ -90,11 +89,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def hang_up(self) -> None:
-        """Ends the connection here."""
+        """Close the connection after this answer."""
         self.close_connection = True
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Tests look at `asked`."""
+        """Log nothing: tests read `asked` instead."""
 
 
 class HttpServer(ServesWhileEntered, ThreadingHTTPServer):
@@ -102,13 +101,19 @@ class HttpServer(ServesWhileEntered, ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # clients may leave when they like
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # clients may disconnect at any time
             super().handle_error(request, client_address)
 
 
 class WebServer:
-    """`files` are what it has, by path without a leading slash; `special`, by path, what it does in place of
-    serving a file; `asked` all requests so far, `connections` how many were made."""
+    """A running web server, as tests use it.
+
+    Attributes:
+        files: the files, by path without a leading slash.
+        special: handlers that replace the usual answer, by path.
+        asked: all requests so far.
+        connections: number of connections so far.
+    """
 
     def __init__(self, server: ThreadingHTTPServer) -> None:
         self.files: dict[str, WebFile] = {}
@@ -119,7 +124,7 @@ class WebServer:
         self._changes = 0
 
     def write(self, path: str, data: bytes) -> None:
-        """Each time with another tag and a later time."""
+        """Write a file, each time with a new entity tag and a later time."""
         self._changes += 1
         modified = formatdate(1_700_000_000 + self._changes, usegmt=True)
         self.files[path] = WebFile(data, f'"tag-{self._changes}"', modified)
@@ -147,6 +152,6 @@ def serving() -> Iterator[WebServer]:
 
 @pytest.fixture
 def web_server() -> Iterator[WebServer]:
-    """A web server of this test's own."""
+    """A web server for this test only."""
     with serving() as server:
         yield server
