@@ -2,7 +2,7 @@
 
 from cafcat.events import Event, Warned
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "StopOnly"]
 
 
 class Progress:
@@ -41,3 +41,20 @@ class Progress:
     def warn(self, message: str) -> None:
         """Emit a warning."""
         self.emit(Warned(message))
+
+
+class StopOnly(Progress):
+    """Stops an operation as another Progress does. Reports nothing, for work whose bytes are counted elsewhere."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Stop as `progress` does."""
+        self._progress = progress
+
+    @property
+    def stopping(self) -> bool:
+        """True if `progress` is stopping."""
+        return self._progress.stopping
+
+    def checkpoint(self) -> None:
+        """Raise what the checkpoint of `progress` raises."""
+        self._progress.checkpoint()
