@@ -96,8 +96,8 @@ class RemovedPage(NamedTuple):
 class Removal:
     """Removal and restoration of files. Every method is one transaction, or several attempts at one.
 
-    The methods call `Progress.checkpoint` between their statements. If it raises, the transaction is rolled back and
-    nothing has changed.
+    The methods call `Progress.checkpoint` between their statements. If it raises, the transaction is rolled back,
+    and nothing has changed.
     """
 
     def __init__(self, connection: Connection) -> None:
