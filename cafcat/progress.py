@@ -1,8 +1,11 @@
 """How an operation reports what it does, and how it is stopped."""
 
+import logging
+from collections.abc import Callable
+
 from cafcat.events import Event, Warned
 
-__all__ = ["Progress", "StopOnly"]
+__all__ = ["Progress", "StopOnly", "Warnings"]
 
 
 class Progress:
@@ -58,3 +61,18 @@ class StopOnly(Progress):
     def checkpoint(self) -> None:
         """Raise what the checkpoint of `progress` raises."""
         self._progress.checkpoint()
+
+
+class Warnings(Progress):
+    """Passes warnings to a function, and reports nothing else."""
+
+    def __init__(self, warn: Callable[[str], object] | None = None) -> None:
+        """Pass warnings to `warn`; None to log them."""
+        self._warn = warn
+
+    def warn(self, message: str) -> None:
+        """Pass a warning on."""
+        if self._warn is None:
+            logging.getLogger("cafcat").warning(message)
+        else:
+            self._warn(message)

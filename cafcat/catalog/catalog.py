@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.catalog.locking import LockWait
+from cafcat.progress import Progress
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -68,9 +69,9 @@ class Catalog:
         self._connection = Connection(connect, self._lock_wait)
         self.files = Lookup(self._connection)
 
-    def announce_waits(self, warn: Callable[[str], object]) -> None:
-        """Set a function that is called with a message while another session holds a lock for long."""
-        self._lock_wait.warn = warn
+    def announce_waits(self, progress: Progress) -> None:
+        """Let `progress` receive a warning while another session holds a lock for long."""
+        self._lock_wait.progress = progress
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
