@@ -61,8 +61,8 @@ def fetch(
     """Yield each read with its answer, in the order of the reads. Close the generator if not all are needed.
 
     To a remote store, as many requests are in flight as its `reads_in_flight` says. A local store is read when the
-    data of an answer are asked for. Reads without bytes send no request here, and neither do reads of files that are
-    too large to be held in memory: their answer is empty.
+    data of an answer are asked for. No request is sent here for reads without bytes, and for reads of files that
+    are too large to be held in memory: their answer is empty.
 
     Args:
         store: The store of all the reads.
