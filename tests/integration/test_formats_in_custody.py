@@ -464,7 +464,7 @@ def test_small_chunks_that_are_alone_of_their_format_stay(
     """They could become nothing but others of their size; two of a format become one."""
     for number, name in enumerate((first, second, first)):
         begin(local_repository, {str(number): b"x" * 100}, archive_format=registry.by_name(name)).finish(
-            OnConflict.REPLACE, lambda: None
+            OnConflict.REPLACE, Progress()
         )
     assert local_repository.repack(small=10**9).chunks == 2
     assert local_repository.repack(small=10**9).chunks == 0
@@ -514,7 +514,7 @@ def test_what_is_dead_of_a_chunk(local_repository: cafcat.Repository, folder: Fo
     assert repository.repack(max_unused=0.0, dry_run=True).chunks == 0
     newer = dict.fromkeys(list(files)[::2], b"newer")
     begin(repository, newer, all_new=False, archive_format=registry.by_name(name)).finish(
-        OnConflict.REPLACE, lambda: None
+        OnConflict.REPLACE, Progress()
     )
     counters = "SELECT data_bytes, live_bytes, file_count, live_file_count FROM chunks ORDER BY id"
     assert sql(repository, counters) == [(total, total // 2, 6, 3), (15, 15, 3, 3)]
