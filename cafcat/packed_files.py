@@ -1,7 +1,6 @@
 """The files of a catalog: found, listed and read."""
 
 import copy
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
-from cafcat.progress import Progress
+from cafcat.progress import Progress, Warnings
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
@@ -40,8 +39,8 @@ class PackedFiles:
             settings: Settings of the repository.
             warn: Called with warnings of reads, such as a read from a copy. The default logs them.
         """
-        self._warn = warn or logging.getLogger("cafcat").warning
-        self.session = Session.open(settings, Progress(), self._warn)
+        self._warnings = Warnings(warn)
+        self.session = Session.open(settings, Progress(), self._warnings)
 
     @property
     def settings(self) -> Settings:
@@ -59,7 +58,7 @@ class PackedFiles:
     def _reader(self) -> "FileReader":
         from cafcat.reading.reader import FileReader
 
-        return FileReader(self.session.catalog, self.session.stores.__getitem__, self._warn)
+        return FileReader(self.session.catalog, self.session.stores, self._warnings)
 
     def close(self) -> None:
         """Close the connection to the catalog, and the files of chunks that are open. Idempotent."""
@@ -291,7 +290,6 @@ class PackedFiles:
             prefix,
             output,
             progress=self.session.progress,
-            should_stop=self.session.should_end,
         )
 
     def plan_extract(self, prefix: str) -> "ReadPlan":

@@ -1,8 +1,11 @@
 """How an operation reports what it does, and how it is stopped."""
 
+import logging
+from collections.abc import Callable
+
 from cafcat.events import Event, Warned
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "StopOnly", "Warnings"]
 
 
 class Progress:
@@ -41,3 +44,35 @@ class Progress:
     def warn(self, message: str) -> None:
         """Emit a warning."""
         self.emit(Warned(message))
+
+
+class StopOnly(Progress):
+    """Stops an operation as another Progress does. Reports nothing, for work whose bytes are counted elsewhere."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Stop as `progress` does."""
+        self._progress = progress
+
+    @property
+    def stopping(self) -> bool:
+        """True if `progress` is stopping."""
+        return self._progress.stopping
+
+    def checkpoint(self) -> None:
+        """Raise what the checkpoint of `progress` raises."""
+        self._progress.checkpoint()
+
+
+class Warnings(Progress):
+    """Passes warnings to a function, and reports nothing else."""
+
+    def __init__(self, warn: Callable[[str], object] | None = None) -> None:
+        """Pass warnings to `warn`; None to log them."""
+        self._warn = warn
+
+    def warn(self, message: str) -> None:
+        """Pass a warning on."""
+        if self._warn is None:
+            logging.getLogger("cafcat").warning(message)
+        else:
+            self._warn(message)

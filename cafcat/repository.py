@@ -37,6 +37,7 @@ from cafcat.operations.undelete.report import UndeleteReport
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
 from cafcat.packed_files import PackedFiles
+from cafcat.progress import Warnings
 from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 
@@ -247,8 +248,9 @@ class Repository(PackedFiles):
         """
         from cafcat.logs.searching import LogSearch, SearchQuery
 
+        progress = self.session.progress if warn is None else Warnings(warn)
         asked = SearchQuery.of(query, prefix, from_ms, to_ms, ignore_case=ignore_case, projection=projection)
-        return LogSearch(self.session.catalog, self.session.stores, asked, warn or self.session.warn)
+        return LogSearch(self.session.catalog, self.session.stores, asked, progress)
 
     def check_store(self, store: str) -> "CheckedStore":
         """Find out by trying which features a store has. The small objects of the trial are removed afterwards.

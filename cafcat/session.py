@@ -1,7 +1,7 @@
 """The session: the first argument of every operation."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,23 +30,24 @@ class Stores(dict[str, Store]):
         self,
         settings: Settings,
         verdicts: "Verdicts | None" = None,
-        warn: Callable[[str], object] | None = None,
+        warnings: Progress | None = None,
     ) -> None:
         """Open nothing yet.
 
         Args:
             settings: How stores are reached.
             verdicts: Where failed checks of S3 servers are remembered.
-            warn: Called with a message about each check that a server newly fails. The default logs it.
+            warnings: Receives a warning about each check that a server newly fails. The default logs it.
         """
         super().__init__()
         self._settings = settings
         self._verdicts = verdicts
-        self._warn = warn
+        self._warnings = warnings
 
     def __missing__(self, url: str) -> Store:
         settings = self._settings
-        context = replace(settings.store_context(url), verdicts=self._verdicts, warn=self._warn)
+        warn = None if self._warnings is None else self._warnings.warn
+        context = replace(settings.store_context(url), verdicts=self._verdicts, warn=warn)
         store = open_store(url, context)
         # Earlier versions created the private folders with the umask's mode.
         if isinstance(store, FolderStore) and store.folder == context.private_folder:
@@ -112,20 +113,20 @@ class Session:
     progress: Progress
 
     @classmethod
-    def open(cls, settings: Settings, progress: Progress, warn: Callable[[str], object] | None = None) -> "Session":
+    def open(cls, settings: Settings, progress: Progress, warnings: Progress | None = None) -> "Session":
         """Return a session. It connects, and opens stores, when they are first used.
 
         Args:
             settings: Settings of the repository.
             progress: Receives progress and events, and can stop the operation.
-            warn: Called with warnings of the catalog and the stores.
+            warnings: Receives warnings of the catalog and the stores.
         """
         from cafcat.settings.database import Database
 
         catalog = Database(settings).catalog()
-        if warn is not None:
-            catalog.announce_waits(warn)
-        return cls(settings, catalog, Stores(settings, CatalogVerdicts(settings), warn), progress)
+        if warnings is not None:
+            catalog.announce_waits(warnings)
+        return cls(settings, catalog, Stores(settings, CatalogVerdicts(settings), warnings), progress)
 
     @property
     def stopping(self) -> bool:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import ConvertReport
     from cafcat.operations.inspect.run import Inspection
-    from cafcat.stores.kind import StoreContext
 
 __all__ = ["convert", "inspect"]
 
@@ -86,9 +85,13 @@ def convert(
 def _archive(
     where: str | os.PathLike[str], settings: Settings | None, format_choice: "FormatChoice"
 ) -> "OpenArchive":
+    from cafcat.archives.naming import archive_address
     from cafcat.archives.opening import open_archive
+    from cafcat.stores.kind import StoreContext
+    from cafcat.stores.registry import kind_of
 
-    def context_of(url: str) -> "StoreContext":
-        return (settings or Settings.load()).store_context(url)
-
-    return open_archive(where, context_of, format_choice)
+    address = archive_address(os.fspath(where))
+    # A local file can be opened whatever the configuration says, because its kind of store has no options.
+    has_options = bool(kind_of(address.store_url).options)
+    context = (settings or Settings.load()).store_context(address.name) if has_options else StoreContext()
+    return open_archive(address, context, format_choice)

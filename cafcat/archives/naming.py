@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from cafcat.errors import InvalidInput, NotFound, Unsupported
 from cafcat.formats import registry as formats
@@ -12,11 +11,10 @@ from cafcat.stores.base import Store, StoredFolder
 from cafcat.stores.kind import ObjectAddress
 from cafcat.stores.registry import kind_of, shown_schemes
 
-__all__ = ["FolderArchive", "OpenStore", "find_archive"]
+__all__ = ["FolderArchive", "ObjectOpener", "archive_address", "find_archive"]
 
-OpenStore = Callable[[str], Store]
-"""Opens the store at a URL. Raises InvalidInput for a folder name that stores cannot have."""
 _Single = TypeVar("_Single")
+_Single_co = TypeVar("_Single_co", covariant=True)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -34,50 +32,60 @@ class FolderArchive(NamedTuple):
     archive: MultiFileArchive
 
 
-def find_archive(
-    name: str, open_single: Callable[[ObjectAddress], _Single], open_store: OpenStore
-) -> _Single | FolderArchive:
-    """Find the archive that a path or URL refers to: file://, s3://, or the scheme of a third-party kind of store.
+class ObjectOpener(Protocol[_Single_co]):
+    """Opens what the name of an archive can refer to."""
+
+    def open_object(self, address: ObjectAddress) -> _Single_co:
+        """Open a file or object. Raises NotFound if it is missing: then the name may be that of a folder."""
+
+    def open_store(self, url: str) -> Store:
+        """Open the store at a URL. Raises InvalidInput for a folder name that stores cannot have."""
+
+
+def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Single | FolderArchive:
+    """Find the archive that the address of a file, an object or a folder refers to.
 
     An s3:// URL that ends in "/" refers to a folder, even if an object has that key: consoles create such empty
     objects.
 
     Args:
-        name: the name of the archive.
-        open_single: opens a file or object. It must raise NotFound if an object is missing: then the name may be
-            that of a folder.
-        open_store: opens the store at a URL.
+        address: address of the archive.
+        opener: opens the object or the folder.
 
     Returns:
-        The result of `open_single`, or the folder if that is one archive.
+        The object that was opened, or the folder if that is one archive.
 
     Raises:
-        InvalidInput: the URL is not valid, or the folder is no archive.
+        InvalidInput: the folder is no archive.
         NotFound: neither a file nor an archive in a folder has this name.
-        Corrupt, Unsupported: the folder holds an archive that cannot be read. Errors of `open_single` and of stores
-            pass through.
+        Corrupt, Unsupported: the folder holds an archive that cannot be read. Errors of `opener` and of stores pass
+            through.
     """
-    address = _address(name)
     if not address.key:
-        return _open_folder(address, open_store)
+        return _open_folder(address, opener.open_store(address.store_url))
     try:
-        return open_single(address)
+        return opener.open_object(address)
     except NotFound:
-        folder = _folder_named_like_object(address, open_store)
+        folder = _folder_named_like_object(address, opener)
         if folder is None:
             raise
         return folder
 
 
-def _open_folder(address: ObjectAddress, open_store: OpenStore) -> FolderArchive:
-    folder = _detect_folder(open_store(address.store_url))
+def _open_folder(address: ObjectAddress, store: Store) -> FolderArchive:
+    folder = _detect_folder(store)
     if folder is None:
         hint = "name the archives in it; a DataBundle bundle has a subfolder index with a file CURRENT"
         raise InvalidInput(f"{address.name} is a folder, not an archive", hint=hint)
     return folder
 
 
-def _address(name: str) -> ObjectAddress:
+def archive_address(name: str) -> ObjectAddress:
+    """Return the address of a path, a file:// or s3:// URL, or the URL of a third-party kind of store.
+
+    Raises:
+        InvalidInput: the URL is not valid.
+    """
     if not _URL.match(name):
         return kind_of(os.path.abspath(name)).address(os.path.abspath(name))
     try:
@@ -88,9 +96,9 @@ def _address(name: str) -> ObjectAddress:
         raise InvalidInput(message, path=name, hint=hint) from error
 
 
-def _folder_named_like_object(address: ObjectAddress, open_store: OpenStore) -> FolderArchive | None:
+def _folder_named_like_object(address: ObjectAddress, opener: ObjectOpener[_Single]) -> FolderArchive | None:
     try:
-        store = open_store(address.name)
+        store = opener.open_store(address.name)
     except InvalidInput:
         return None  # object keys may contain anything, but stores accept only plain folder names
     return _detect_folder(store)

@@ -1,6 +1,5 @@
 """Opens an archive by name: a local file, an object, or a folder that is one archive in several files."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from cafcat.archives.naming import FolderArchive, find_archive
 from cafcat.formats.base import Format, MultiFileArchive, RandomReader, Reader
 from cafcat.formats.format_choice import DETECT_FORMAT, FormatChoice
 from cafcat.stores.base import Store, StoredFolder
-from cafcat.stores.kind import ObjectAddress, ObjectInFolder, StoreContext, StoreKind
+from cafcat.stores.kind import ObjectAddress, ObjectInFolder, StoreContext
 from cafcat.stores.registry import kind_of, open_store
 from cafcat.support.read_ahead import ReadAhead
 
@@ -51,42 +50,40 @@ class OpenArchive:
 
 
 def open_archive(
-    where: str | os.PathLike[str],
-    context_of: Callable[[str], StoreContext],
-    format_choice: FormatChoice = DETECT_FORMAT,
+    address: ObjectAddress, context: StoreContext, format_choice: FormatChoice = DETECT_FORMAT
 ) -> OpenArchive:
-    """Open the archive at a path, a file:// URL, "s3://bucket/key", or a URL of another kind of store.
+    """Open the archive at an address, which `archive_address` returns for a path or URL.
 
     A folder or prefix can be one archive in several files. An object is read in its current version: if it is
     replaced later, reading raises Conflict.
 
     Args:
-        where: name of the archive.
-        context_of: returns what the settings provide for a URL. Not called for a kind of store without options, so
-            that a local file can be opened whatever the configuration says.
+        address: address of the archive.
+        context: what the settings provide for this address.
         format_choice: the format, for archives whose content does not show it.
 
     Raises:
         NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
     """
-
-    def context_for(kind: StoreKind, url: str) -> StoreContext:
-        return context_of(url) if kind.options else StoreContext()
-
-    def store_of(url: str) -> Store:
-        return open_store(url, context_for(kind_of(url), url))
-
-    def open_single(address: ObjectAddress) -> ObjectInFolder:
-        kind = kind_of(address.store_url)
-        return kind.open_object(address, context_for(kind, address.name))
-
-    archive = find_archive(os.fspath(where), open_single, store_of)
+    archive = find_archive(address, _Opener(context))
     if isinstance(archive, FolderArchive):
         format_choice.check_folder(archive.store.url, archive.format)
         return _open_multi_file(archive)
     archive_format = format_choice.format_of(archive)
     part = Part(archive, archive_format.reader(archive))
     return OpenArchive(archive.name, archive_format, archive.size_bytes, None, lambda: iter([part]))
+
+
+class _Opener(NamedTuple):
+    """Opens an object, or the folder that has the same name, with one context."""
+
+    context: StoreContext
+
+    def open_object(self, address: ObjectAddress) -> ObjectInFolder:
+        return kind_of(address.store_url).open_object(address, self.context)
+
+    def open_store(self, url: str) -> Store:
+        return open_store(url, self.context)
 
 
 def _open_multi_file(found: FolderArchive) -> OpenArchive:

@@ -1,12 +1,12 @@
 """The catalog: one PostgreSQL database, in parts that share a connection."""
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.connection import Connection, Connector
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.catalog.locking import LockWait
+from cafcat.progress import Progress
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -50,27 +50,24 @@ class Catalog:
 
     def __init__(
         self,
-        connect: Callable[[], PgConnection],
-        connect_reader: Callable[[], PgConnection] | None = None,
+        database: Connector,
         *,
         lock_timeout: float | None = None,
     ) -> None:
         """Create a catalog.
 
         Args:
-            connect: Returns a new psycopg connection in autocommit mode.
-            connect_reader: Returns such a connection for queries of the user; default: `connect`.
+            database: Opens connections.
             lock_timeout: How long to wait for a lock, in seconds; None for the defaults.
         """
-        self._connect = connect
-        self._connect_reader = connect_reader or connect
+        self._database = database
         self._lock_wait = LockWait(lock_timeout)
-        self._connection = Connection(connect, self._lock_wait)
+        self._connection = Connection(database, self._lock_wait)
         self.files = Lookup(self._connection)
 
-    def announce_waits(self, warn: Callable[[str], object]) -> None:
-        """Set a function that is called with a message while another session holds a lock for long."""
-        self._lock_wait.warn = warn
+    def announce_waits(self, progress: Progress) -> None:
+        """Let `progress` receive a warning while another session holds a lock for long."""
+        self._lock_wait.progress = progress
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -200,14 +197,14 @@ class Catalog:
         """Return the part that reads this catalog for a comparison with another one."""
         from cafcat.catalog.transfer.comparing import Comparing
 
-        return Comparing(self._connect)
+        return Comparing(self._database)
 
     @cached_property
     def dump(self) -> "Dump":
         """Return the part that dumps and loads the whole catalog."""
         from cafcat.catalog.transfer.dump import Dump
 
-        return Dump(self._connection, self._connect)
+        return Dump(self._connection, self._database)
 
     @cached_property
     def backups(self) -> "Backups":
@@ -227,7 +224,7 @@ class Catalog:
         """
         from cafcat.catalog.files.consistent import consistent_read
 
-        return consistent_read(self._connect)
+        return consistent_read(self._database)
 
     def export(self) -> "AbstractContextManager[Export]":
         """Open a repeatable-read transaction that returns files in the order of their bytes in the chunks.
@@ -240,7 +237,7 @@ class Catalog:
         """
         from cafcat.catalog.files.exporting import export
 
-        return export(self._connect)
+        return export(self._database)
 
     @cached_property
     def rewriting(self) -> "Rewriting":
@@ -254,4 +251,4 @@ class Catalog:
         """Return the part for totals, histories, findings and queries of the user."""
         from cafcat.catalog.reports import Reports
 
-        return Reports(self._connection, self._connect_reader)
+        return Reports(self._connection, self._database)

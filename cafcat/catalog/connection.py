@@ -4,10 +4,10 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import psycopg
 from psycopg import errors as pg
@@ -24,6 +24,7 @@ from cafcat.errors import CafcatError, CatalogLocked, CatalogUnavailable, Invali
 
 __all__ = [
     "Connection",
+    "Connector",
     "PgConnection",
     "PreparedLookup",
     "application_name",
@@ -97,20 +98,30 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
     return connection
 
 
+class Connector(Protocol):
+    """A database to which connections can be opened."""
+
+    def connect(self) -> PgConnection:
+        """Return a new connection in autocommit mode."""
+
+    def connect_reader(self) -> PgConnection:
+        """Return a new connection in autocommit mode, for queries of the user."""
+
+
 class Connection:
     """A connection to the catalog that connects at first use, and again if the server closed it in between.
 
     It is thread-safe: other threads wait while one is in a transaction.
     """
 
-    def __init__(self, connect: Callable[[], PgConnection], lock_wait: LockWait | None = None) -> None:
+    def __init__(self, database: Connector, lock_wait: LockWait | None = None) -> None:
         """Create a connection.
 
         Args:
-            connect: Returns a new psycopg connection in autocommit mode.
+            database: Opens the connection.
             lock_wait: How long transactions wait for locks.
         """
-        self._connect = connect
+        self._database = database
         self._lock_wait = lock_wait
         self._lock = RLock()
         self._connection: PgConnection | None = None
@@ -231,7 +242,7 @@ class Connection:
             return self._connection  # even if it is closed: another connection would be another transaction
         if self._connection is None or self._connection.closed or self._is_stale(self._connection):
             self.close()
-            self._connection = self._connect()
+            self._connection = self._database.connect()
             self._connection.lock_wait = self._lock_wait
             self._checked = self._connection.revision == HEAD_REVISION
             self._poll = select.poll()

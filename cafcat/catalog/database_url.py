@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -11,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cafcat.catalog.connection import CHECK_SERVER, PgConnection, application_name, one_line, open_connection
 from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
 
-__all__ = ["connect", "is_readable", "split_password"]
+__all__ = ["DatabaseUrl", "connect", "is_readable", "split_password"]
 
 _DEFAULTS = {
     "connect_timeout": "10",
@@ -59,6 +60,21 @@ def _conninfo(url: str) -> str:
     given = conninfo_to_dict(url)
     defaults = _DEFAULTS if "PGAPPNAME" in os.environ else _DEFAULTS | {"application_name": application_name()}
     return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """A Connector for the database at a URL, with one role for all statements."""
+
+    url: str
+
+    def connect(self) -> PgConnection:
+        """Return a new connection in autocommit mode. Raises as `connect`."""
+        return connect(self.url)
+
+    def connect_reader(self) -> PgConnection:
+        """Return a new connection in autocommit mode. Raises as `connect`."""
+        return connect(self.url)
 
 
 def is_readable(url: str) -> bool:

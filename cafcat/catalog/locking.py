@@ -5,14 +5,15 @@ writers wait for a limited time, report the holder of the lock, and fail with an
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
 
 from cafcat.errors import CatalogLocked
+from cafcat.progress import Progress
 
 __all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "locked_error", "set_lock_timeout"]
 
@@ -45,11 +46,11 @@ class LockWait:
 
     Attributes:
         limit_seconds: Longest wait for one lock, in seconds; None if no limit was set.
-        warn: Called with a message if another session holds the lock for long.
+        progress: Receives a warning if another session holds the lock for long.
     """
 
     limit_seconds: float | None = None
-    warn: Callable[[str], object] = lambda _: None
+    progress: Progress = field(default_factory=Progress)
 
 
 class _Holder(NamedTuple):
@@ -113,7 +114,9 @@ def acquire(
             if now >= begun + limit:
                 raise locked_error(holders, limit) from error
             if holders != reported_holders or now >= reported + _REPORT_SECONDS:
-                lock_wait.warn(f"waiting for a lock of the catalog, for {now - begun:.0f} s so far: {holders}")
+                lock_wait.progress.warn(
+                    f"waiting for a lock of the catalog, for {now - begun:.0f} s so far: {holders}"
+                )
                 reported, reported_holders = now, holders
 
 

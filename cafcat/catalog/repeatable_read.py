@@ -1,13 +1,13 @@
 """Consistent reads: one repeatable-read transaction on a connection of its own, however long the reading takes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import psycopg
 
 from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX
-from cafcat.catalog.connection import PgConnection, translated_errors
+from cafcat.catalog.connection import Connector, PgConnection, translated_errors
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 
 __all__ = ["RepeatableRead", "repeatable_read"]
@@ -51,14 +51,14 @@ class RepeatableRead:
 
 
 @contextmanager
-def repeatable_read(connect: Callable[[], PgConnection]) -> Iterator[RepeatableRead]:
+def repeatable_read(database: Connector) -> Iterator[RepeatableRead]:
     """Open a read-only repeatable-read transaction on a new connection. It has no time limit.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
         CatalogOutdated: The schema has another revision.
     """
-    with translated_errors(), closing(connect()) as connection:
+    with translated_errors(), closing(database.connect()) as connection:
         revision = revision_of(connection)
         if revision != HEAD_REVISION:
             raise outdated(revision)

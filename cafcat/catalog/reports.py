@@ -1,9 +1,9 @@
 """Reports on the catalog: totals, former locations of a path, contradictions between rows, queries of the user."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
-from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.connection import Connection, Connector
 from cafcat.catalog.files.lookup import LOCATION, location_of, size_of
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.user_query import user_query
@@ -103,15 +103,15 @@ _FINDINGS: Final = {
 class Reports:
     """Reports on the catalog. Every method is one transaction."""
 
-    def __init__(self, connection: Connection, connect_reader: Callable[[], PgConnection]) -> None:
+    def __init__(self, connection: Connection, database: Connector) -> None:
         """Create the reports.
 
         Args:
             connection: Connection of the catalog.
-            connect_reader: Returns a new connection for a query of the user.
+            database: Opens a connection for each query of the user.
         """
         self._connection = connection
-        self._connect_reader = connect_reader
+        self._database = database
 
     def history(self, path: str) -> list[RetiredLocation]:
         """Return the former locations of a path, newest first."""
@@ -152,7 +152,7 @@ class Reports:
             InvalidInput: The statement is of another kind, or fails, or the role could do harm in spite of a
                 read-only transaction.
         """
-        rows = user_query(self._connect_reader, statement)
+        rows = user_query(self._database, statement)
         columns = next(rows)
         return [str(name) for name in columns], rows
 

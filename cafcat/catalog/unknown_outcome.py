@@ -11,13 +11,13 @@ _ATTEMPTS: Final = 3
 Result = TypeVar("Result")
 
 
-def commit_with_check(attempt: Callable[[], Result], look: Callable[[], Result | None]) -> Result:
+def commit_with_check(function: Callable[[], Result], look: Callable[[], Result | None]) -> Result:
     """Run a transaction. If the connection is lost before the answer arrives, find out whether it was committed.
 
     The transaction is tried at most three times.
 
     Args:
-        attempt: Runs the transaction and returns its result.
+        function: Runs the transaction and returns its result.
         look: Returns the result if the server committed the transaction, else None.
 
     Returns:
@@ -29,7 +29,7 @@ def commit_with_check(attempt: Callable[[], Result], look: Callable[[], Result |
     """
     for number in range(1, _ATTEMPTS + 1):
         try:
-            return attempt()
+            return function()
         except CatalogLocked:
             raise  # the transaction was certainly rolled back, and its wait for the lock is over
         except CatalogUnavailable:

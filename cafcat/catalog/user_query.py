@@ -12,14 +12,14 @@ has only the role of the URL. Three rules confine the query there, and they hold
 A role that can read the server's files or run programs there could do so with a SELECT, so such a role is refused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
 import psycopg
 from psycopg.types.string import TextLoader
 
-from cafcat.catalog.connection import PgConnection, primary_message, translated_errors
+from cafcat.catalog.connection import Connector, PgConnection, primary_message, translated_errors
 from cafcat.errors import InvalidInput
 
 __all__ = ["user_query"]
@@ -39,18 +39,18 @@ _FETCH_NONE: Final = b"FETCH 0 FROM cafcat_query"
 _FETCH_ALL: Final = b"FETCH ALL FROM cafcat_query"
 
 
-def user_query(connect: Callable[[], PgConnection], statement: str) -> Iterator[tuple[Any, ...]]:
+def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]:
     """Yield the column names of a query, and then its rows, one at a time.
 
     Args:
-        connect: Returns a new connection.
+        database: The database.
         statement: One SELECT, VALUES, TABLE or WITH query.
 
     Raises:
         InvalidInput: The statement is another one, or fails, or the role could do harm.
         CatalogUnavailable: The server does not answer, or broke off the query.
     """
-    with closing(connect()) as connection, translated_errors():
+    with closing(database.connect_reader()) as connection, translated_errors():
         connection.read_only = True
         connection.autocommit = False
         connection.execute(_PLAN_FOR_ALL_ROWS)

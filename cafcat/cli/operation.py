@@ -43,10 +43,11 @@ def operation(
     Raises:
         typer.Exit: The operation was interrupted; the message was printed.
     """
+    from cafcat.progress import Warnings
     from cafcat.session import Session
 
     stop = None if at_hand is None else StopOnSignal(at_hand, as_json=call.json, finishes=finishes)
-    opened = closing(Session.open(call.settings(), progress, call.warn))
+    opened = closing(Session.open(call.settings(), progress, Warnings(call.warn)))
     with stop or interrupted_by_signals(), opened as session, progress:
         progress.stop = stop
         try:

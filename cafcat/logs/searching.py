@@ -4,7 +4,7 @@ The catalog finds the archives that can have matching records, and the program c
 """
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,6 +22,7 @@ from cafcat.errors import (
     TemporaryFileFailed,
 )
 from cafcat.formats.clp import CLP, program
+from cafcat.progress import Progress
 from cafcat.stores.base import FileStore, Store
 from cafcat.support.checksums import crc64nvme, to_base64
 from cafcat.support.spool import temporary_file_of
@@ -125,7 +126,7 @@ class LogSearch:
         catalog: Catalog,
         stores: Mapping[str, Store],
         query: SearchQuery,
-        warn: Callable[[str], object],
+        progress: Progress,
     ) -> None:
         """Check the query; search nothing yet.
 
@@ -133,7 +134,7 @@ class LogSearch:
             catalog: The catalog.
             stores: Stores by their URL.
             query: The search.
-            warn: Called with a message if a copy of an archive is searched, or if no record can match the query.
+            progress: Receives a warning if a copy of an archive is searched, or if no record can match the query.
 
         Raises:
             InvalidInput: clp-s cannot parse the query.
@@ -143,7 +144,7 @@ class LogSearch:
         self._catalog = catalog
         self._stores_by_url = stores
         self._query = query
-        self._warn = warn
+        self._progress = progress
         self._without_match = 0
         self.report = SearchReport()
 
@@ -162,7 +163,7 @@ class LogSearch:
                     self.report.records += 1
                     yield FoundRecord(record, archive.uuid)
         if self._without_match and self._without_match == self.report.searched:
-            self._warn(_NO_MATCH)
+            self._progress.warn(_NO_MATCH)
 
     def _records_of(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
         count = 0
@@ -192,7 +193,7 @@ class LogSearch:
                 except (*_FATAL, program.ProgramFailed):
                     raise
                 except CafcatError as error:
-                    self._warn(f"archive {archive.uuid}: {error}; searching it in {following} instead")
+                    self._progress.warn(f"archive {archive.uuid}: {error}; searching it in {following} instead")
                     continue
                 yield from first
                 yield from records
@@ -208,7 +209,7 @@ class LogSearch:
         if not damaged:
             return [archive.store, *archive.copies]
         then = f"searching it in {archive.copies[0]}" if archive.copies else "its records may be wrong"
-        self._warn(f"archive {archive.uuid}: verify found it {damaged[0].verdict}; {then}")
+        self._progress.warn(f"archive {archive.uuid}: verify found it {damaged[0].verdict}; {then}")
         return [*archive.copies, archive.store]
 
     def _records_in(self, url: str, archive: SearchedArchive) -> Generator[bytes, None, None]:

@@ -101,7 +101,7 @@ class _Spans:
         """Return the bytes of the read; None if each file has to be read on its own."""
         if self._data is None:
             try:
-                self._data = self._answer()
+                self._data = self._answer.data()
             except CafcatError as error:
                 if not concerns_single_files(self._store, error):
                     raise

@@ -1,6 +1,6 @@
 """Read an object from its first byte to its last and compare it with its own index."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 from cafcat.errors import Corrupt, shown_path
@@ -8,60 +8,76 @@ from cafcat.formats.base import Format
 from cafcat.model import ChunkSummary, Entry
 from cafcat.operations.chunk_contents import decoded
 from cafcat.operations.index_rules import check_has_index, data_bytes_of, entry_problem, own_prefix
+from cafcat.progress import Progress
 from cafcat.reading.fetch import object_blocks
 from cafcat.stores.base import Store, StoredObject
 from cafcat.support.checksums import crc32c, crc64nvme
 
-__all__ = ["read_whole"]
+__all__ = ["WholeObject"]
 
 
-def read_whole(
-    store: Store,
-    key: str,
-    archive_format: Format,
-    add: Callable[[Entry], object],
-    advance: Callable[[int], object],
-) -> ChunkSummary:
-    """Read all of an object, once and in order, after its index. Return the summary that the catalog stores.
+class WholeObject:
+    """An object that is read as a whole, once and in order, after its index.
 
     Memory does not depend on the size of the object or of its index.
-
-    Args:
-        store: Where the object is.
-        key: Key of the object.
-        archive_format: Its format.
-        add: Called with each entry whose bytes have the checksum that the index has, in order of the bytes.
-        advance: Called with the size in bytes of each block before the block is processed. It may raise.
-
-    Raises:
-        NotFound: There is no such object.
-        Corrupt: The object is not exactly what cafcat writes. The index has to be readable to its end, every entry
-            needs a right checksum and a name that the catalog can store, and no two entries may share a byte.
-        Unsupported: The format, or a version of it, cannot be read.
-        StoreFailed: The store does not give the bytes.
     """
-    archive = StoredObject(store, key)
-    reader = archive_format.reader(archive)
-    index_start, index_end = reader.index_span
-    entries = reader.entries()
-    prefix = own_prefix(archive_format, key)
-    file_count = content_bytes = 0
-    with closing(object_blocks(store, key, archive.size_bytes)) as blocks:
-        content = _Content(blocks, advance)
-        for entry in entries:
-            if reason := entry_problem(entry, content.position):
-                raise _damaged(reason, entry, archive.name)
-            content.skip_to(entry.start_byte)
-            found = content.crc32c_of(entry, archive_format)
-            if found != entry.crc32c:
-                raise _damaged(f"CRC-32C {found:08x}, its index has {entry.crc32c:08x}", entry, archive.name)
-            add(entry._replace(path=prefix + entry.path) if prefix else entry)
-            file_count += 1
-            content_bytes += entry.size_bytes
-        check_has_index(archive, index_start, file_count)
-        content.skip_to(archive.size_bytes)
-    data_bytes = data_bytes_of(archive_format, index_start, content_bytes)
-    return ChunkSummary(archive.size_bytes, index_start, index_end, file_count, data_bytes, content.crc64nvme)
+
+    def __init__(self, store: Store, key: str, archive_format: Format, progress: Progress) -> None:
+        """Read nothing yet.
+
+        Args:
+            store: Where the object is.
+            key: Key of the object.
+            archive_format: Its format.
+            progress: Advances by each block. Its checkpoint is called before each block, and may raise.
+        """
+        self._store = store
+        self._key = key
+        self._format = archive_format
+        self._progress = progress
+        self._summary: ChunkSummary | None = None
+
+    @property
+    def summary(self) -> ChunkSummary:
+        """The summary that the catalog stores, after `entries` has returned the last entry."""
+        assert self._summary is not None  # noqa: S101 - the caller has read all entries
+        return self._summary
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield each entry, in order of the bytes, once its bytes have the checksum that the index has.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is not exactly what cafcat writes. The index has to be readable to its end, every
+                entry needs a right checksum and a name that the catalog can store, and no two entries may share a
+                byte.
+            Unsupported: The format, or a version of it, cannot be read.
+            StoreFailed: The store does not give the bytes.
+        """
+        archive = StoredObject(self._store, self._key)
+        reader = self._format.reader(archive)
+        index_start, index_end = reader.index_span
+        entries = reader.entries()
+        prefix = own_prefix(self._format, self._key)
+        file_count = content_bytes = 0
+        with closing(object_blocks(self._store, self._key, archive.size_bytes)) as blocks:
+            content = _Content(blocks, self._progress)
+            for entry in entries:
+                if reason := entry_problem(entry, content.position):
+                    raise _damaged(reason, entry, archive.name)
+                content.skip_to(entry.start_byte)
+                found = content.crc32c_of(entry, self._format)
+                if found != entry.crc32c:
+                    raise _damaged(f"CRC-32C {found:08x}, its index has {entry.crc32c:08x}", entry, archive.name)
+                yield entry._replace(path=prefix + entry.path) if prefix else entry
+                file_count += 1
+                content_bytes += entry.size_bytes
+            check_has_index(archive, index_start, file_count)
+            content.skip_to(archive.size_bytes)
+        data_bytes = data_bytes_of(self._format, index_start, content_bytes)
+        self._summary = ChunkSummary(
+            archive.size_bytes, index_start, index_end, file_count, data_bytes, content.crc64nvme
+        )
 
 
 def _damaged(message: str, entry: Entry, name: str) -> Corrupt:
@@ -75,9 +91,9 @@ class _Content:
     position: number of bytes that were read. crc64nvme: CRC-64/NVME of the blocks that were read.
     """
 
-    def __init__(self, blocks: Iterator[bytes], advance: Callable[[int], object]) -> None:
+    def __init__(self, blocks: Iterator[bytes], progress: Progress) -> None:
         self._blocks = blocks
-        self._advance = advance
+        self._progress = progress
         self._block = b""
         self._at = 0
         self.position = 0
@@ -111,5 +127,6 @@ class _Content:
 
     def _next_block(self) -> None:
         self._block, self._at = next(self._blocks), 0
-        self._advance(len(self._block))
+        self._progress.checkpoint()
+        self._progress.advance(0, len(self._block))
         self.crc64nvme = crc64nvme(self._block, self.crc64nvme)

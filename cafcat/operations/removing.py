@@ -53,7 +53,7 @@ class Removing:
         with PathList() as names:
             impossible = self._collect(paths, names, _NO_FILE)
             self._progress.begin("rm", files=names.count or None)
-            with act(names, scopes, self._session.checkpoint) as change:
+            with act(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
                 behind = self._write_record(change)
                 self._report_missing(change)
@@ -72,7 +72,7 @@ class Removing:
             impossible = self._collect(paths, names, _NEVER_REMOVED)
             self._progress.begin("undelete", files=names.count or None)
             self._write_pending()
-            with self._catalog.removal.restore(names, scopes, self._session.checkpoint) as change:
+            with self._catalog.removal.restore(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
                 behind = self._write_record(change)
                 self._report_left(change, of_folders=bool(scopes))

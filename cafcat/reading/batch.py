@@ -114,7 +114,7 @@ class Batch:
         rest = iter(paths)
         while names := list(islice(rest, PLANNED_FILES)):
             failed, requests = self._requests(names)
-            yield failed, range_reads(requests if in_order else in_read_order(requests), self._reader.store_of)
+            yield failed, range_reads(requests if in_order else in_read_order(requests), self._reader.stores)
 
     def _requests(self, names: Sequence[str]) -> tuple[_Failures, list[ReadRequest]]:
         locations = self._reader.locate_many(names)

@@ -1,6 +1,6 @@
 """Extract trees: files page by page from the catalog, near ones read by one request, written below a folder."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Final
@@ -37,7 +37,6 @@ def extract_tree(
     output: Output,
     *,
     progress: Progress,
-    should_stop: Callable[[], bool],
 ) -> ExtractReport:
     """Write everything below a folder of the catalog below a directory: see Repository.extract.
 
@@ -46,14 +45,13 @@ def extract_tree(
         catalog: Lists the files.
         prefix: Folder or file of the catalog, as typed.
         output: The directory.
-        progress: Receives the progress.
-        should_stop: Called between files and blocks. True ends the extraction after the current file; an exception
-            also drops that file.
+        progress: Receives the progress. Its checkpoint is called between files and blocks: an exception drops the
+            current file. If it is stopping, the extraction ends after the current file.
     """
     files, size_bytes = catalog.totals(prefix)
     tree: OutputTree[Location]
     with OutputTree(output) as tree:
-        extraction = Extraction(reader, tree, progress=progress, should_stop=should_stop)
+        extraction = Extraction(reader, tree, progress=progress)
         progress.begin("extract", files=files, size_bytes=size_bytes)
         try:
             for page in catalog.pages(prefix, page_rows=PLANNED_FILES):
@@ -81,7 +79,7 @@ def plan_tree(reader: FileReader, catalog: Lookup, prefix: str) -> ReadPlan:
 
 def _reads(reader: FileReader, page: Sequence[Location]) -> Iterator[RangeRead[ReadRequest]]:
     requests = (ReadRequest.of(location.path, location) for location in page)
-    return range_reads(in_read_order(requests), reader.store_of)
+    return range_reads(in_read_order(requests), reader.stores)
 
 
 class Extraction:
@@ -96,21 +94,20 @@ class Extraction:
         tree: OutputTree[Location],
         *,
         progress: Progress,
-        should_stop: Callable[[], bool],
     ) -> None:
         """Write nothing yet. The arguments are those of `extract_tree`."""
         self._reader = reader
         self._tree = tree
         self._progress = progress
-        self._should_stop = should_stop
         self.report = ExtractReport()
 
     def write(self, page: Sequence[Location]) -> None:
-        """Write the files of a page, until `should_stop` returns True. Raises AccessDenied, OutputFailed,
+        """Write the files of a page, until `progress` is stopping. Raises AccessDenied, OutputFailed,
         Unavailable if a store is out of reach."""
         with closing(self._reader.files(_reads(self._reader, page))) as files:
             for request, blocks in files:
-                if self._should_stop():
+                self._progress.checkpoint()
+                if self._progress.stopping:
                     self.report.interrupted = True
                     return
                 self._write(request, blocks)
@@ -143,9 +140,9 @@ class Extraction:
         self._progress.advance(1, location.size_bytes)
 
     def _stoppable(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the blocks of a large file. It is completed if `should_stop` returns True, dropped if it raises."""
+        """Yield the blocks of a large file. It is dropped if the checkpoint raises."""
         for block in blocks:
-            self._should_stop()
+            self._progress.checkpoint()
             yield block
 
     def _write(self, request: ReadRequest, blocks: Iterator[bytes]) -> None:

@@ -1,9 +1,8 @@
 """Send range reads to a store: several requests in flight, answers in the order of the reads."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
 from cafcat.reading.plan import RangeRead, Span
@@ -25,8 +24,35 @@ _MOST_PART_BYTES: Final = 3 * _PART_BYTES
 """The same bound for the parts of a whole object. Several chunks may be verified at a time, each with a bound of
 its own, and a copy to a bucket needs memory for its upload, too."""
 
-Answer = Callable[[], bytes]
-"""Returns the bytes of a read, or raises what went wrong with it."""
+
+class Answer:
+    """The bytes of a read, or what went wrong with it."""
+
+    def __init__(self, store: Store, read: RangeRead[Any]) -> None:
+        """Send no request yet."""
+        self._store = store
+        self._read = read
+        self._data: bytes | None = None
+        self._error: CafcatError | None = None
+
+    def request(self) -> Self:
+        """Send the request now, and keep its result."""
+        try:
+            self._data = self.data()
+        except CafcatError as error:
+            self._error = error
+        return self
+
+    def data(self) -> bytes:
+        """Return the bytes, which are read now unless they were requested. Raises what went wrong."""
+        if self._error is not None:
+            raise self._error
+        if self._data is not None:
+            return self._data
+        read = self._read
+        if read.in_blocks or not read.size_bytes:
+            return b""
+        return self._store.read(read.object_key, read.start_byte, read.end_byte)
 
 
 def fetch(
@@ -34,9 +60,9 @@ def fetch(
 ) -> Generator[tuple[RangeRead[Span], Answer], None, None]:
     """Yield each read with its answer, in the order of the reads. Close the generator if not all are needed.
 
-    To a remote store, as many requests are in flight as its `reads_in_flight` says. A local store is read when an
-    answer is called. Reads without bytes, and reads of files that are too large to be held in memory, send no
-    request here: their answer is empty.
+    To a remote store, as many requests are in flight as its `reads_in_flight` says. A local store is read when the
+    data of an answer are asked for. No request is sent here for reads without bytes, and for reads of files that
+    are too large to be held in memory: their answer is empty.
 
     Args:
         store: The store of all the reads.
@@ -46,9 +72,9 @@ def fetch(
     """
     most = store.reads_in_flight
     if most == 1:
-        return ((read, _answer_later(store, read)) for read in reads)
+        return ((read, Answer(store, read)) for read in reads)
     return in_order(
-        lambda read: (read, _answer_now(store, read)),
+        lambda read: (read, Answer(store, read).request()),
         reads,
         most_in_flight=most,
         most_begun=_BEGUN_READS * most,
@@ -59,24 +85,6 @@ def fetch(
 
 def _memory_bytes(read: RangeRead[Any]) -> int:
     return 0 if read.in_blocks else read.size_bytes
-
-
-def _answer_later(store: Store, read: RangeRead[Any]) -> Answer:
-    if read.in_blocks or not read.size_bytes:
-        return bytes
-    return partial(store.read, read.object_key, read.start_byte, read.end_byte)
-
-
-def _answer_now(store: Store, read: RangeRead[Any]) -> Answer:
-    try:
-        data = _answer_later(store, read)()
-    except CafcatError as error:
-        return partial(_raise, error)
-    return lambda: data
-
-
-def _raise(error: CafcatError) -> bytes:
-    raise error
 
 
 def concerns_single_files(store: Store, error: CafcatError) -> bool:
@@ -107,6 +115,6 @@ def object_blocks(store: Store, key: str, size_bytes: int) -> Generator[bytes, N
     )
     with closing(fetch(store, parts, most_bytes=_MOST_PART_BYTES)) as answers:
         for _, answer in answers:
-            data = answer()
+            data = answer.data()
             for start in range(0, len(data), _BLOCK_BYTES):
                 yield data[start : start + _BLOCK_BYTES]

@@ -1,7 +1,7 @@
 """Files for users: each appears with all of its content, durable, or not at all."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +82,7 @@ def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes
                 for block in blocks:
                     write_all(file.fileno(), block)
             return
-        with _new_file(output, new_file) as new:
+        with _new_file(output) as new:
             for block in blocks:
                 write_all(new.descriptor, block)
             if modified_ns is not None:
@@ -102,7 +102,7 @@ def new_output(output: Output) -> Iterator[int]:
         OutputFailed: The disk is full or fails.
     """
     output.check_file()
-    with _new_file(output, new_file) as file:
+    with _new_file(output) as file:
         yield file.descriptor
 
 
@@ -111,14 +111,14 @@ def new_output_path(output: Output) -> Iterator[str]:
     """Yield the absolute path of a new, empty file beside the output, for libraries that need a path; else as
     `new_output`. The library has to write to this file, and must not replace it."""
     output.check_file()
-    with _new_file(output, new_named_file) as file:
+    with _new_file(output, is_named=True) as file:
         yield f"{os.path.abspath(output.path.parent)}/{file.temporary}"
 
 
 @contextmanager
-def _new_file(output: Output, make: Callable[[int, int], NewFile]) -> Iterator[NewFile]:
+def _new_file(output: Output, *, is_named: bool = False) -> Iterator[NewFile]:
     """Yield a new file, and give it its name when the context is left; after an error nothing is left of it."""
-    folder, file = _begin(output, make)
+    folder, file = _begin(output, is_named=is_named)
     try:
         yield file
         _publish(output, folder, file)
@@ -129,12 +129,12 @@ def _new_file(output: Output, make: Callable[[int, int], NewFile]) -> Iterator[N
         os.close(folder)
 
 
-def _begin(output: Output, make: Callable[[int, int], NewFile]) -> tuple[int, NewFile]:
+def _begin(output: Output, *, is_named: bool) -> tuple[int, NewFile]:
     """Return the descriptor of the output's folder, and a new file in it."""
     try:
         folder = os.open(output.path.parent, FOLDER_FLAGS)
         try:
-            return folder, make(folder, output.mode)
+            return folder, (new_named_file if is_named else new_file)(folder, output.mode)
         except BaseException:
             os.close(folder)
             raise

@@ -1,6 +1,6 @@
 """Combine near files of one object into range reads, so that one request serves several files."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -116,7 +116,7 @@ def coalesce(
     object_key: str,
     files: Iterable[Span],
     rule: Coalescing,
-    is_large: Callable[[Span], bool] = lambda _: False,
+    predicate: Callable[[Span], bool] = lambda _: False,
 ) -> Iterator[RangeRead[Span]]:
     """Yield the reads that serve files of one object. Only files that follow each other share a read.
 
@@ -125,11 +125,11 @@ def coalesce(
         object_key: Key of the object.
         files: Where the files are in the object.
         rule: Which files share a read.
-        is_large: Returns whether a file has to be read on its own, in blocks, however few bytes its span has.
+        predicate: Returns whether a file has to be read on its own, in blocks, however few bytes its span has.
     """
     read: RangeRead[Span] | None = None
     for file in files:
-        is_alone = is_large(file)
+        is_alone = predicate(file)
         if read is None or is_alone or read.in_blocks or not read.can_serve(file.start_byte, file.end_byte, rule):
             if read is not None:
                 yield _finished(read, rule)
@@ -151,17 +151,15 @@ def in_read_order(requests: Iterable[ReadRequest]) -> list[ReadRequest]:
     )
 
 
-def range_reads(
-    requests: Iterable[ReadRequest], store_of: Callable[[str], Store]
-) -> Iterator[RangeRead[ReadRequest]]:
+def range_reads(requests: Iterable[ReadRequest], stores: Mapping[str, Store]) -> Iterator[RangeRead[ReadRequest]]:
     """Yield the reads that serve the requests, in their order. Only requests that follow each other share a read.
 
     Args:
         requests: What to read.
-        store_of: Returns the store of a URL.
+        stores: Stores by their URL.
     """
     for (url, key), of_object in groupby(requests, key=attrgetter("location.store", "location.object_key")):
-        rule = coalescing_of(store_of(url))
+        rule = coalescing_of(stores[url])
         yield from coalesce(url, key, of_object, rule, partial(_is_large_decoded, rule))
 
 

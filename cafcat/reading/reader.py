@@ -1,13 +1,13 @@
 """Read files by path: looked up in the catalog, read from their chunk or a copy of it, checked and decoded."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeVar
-from uuid import UUID
 
 from cafcat.errors import CafcatError, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
+from cafcat.progress import Progress
 from cafcat.reading.checking import Damaged, check, checked
 from cafcat.reading.decoding import cut, decode, decoded
 from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
@@ -37,22 +37,17 @@ _Requested = tuple[ReadRequest, Iterator[bytes]]
 class FileReader:
     """Reads files of a catalog. Where a chunk's own object fails, its copies are read. Threads may share it."""
 
-    def __init__(
-        self, catalog: "LocationCatalog", store_of: Callable[[str], Store], warn: Callable[[str], object]
-    ) -> None:
+    def __init__(self, catalog: "LocationCatalog", stores: Mapping[str, Store], progress: Progress) -> None:
         """Open nothing yet.
 
         Args:
             catalog: A database, or a snapshot of one.
-            store_of: Returns the store of a URL.
-            warn: Called with a message, once for each chunk or store of which copies are read.
+            stores: Stores by their URL.
+            progress: Receives a warning, once for each chunk or store of which copies are read.
         """
         self._catalog = catalog
-        self._replicas = Replicas(self._replicas_of, store_of, warn)
-        self.store_of = store_of
-
-    def _replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        return self._catalog.copies.replicas_of(chunk)  # `copies` is imported only if it is needed
+        self._replicas = Replicas(catalog, stores, progress)
+        self.stores = stores
 
     def locate(self, path: str) -> Location:
         """Return where a file is: one query. A leading "./" or "/" is dropped if no file has the name as typed.
@@ -77,7 +72,7 @@ class FileReader:
 
     def object_of(self, location: Location) -> str:
         """Return the absolute path or URL of the archive that a file is in."""
-        return self.store_of(location.store).locate(location.object_key)
+        return self.stores[location.store].locate(location.object_key)
 
     def read(self, request: ReadRequest) -> bytes:
         """Return the requested bytes. All bytes of a file are compared with its checksum; a part cannot be, unless
@@ -99,7 +94,7 @@ class FileReader:
         return attempts.first(lambda replica: self._read_from(replica, request))
 
     def _read_from(self, replica: Replica | Location, request: ReadRequest) -> bytes:
-        data = self.store_of(replica.store).read(replica.object_key, request.start_byte, request.end_byte)
+        data = self.stores[replica.store].read(replica.object_key, request.start_byte, request.end_byte)
         if request.decoded_range is not None:
             return decoded(request, data)
         found = crc32c(data)
@@ -151,7 +146,7 @@ class FileReader:
     def _open(self, replica: Replica, request: ReadRequest, position: int = 0) -> Iterator[bytes]:
         """Return the content of a file in blocks, decoded, from a position on; of a file that is not decoded, only
         the requested range."""
-        store, start = self.store_of(replica.store), request.start_byte
+        store, start = self.stores[replica.store], request.start_byte
         if request.decoded_range is None:
             return store.stream(replica.object_key, start + position, request.end_byte)
         content = decode(request.location, store.stream(replica.object_key, start, request.end_byte))
@@ -171,7 +166,7 @@ class FileReader:
         from cafcat.reading.fetch import fetch
 
         for url, of_store in groupby(map(self._redirected, reads), key=lambda read: read.store):
-            with closing(fetch(self.store_of(url), of_store)) as answers:
+            with closing(fetch(self.stores[url], of_store)) as answers:
                 for read, answer in answers:
                     yield from self._files_of(read, answer)
 
@@ -192,7 +187,7 @@ class FileReader:
     ) -> Callable[[ReadRequest], Iterator[bytes]]:
         """Return the function that returns the blocks of each file of a read."""
         try:
-            data = answer()
+            data = answer.data()
         except FAILURES as error:
             return self._after_failure(read, error)
         return lambda request: self._content(request, read.bytes_of(request, data))
@@ -208,7 +203,7 @@ class FileReader:
         from cafcat.reading.fetch import concerns_single_files
 
         location = read.files[0].location
-        if read.store != location.store or concerns_single_files(self.store_of(read.store), error):
+        if read.store != location.store or concerns_single_files(self.stores[read.store], error):
             return self.stream
         attempts = ReplicaAttempts(self._replicas, location, failed=error)
         try:
@@ -220,7 +215,7 @@ class FileReader:
         return lambda request: self._content(request, read.bytes_of(request, data))
 
     def _read_range(self, replica: Replica, read: "RangeRead[ReadRequest]") -> bytes:
-        return self.store_of(replica.store).read(replica.object_key, read.start_byte, read.end_byte)
+        return self.stores[replica.store].read(replica.object_key, read.start_byte, read.end_byte)
 
     def _content(self, request: ReadRequest, data: bytes) -> Iterator[bytes]:
         """Return the blocks of a file from the bytes of its span. A damaged file is read again, on its own."""
@@ -240,29 +235,31 @@ class FileReader:
         self,
         request: ReadRequest,
         blocks: Iterator[bytes],
-        write: Callable[[Iterator[bytes]], Result],
+        function: Callable[[Iterator[bytes]], Result],
         *,
         can_restart: bool = True,
     ) -> Result:
-        """Write the blocks of a file, and return what `write` returns. If they prove to be damaged at their end,
-        `write` is called again with the blocks of a copy.
+        """Write the blocks of a file, and return what `function` returns. If they prove to be damaged at their end,
+        `function` is called again with the blocks of a copy.
 
         Args:
             request: What to read.
             blocks: The blocks of the request, as `stream` and `files` return them.
-            write: Writes the blocks, and leaves nothing behind if they end in an error.
-            can_restart: False if `write` cannot be called again: bytes that went into a pipe stay there.
+            function: Writes the blocks, and leaves nothing behind if they end in an error.
+            can_restart: False if `function` cannot be called again: bytes that went into a pipe stay there.
 
         Raises:
-            CafcatError: As `read` does, and what `write` raises.
+            CafcatError: As `read` does, and what `function` raises.
         """
         try:
-            return write(blocks)
+            return function(blocks)
         except Damaged as error:
             if not can_restart:
                 raise
             attempts = ReplicaAttempts(self._replicas, request.location, failed=error)
-            return attempts.first(lambda copy: write(_checked(request, self._open_copy(copy, request))), (Damaged,))
+            return attempts.first(
+                lambda copy: function(_checked(request, self._open_copy(copy, request))), (Damaged,)
+            )
 
     def _open_copy(self, copy: Replica, request: ReadRequest) -> Iterator[bytes]:
         """Yield the content of a file in a copy. All its errors are Damaged, and so are not errors of writing."""

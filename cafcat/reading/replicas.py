@@ -5,8 +5,8 @@ returns where the chunk's own object is now: its store may have been moved or mi
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from cafcat.errors import (
@@ -19,8 +19,12 @@ from cafcat.errors import (
     Unavailable,
 )
 from cafcat.model import Location
+from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.presence import elsewhere, why_not_there
+
+if TYPE_CHECKING:
+    from cafcat.reading.lookup import LocationCatalog
 
 __all__ = ["FAILURES", "Replica", "ReplicaAttempts", "Replicas"]
 
@@ -79,21 +83,21 @@ class Replicas:
 
     def __init__(
         self,
-        replicas_of: Callable[[UUID], list[tuple[str, str]]],
-        store_of: Callable[[str], Store],
-        warn: Callable[[str], object],
+        catalog: "LocationCatalog",
+        stores: Mapping[str, Store],
+        progress: Progress,
     ) -> None:
         """Query nothing yet.
 
         Args:
-            replicas_of: Returns store URL and key of a chunk's own object, then of every copy.
-            store_of: Returns the store of a URL.
-            warn: Called with a message, once for each chunk that was read from a copy, or once for its store if the
-                store is out of reach.
+            catalog: A database, or a snapshot of one.
+            stores: Stores by their URL.
+            progress: Receives a warning, once for each chunk that was read from a copy, or once for its store if
+                the store is out of reach.
         """
-        self._replicas_of = replicas_of
-        self._store_of = store_of
-        self._warn = warn
+        self._catalog = catalog
+        self._stores = stores
+        self._progress = progress
         self._cached: dict[UUID, _CachedReplicas] = {}
         self._avoided_until: dict[Replica, float] = {}
         self._outages: dict[str, _Outage] = {}
@@ -121,7 +125,8 @@ class Replicas:
         if cached is None or cached.queried < oldest:
             if len(self._cached) >= _CACHED_CHUNKS:
                 self._cached.clear()
-            replicas = [Replica(store, key) for store, key in self._replicas_of(chunk)]
+            # `copies` is imported only if it is needed.
+            replicas = [Replica(store, key) for store, key in self._catalog.copies.replicas_of(chunk)]
             cached = self._cached[chunk] = _CachedReplicas(time.monotonic(), replicas)
         own = _own_object(location)
         return [replica for replica in cached.replicas if replica != own]
@@ -145,7 +150,7 @@ class Replicas:
         """
         if isinstance(error, Corrupt):
             return None  # some bytes are wrong, others need not be
-        store = self._store_of(location.store)
+        store = self._stores[location.store]
         is_remote = store.is_remote
         if is_remote or isinstance(error, NotFound):
             self._avoided_until[_own_object(location)] = time.monotonic() + _AVOID_SECONDS
@@ -185,7 +190,7 @@ class Replicas:
     def _warn_once(self, subject: str | UUID, message: str) -> None:
         if subject not in self._warned:
             self._warned.add(subject)
-            self._warn(message)
+            self._progress.warn(message)
 
     def _check_store(self, store: Store, location: Location) -> Unavailable | None:
         url = location.store
@@ -225,22 +230,22 @@ class ReplicaAttempts:
             self._record_failure(self._own, failed)
 
     def results(
-        self, read: Callable[[Replica], Iterable[Result]], failures: tuple[type[CafcatError], ...] = FAILURES
+        self, function: Callable[[Replica], Iterable[Result]], failures: tuple[type[CafcatError], ...] = FAILURES
     ) -> Iterator[Result]:
-        """Yield what `read` returns for the first replica that does not fail.
+        """Yield what `function` returns for the first replica that does not fail.
 
-        Where a replica fails, the next one continues: `read` has to remember how much it has yielded.
+        Where a replica fails, the next one continues: `function` has to remember how much it has yielded.
 
         Args:
-            read: Called with one replica after the other.
-            failures: Errors of `read` after which the next replica is tried. Others are raised.
+            function: Called with one replica after the other.
+            failures: Errors of `function` after which the next replica is tried. Others are raised.
 
         Raises:
             CafcatError: All replicas failed: see `error`.
         """
         for replica in self._in_order():
             try:
-                yield from read(replica)
+                yield from function(replica)
             except failures as error:
                 self._record_failure(replica, error)
             else:
@@ -250,10 +255,10 @@ class ReplicaAttempts:
         raise self.error()
 
     def first(
-        self, read: Callable[[Replica], Result], failures: tuple[type[CafcatError], ...] = FAILURES
+        self, function: Callable[[Replica], Result], failures: tuple[type[CafcatError], ...] = FAILURES
     ) -> Result:
-        """Return what `read` returns for the first replica that does not fail. See `results`."""
-        [result] = self.results(lambda replica: (read(replica),), failures)
+        """Return what `function` returns for the first replica that does not fail. See `results`."""
+        [result] = self.results(lambda replica: (function(replica),), failures)
         return result
 
     def _in_order(self) -> Iterator[Replica]:

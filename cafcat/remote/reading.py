@@ -98,10 +98,10 @@ class RemoteObject:
             return b""
         return self._whole(lambda: self._get_span(start_byte, end_byte))[1]
 
-    def _whole(self, get: "Callable[[], _Answer]") -> tuple[ObjectHead, bytes]:
-        """Read an answer to its end. If its connection breaks, send the request again."""
+    def _whole(self, function: "Callable[[], _Answer]") -> tuple[ObjectHead, bytes]:
+        """Read the answer that a function requests to its end. If its connection breaks, send the request again."""
         for attempt in range(_RESUMES + 1):
-            answer = get()
+            answer = function()
             try:
                 return answer.head, answer.body()
             except StoreFailed:

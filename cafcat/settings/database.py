@@ -108,7 +108,7 @@ class Database:
 
     def catalog(self) -> Catalog:
         """Return the catalog in this database. It connects at its first call."""
-        return Catalog(self.connect, self.connect_reader, lock_timeout=self._lock_timeout)
+        return Catalog(self, lock_timeout=self._lock_timeout)
 
     def url(self) -> str:
         """Return a libpq URL of the database. The embedded server is started, so that the URL works."""

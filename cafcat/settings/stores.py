@@ -122,10 +122,10 @@ def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
     return NamedStore(name, url, {key: _option(given[key], key, readers[key]) for key in readers if key in given})
 
 
-def _option(given: GivenValue, name: str, read: Callable[[str], str]) -> str:
+def _option(given: GivenValue, name: str, function: Callable[[str], str]) -> str:
     text = text_of(given, name)
     try:
-        return read(text)
+        return function(text)
     except InvalidInput as error:
         raise InvalidInput(f"{name} ({given.origin}) {error.message}", hint=error.hint) from None
 

@@ -1,6 +1,6 @@
 """Keep chunks that are local files open between reads."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -39,10 +39,10 @@ class CachedChunk:
 class CachedChunks(dict[int, CachedChunk]):
     """Open chunks by `chunks.id`. Threads may share it; look-ups need no lock."""
 
-    def __init__(self, store_of: Callable[[str], Store]) -> None:
-        """Open nothing yet. store_of: returns the store of a URL."""
+    def __init__(self, stores: Mapping[str, Store]) -> None:
+        """Open nothing yet. `stores` has the stores by their URL."""
         super().__init__()
-        self._store_of = store_of
+        self._stores = stores
         self._lock = Lock()
 
     def current(self, chunk: int, location: Location) -> CachedChunk | None:
@@ -71,7 +71,7 @@ class CachedChunks(dict[int, CachedChunk]):
 
     def _open(self, location: Location) -> CachedChunk | None:
         with suppress(CafcatError):
-            store = self._store_of(location.store)
+            store = self._stores[location.store]
             if isinstance(store, FileStore):
                 return CachedChunk(store.open(location.object_key))
         return None

@@ -1,6 +1,5 @@
 """Read packed files by a snapshot, without a database."""
 
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +12,7 @@ from weakref import WeakSet
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
+from cafcat.progress import Warnings
 from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Stores
@@ -97,9 +97,8 @@ class Snapshot:
         self._span = _SPAN_1 if file.version == 1 else _SPAN
         self._stores = Stores(settings)
         self._catalog = SnapshotCatalog(self._rows)
-        store_of = self._stores.__getitem__
-        self._reader = FileReader(self._catalog, store_of, warn or logging.getLogger("cafcat").warning)
-        self._open = CachedChunks(store_of)
+        self._reader = FileReader(self._catalog, self._stores, Warnings(warn))
+        self._open = CachedChunks(self._stores)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or bytes `[start, end)` of it. A whole file is compared with its checksum.

@@ -70,7 +70,14 @@ class ObjectAddress(NamedTuple):
     key: str
 
 
-class ObjectInFolder(Protocol):
+class RangeReader(Protocol):
+    """Reads parts of an object."""
+
+    def read_at(self, start_byte: int, end_byte: int) -> bytes:
+        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
+
+
+class ObjectInFolder(RangeReader, Protocol):
     """An object that is read in parts, and the folder that it is in."""
 
     @property
@@ -80,9 +87,6 @@ class ObjectInFolder(Protocol):
     @property
     def size_bytes(self) -> int:
         """Size in bytes."""
-
-    def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
 
     def parent_folder(self) -> "StoredFolder":
         """Return the folder that the object is in."""
@@ -151,25 +155,24 @@ class ArchiveObject:
     """An object that is not read through a store: an ObjectInFolder made of its parts."""
 
     def __init__(
-        self,
-        name: str,
-        size_bytes: int,
-        read_at: Callable[[int, int], bytes],
-        open_store: Callable[[], Store],
+        self, content: RangeReader, size_bytes: int, kind: StoreKind, address: ObjectAddress, context: StoreContext
     ) -> None:
         """Combine the parts.
 
         Args:
-            name: Path or URL of the object, for messages.
+            content: Reads the bytes.
             size_bytes: Size in bytes.
-            read_at: Reads bytes `[start_byte, end_byte)`, as RandomReader.read_at does.
-            open_store: Opens the folder that the object is in. Called by `parent_folder` only.
+            kind: Opens the folder that the object is in.
+            address: Where the object is.
+            context: Context of the folder.
         """
-        self.name = name
+        self.name = address.name
         self.size_bytes = size_bytes
-        self.read_at = read_at
-        self._open_store = open_store
+        self.read_at = content.read_at
+        self._kind = kind
+        self._address = address
+        self._context = context
 
     def parent_folder(self) -> "StoredFolder":
         """Return the folder that the object is in."""
-        return StoredFolder(self._open_store())
+        return StoredFolder(self._kind.open(self._address.store_url, self._context))

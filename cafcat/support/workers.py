@@ -34,12 +34,12 @@ class Workers:
     At the end of the `with` block, the workers are ended. After an error, they are killed at once.
     """
 
-    def __init__(self, serve: Callable[[WorkerPipe], None], count: int, *, label: str) -> None:
+    def __init__(self, function: Callable[[WorkerPipe], None], count: int, *, label: str) -> None:
         """Start the workers.
 
         Args:
-            serve: The function that each worker runs. It must be at the top level of a module. It gets the worker's
-                end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
+            function: The function that each worker runs. It must be at the top level of a module. It gets the
+                worker's end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
             count: Number of workers.
             label: Name of their work, for messages.
         """
@@ -48,19 +48,19 @@ class Workers:
         self._label = label
         try:
             for _ in range(count):
-                self._start(serve)
+                self._start(function)
         except BaseException:
             self.end(at_once=True)
             raise
 
-    def _start(self, serve: Callable[[WorkerPipe], None]) -> None:
+    def _start(self, function: Callable[[WorkerPipe], None]) -> None:
         ours, theirs = Pipe()
         self.pipes.append(ours)
         with theirs:
             number = theirs.fileno()
             program = (
                 f"import sys; sys.path[:] = {list(map(str, sys.path))!r}; from {__name__} import run_worker; "
-                f"run_worker({serve.__module__!r}, {serve.__name__!r}, {number})"
+                f"run_worker({function.__module__!r}, {function.__name__!r}, {number})"
             )
             # Names of files must be decoded in the same way there.
             options = ["-X", "utf8"] if sys.flags.utf8_mode else []

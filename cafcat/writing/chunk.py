@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -102,8 +101,7 @@ class BegunChunk:
                 f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound)
             )
             raise
-        renew = target.catalog.chunks.renew_lease
-        self._lease = Lease(partial(renew, self._id, target.owner, LEASE_SECONDS))
+        self._lease = Lease(target.catalog.chunks, self._id, target.owner)
 
     @property
     def file_count(self) -> int:

@@ -4,11 +4,11 @@ Without the records of earlier removals, a rebuild from this store alone would b
 records are written to this store as to every other one. Earlier ones are copied from a store that has them.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from cafcat.catalog.history.journal import Journal, JournalRecord
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
+from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.putting import put_once
@@ -21,17 +21,17 @@ __all__ = ["JournalCopies"]
 class JournalCopies:
     """Brings earlier journal records to one target store. The catalog has a copy there, or one is being written."""
 
-    def __init__(self, journal: Journal, target: Store, warn: Callable[[str], object]) -> None:
+    def __init__(self, journal: Journal, target: Store, progress: Progress) -> None:
         """Remember the target; read nothing yet.
 
         Args:
             journal: The journal of the catalog.
             target: The store that gets the records.
-            warn: Called with a message about each record that is missing or damaged in the source.
+            progress: Receives a warning about each record that is missing or damaged in the source.
         """
         self._journal = journal
         self._target = target
-        self._warn = warn
+        self._progress = progress
         self._keys: set[str] | None = None
         self._brought_after: int | None = None
 
@@ -86,7 +86,9 @@ class JournalCopies:
             raise
         except CafcatError as error:
             # The copy is still as good as its source: the source lacks this record, too.
-            self._warn(f"the journal record {key} cannot be copied: {error}; a rebuild will lack its changes")
+            self._progress.warn(
+                f"the journal record {key} cannot be copied: {error}; a rebuild will lack its changes"
+            )
             return
         with self._journal.exclusively(self._target.url):
             put_once(self._target, key, partial(source.stream, key, 0, size_bytes))

@@ -1,8 +1,7 @@
 """The lease of an object that is being written. A thread renews it while the writer waits for something else."""
 
-from collections.abc import Callable
 from threading import Event, Thread
-from typing import Final
+from typing import Final, Protocol
 
 from cafcat.errors import CafcatError, CatalogUnavailable
 
@@ -14,19 +13,30 @@ RENEW_SECONDS: Final = 60
 """Time between two renewals, in seconds."""
 
 
+class Leases(Protocol):
+    """The part of the catalog that has the leases of one kind of object."""
+
+    def renew_lease(self, row_id: int, owner: str, seconds: int, /) -> None:
+        """Extend a lease. Raises Conflict if another process has it."""
+
+
 class Lease:
     """Renews a lease once a minute, also during long listings, slow requests and large completions.
 
     A catalog that does not answer at the moment is no reason to abandon the object: the lease lasts 15 minutes.
     """
 
-    def __init__(self, renew: Callable[[], object]) -> None:
+    def __init__(self, leases: Leases, row_id: int, owner: str) -> None:
         """Start the thread.
 
         Args:
-            renew: Extends the lease to LEASE_SECONDS from now. Raises Conflict if another process has the lease.
+            leases: Where the lease is renewed.
+            row_id: Row of the object.
+            owner: Owner of the lease.
         """
-        self._renew_once = renew
+        self._leases = leases
+        self._row_id = row_id
+        self._owner = owner
         self._ended = Event()
         self._error: CafcatError | None = None
         self._thread = Thread(target=self._renew, name="cafcat-lease", daemon=True)
@@ -45,7 +55,7 @@ class Lease:
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
             try:
-                self._renew_once()
+                self._leases.renew_lease(self._row_id, self._owner, LEASE_SECONDS)
             except CatalogUnavailable:
                 continue
             except CafcatError as error:

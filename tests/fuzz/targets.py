@@ -22,7 +22,8 @@ from cafcat.model import MAX_PATH_BYTES, Entry, FileProblem
 from cafcat.operations.backup.tar import TarReader
 from cafcat.operations.index_reading import read_index
 from cafcat.operations.index_section import head_of
-from cafcat.operations.own_index import read_whole
+from cafcat.operations.own_index import WholeObject
+from cafcat.progress import Progress
 from cafcat.sources.base import Source
 from cafcat.stores.base import ObjectInfo, StoredObject
 from cafcat.support.checksums import crc32c, crc64nvme
@@ -115,20 +116,22 @@ def listed_entries(data: bytes) -> list[Entry] | str:
 
 def whole_entries(data: bytes, known: Format | None = None) -> list[Entry] | str:
     """Return the entries after reading the whole archive. known: its format, if it cannot be detected."""
-    entries: list[Entry] = []
     try:
         archive_format = known or registry.detect(BytesArchive(data))
-        summary = read_whole(RawStore(data), "key", archive_format, entries.append, check_block)  # type: ignore[arg-type]
+        whole = WholeObject(RawStore(data), "key", archive_format, BlockCheck())  # type: ignore[arg-type]
+        entries = list(whole.entries())
     except CafcatError as error:
         return _refusal(error)
+    summary = whole.summary
     check(summary.size_bytes == len(data), "the size differs from the file's")
     check(summary.file_count == len(entries), "the number of files differs from that of the entries")
     check(summary.crc64nvme == crc64nvme(data), "the checksum differs from the file's")
     return entries
 
 
-def check_block(size_bytes: int) -> None:
-    check(0 < size_bytes <= MIB, "a block is empty or too large")
+class BlockCheck(Progress):
+    def advance(self, files: int, size_bytes: int) -> None:
+        check(0 < size_bytes <= MIB, "a block is empty or too large")
 
 
 def _check_listed(data: bytes, entries: list[Entry]) -> None:

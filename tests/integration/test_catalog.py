@@ -11,7 +11,7 @@ import pytest
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.commit import ChunkCommit
-from cafcat.catalog.database_url import connect
+from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, InvalidInput, NotFound
@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def catalog(url: str) -> Iterator[Catalog]:
-    catalog = Catalog(lambda: connect(url))
+    catalog = Catalog(DatabaseUrl(url))
     yield catalog
     catalog.close()
 
@@ -266,7 +266,7 @@ def test_writers_of_equal_paths_do_not_deadlock_and_totals_are_exact(url: str) -
     failures: list[BaseException] = []
 
     def write(offset: int) -> None:
-        catalog = Catalog(lambda: connect(url))
+        catalog = Catalog(DatabaseUrl(url))
         try:
             for turn in range(3):
                 mine = paths[(offset + turn) * 37 % 200 :]
@@ -282,7 +282,7 @@ def test_writers_of_equal_paths_do_not_deadlock_and_totals_are_exact(url: str) -
     for thread in threads:
         thread.join()
     assert failures == []
-    catalog = Catalog(lambda: connect(url))
+    catalog = Catalog(DatabaseUrl(url))
     check_counters(catalog)
     assert catalog.reports.stats().files == len(list(catalog.files.page("", limit=10_000)))
     catalog.close()

@@ -462,7 +462,7 @@ def test_single_small_chunk_of_a_format_is_not_repacked(
     """Repacking such a chunk would give another of the same size. Two chunks of one format become one."""
     for number, name in enumerate((first, second, first)):
         begin(local_repository, {str(number): b"x" * 100}, archive_format=registry.by_name(name)).finish(
-            OnConflict.REPLACE, lambda: None
+            OnConflict.REPLACE, Progress()
         )
     assert local_repository.repack(small=10**9).chunks == 2
     assert local_repository.repack(small=10**9).chunks == 0
@@ -514,7 +514,7 @@ def test_dead_bytes_count_sizes_of_files(local_repository: cafcat.Repository, fo
     assert repository.repack(max_unused=0.0, dry_run=True).chunks == 0
     newer = dict.fromkeys(list(files)[::2], b"newer")
     begin(repository, newer, all_new=False, archive_format=registry.by_name(name)).finish(
-        OnConflict.REPLACE, lambda: None
+        OnConflict.REPLACE, Progress()
     )
     counters = "SELECT data_bytes, live_bytes, file_count, live_file_count FROM chunks ORDER BY id"
     assert sql(repository, counters) == [(total, total // 2, 6, 3), (15, 15, 3, 3)]

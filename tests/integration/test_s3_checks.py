@@ -10,6 +10,7 @@ import pytest
 
 from cafcat.errors import Conflict, Corrupt, NotFound
 from cafcat.remote.reading import RemoteObject
+from cafcat.stores.kind import StoreContext
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.stores.s3.store import S3Store
 from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
@@ -258,11 +259,11 @@ def test_an_answer_that_is_not_read_to_its_end_is_closed(
 
 def test_verdicts_of_other_versions_are_ignored(verdicts: Remembered) -> None:
     verdicts.remember("s3://b", "of the future")
-    assert ServerChecks("s3://b", verdicts).failed == frozenset()
+    assert ServerChecks("s3://b", StoreContext(verdicts=verdicts)).failed == frozenset()
 
 
 def test_without_a_listener_failed_checks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    checks = ServerChecks("s3://b")
+    checks = ServerChecks("s3://b", StoreContext())
     with caplog.at_level(logging.WARNING, "cafcat"):
         checks.fail(ServerCheck.ABORT_UPLOADS)
         checks.fail(ServerCheck.ABORT_UPLOADS)

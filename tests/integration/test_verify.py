@@ -343,7 +343,7 @@ def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             findings = Findings()
             with IndexSection("test", finished.index_start_byte, [data]) as section:
-                check_index.compare(CAF.reader(section).entries(), changed, findings, lambda _: None)
+                check_index.compare(CAF.reader(section).entries(), changed, findings, Progress())
             assert sorted(str(finding.path) for finding in findings.listed()) == names
 
 

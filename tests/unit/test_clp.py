@@ -277,13 +277,13 @@ def test_blocks_of_frames_are_small_and_tiny_frames_are_counted() -> None:
     assert sum(sizes) == run.output_bytes <= 10 * MIB
     assert max(sizes) <= MIB
     assert (run.frames, run.at_frame_end) == (1, False)
-    with pytest.raises(Corrupt, match="incomplete"):
+    with pytest.raises(ValueError, match="incomplete"):
         run.finish()
     many = FrameDecompressor(0)
     assert list(many.write(compress_frame(b"") * 20_000)) == []
     assert many.frames == 20_000
     many.frames = 1_000_000
-    with pytest.raises(Corrupt, match="1,000,000 zstd frames"):
+    with pytest.raises(ValueError, match="1,000,000 zstd frames"):
         list(many.write(compress_frame(b"")))
 
 

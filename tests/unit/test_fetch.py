@@ -64,7 +64,7 @@ def threads() -> list[str]:
 @pytest.mark.parametrize("requests", [2, 17, 64])
 def test_as_many_requests_are_in_flight_as_the_store_allows(requests: int) -> None:
     store = RemoteObject(requests, together=requests)
-    answers = [answer() for _, answer in fetch(store, reads(4 * requests, first=100))]
+    answers = [answer.data() for _, answer in fetch(store, reads(4 * requests, first=100))]
     assert answers == [DATA[1000 * n : 1000 * n + 100] for n in range(100, 100 + 4 * requests)]
     assert store.most == requests
     assert not threads()
@@ -81,7 +81,7 @@ def test_slow_answer_does_not_delay_the_next_requests() -> None:
 
     store = OneSlow(4)
     answers = fetch(store, reads(40, first=100))
-    reader = threading.Thread(target=lambda: [answer() for _, answer in answers])
+    reader = threading.Thread(target=lambda: [answer.data() for _, answer in answers])
     reader.start()
     wait_until(lambda: len(store.begun) >= 15)
     assert (100_000, 100_100) not in store.begun
@@ -97,7 +97,7 @@ def test_answers_that_wait_take_no_more_memory_than_the_bound(size_bytes: int) -
     with closing(fetch(store, reads(100, size_bytes, first=20), most_bytes=most)) as answers:
         for number, (_, answer) in enumerate(answers):
             assert sum(end - start for start, end in store.begun[number + 1 :]) <= most
-            assert len(answer()) == size_bytes
+            assert len(answer.data()) == size_bytes
     assert store.most <= most // size_bytes
 
 
@@ -106,7 +106,7 @@ def test_a_read_larger_than_the_bound_is_alone_in_flight() -> None:
     large = [RangeRead("s3://bucket", "key", start_byte=n, end_byte=n + 9000) for n in range(5)]
     for number, (read, answer) in enumerate(fetch(store, iter(large), most_bytes=5000)):
         assert len(store.begun) <= number + 1
-        assert answer() == DATA[read.start_byte : read.end_byte]
+        assert answer.data() == DATA[read.start_byte : read.end_byte]
     assert store.most == 1
 
 
@@ -119,7 +119,7 @@ def test_error_is_raised_by_the_answer_of_its_request() -> None:
     found: list[bytes | CafcatError] = []
     for _, answer in fetch(store, reads(4, first=12)):
         try:
-            found.append(answer())
+            found.append(answer.data())
         except CafcatError as error:
             found.append(error)
     assert isinstance(found[1], StoreFailed)
@@ -129,7 +129,7 @@ def test_error_is_raised_by_the_answer_of_its_request() -> None:
 def test_reads_without_bytes_and_in_blocks_send_no_request() -> None:
     store = RemoteObject(4)
     empty, large = RangeRead("s3://bucket", "key"), RangeRead("s3://bucket", "key", [], 0, 99, in_blocks=True)
-    assert [answer() for _, answer in fetch(store, [empty, large])] == [b"", b""]
+    assert [answer.data() for _, answer in fetch(store, [empty, large])] == [b"", b""]
     assert store.begun == []
 
 
@@ -137,7 +137,7 @@ def test_a_store_with_one_request_in_flight_is_read_when_an_answer_is_called() -
     store = RemoteObject(1)
     for number, (_, answer) in enumerate(fetch(store, reads(3, first=100))):
         assert len(store.begun) == number
-        assert len(answer()) == 100
+        assert len(answer.data()) == 100
     assert not threads()
 
 

@@ -15,9 +15,9 @@ import pytest
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.caf.format import CAF
-from cafcat.model import Entry
 from cafcat.operations.index_reading import read_index
-from cafcat.operations.own_index import read_whole
+from cafcat.operations.own_index import WholeObject
+from cafcat.progress import Progress
 from cafcat.stores.base import StoredObject
 from cafcat.stores.local.store import LocalStore
 
@@ -28,8 +28,7 @@ HEAD = b'{"format_version":"1.0","files":{'
 
 
 def whole_of(store: LocalStore) -> None:
-    entries: list[Entry] = []
-    read_whole(store, "x.caf", CAF, entries.append, bool)
+    list(WholeObject(store, "x.caf", CAF, Progress()).entries())
 
 
 def index_of(store: LocalStore) -> None:

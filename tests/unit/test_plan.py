@@ -10,10 +10,20 @@ from hypothesis import strategies as st
 from cafcat.model import Location
 from cafcat.reading.plan import ReadPlan, coalescing_of, in_read_order, range_reads
 from cafcat.reading.request import ReadRequest
+from cafcat.stores.base import Store
 from cafcat.stores.registry import open_store
+
+
+class Opened(dict[str, Store]):
+    """Stores by their URL."""
+
+    def __missing__(self, url: str) -> Store:
+        return self.setdefault(url, open_store(url))
+
 
 FOLDER = "file:///srv/chunks"
 BUCKET = "s3://bucket/chunks"
+STORES = Opened()
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -23,7 +33,7 @@ def request(start: int, end: int, key: str = "a", store: str = FOLDER, name: str
 
 
 def spans(items: list[ReadRequest]) -> list[tuple[int, int]]:
-    return [(read.start_byte, read.end_byte) for read in range_reads(items, open_store)]
+    return [(read.start_byte, read.end_byte) for read in range_reads(items, STORES)]
 
 
 @pytest.mark.parametrize(("store", "gap"), [(FOLDER, 64 * KIB), (BUCKET, MIB)])
@@ -39,11 +49,11 @@ def test_a_shared_read_has_a_largest_size_and_a_single_file_has_not(store: str, 
     full = [request(5, 10, store=store), request(10, 5 + most, store=store)]
     assert spans(full) == [(5, 5 + most)]
     assert spans([request(4, 5, store=store), *full]) == [(4, 10), (10, 5 + most)]
-    [fits] = range_reads([request(0, most, store=store)], open_store)
-    [larger] = range_reads([request(0, most + 1, store=store)], open_store)
+    [fits] = range_reads([request(0, most, store=store)], STORES)
+    [larger] = range_reads([request(0, most + 1, store=store)], STORES)
     assert (fits.in_blocks, larger.in_blocks) == (False, True)
     twice = [request(0, most + 1, store=store)] * 2
-    assert [len(read.files) for read in range_reads(twice, open_store)] == [1, 1]
+    assert [len(read.files) for read in range_reads(twice, STORES)] == [1, 1]
 
 
 def test_files_of_two_objects_or_stores_share_no_read() -> None:
@@ -54,10 +64,10 @@ def test_files_of_two_objects_or_stores_share_no_read() -> None:
 def test_empty_files_cost_nothing() -> None:
     assert spans([request(7, 7)]) == [(0, 0)]
     assert spans([request(0, 0), request(9 * MIB, 9 * MIB), request(20, 30), request(MIB, MIB)]) == [(20, 30)]
-    [read] = range_reads([request(0, 9 * MIB), request(9 * MIB, 9 * MIB)], open_store)
+    [read] = range_reads([request(0, 9 * MIB), request(9 * MIB, 9 * MIB)], STORES)
     assert read.in_blocks
     plan = ReadPlan()
-    for read in range_reads([request(7, 7), request(8, 8, "b")], open_store):
+    for read in range_reads([request(7, 7), request(8, 8, "b")], STORES):
         plan.add(read, "/there")
     assert (plan.files, plan.requests, plan.bytes_read, len(plan.chunks)) == (2, 0, 0, 2)
 
@@ -68,7 +78,7 @@ def test_file_with_a_large_content_is_read_alone_and_in_blocks(end: int) -> None
     place = request(10, end).location._replace(content_bytes=9 * MIB, decoding="some")
     large = ReadRequest.of("large", place)
     small = ReadRequest.of("small", place._replace(start_byte=60, end_byte=end + 50, content_bytes=8 * MIB))
-    reads = list(range_reads([request(0, 10), large, large, request(50, 60), small], open_store))
+    reads = list(range_reads([request(0, 10), large, large, request(50, 60), small], STORES))
     assert [[item.name for item in read.files] for read in reads] == [
         ["a-0"],
         ["large"],
@@ -89,7 +99,7 @@ def test_only_neighbours_in_the_requested_order_share_a_read() -> None:
 def test_a_plan_counts_requests_and_bytes_by_chunk() -> None:
     items = [request(0, 10), request(15, 20), request(0, 10), request(MIB, MIB + 1), request(3, 4, "b")]
     plan = ReadPlan()
-    for read in range_reads(in_read_order(items), open_store):
+    for read in range_reads(in_read_order(items), STORES):
         plan.add(read, f"/chunks/{read.object_key}")
     assert (plan.files, plan.requests, plan.bytes_wanted, plan.bytes_read) == (5, 3, 27, 22)
     first, second = plan.chunks
@@ -113,7 +123,7 @@ def test_every_file_is_in_its_read_once_and_in_order(
 ) -> None:
     items = [request(start, start + size, key, store, str(n)) for n, ((start, size), key) in enumerate(found)]
     items = items if in_order else in_read_order(items)
-    reads = list(range_reads(items, open_store))
+    reads = list(range_reads(items, STORES))
     rule = coalescing_of(open_store(store))
     assert [item for read in reads for item in read.files] == items
     for read in reads:

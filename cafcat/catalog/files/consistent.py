@@ -1,11 +1,11 @@
 """The files of a folder and their chunks, read in one consistent transaction: the content of a snapshot file."""
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.connection import Connector
 from cafcat.catalog.files.lookup import MICROSECONDS, folder_range, size_of
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
@@ -132,12 +132,12 @@ def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
 
 
 @contextmanager
-def consistent_read(connect: Callable[[], PgConnection]) -> Iterator[ConsistentFiles]:
+def consistent_read(database: Connector) -> Iterator[ConsistentFiles]:
     """Open a repeatable-read transaction on a new connection.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
         CatalogOutdated: The schema has another revision.
     """
-    with repeatable_read(connect) as transaction:
+    with repeatable_read(database) as transaction:
         yield ConsistentFiles(transaction)

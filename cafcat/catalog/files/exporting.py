@@ -1,10 +1,10 @@
 """Files of several folders, read in one consistent transaction, in the order of their bytes in the chunks."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.connection import Connector
 from cafcat.catalog.files.lookup import MICROSECONDS, PathScope, location_of, size_of, successor
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
@@ -107,12 +107,12 @@ def _disjoint_ranges(scopes: Sequence[PathScope]) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def export(connect: Callable[[], PgConnection]) -> Iterator[Export]:
+def export(database: Connector) -> Iterator[Export]:
     """Open a repeatable-read transaction on a new connection.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
         CatalogOutdated: The schema has another revision.
     """
-    with repeatable_read(connect) as transaction:
+    with repeatable_read(database) as transaction:
         yield Export(transaction)

@@ -18,6 +18,7 @@ from cafcat.catalog.history.journal import append
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.unknown_outcome import commit_with_check
 from cafcat.model import JournalKind, RetiredLocation
+from cafcat.progress import Progress
 
 __all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs"]
 
@@ -95,14 +96,14 @@ class RemovedPage(NamedTuple):
 class Removal:
     """Removal and restoration of files. Every method is one transaction, or several attempts at one.
 
-    The methods call `checkpoint` between their statements. If it raises, the transaction is rolled back and nothing
-    has changed.
+    The methods call `Progress.checkpoint` between their statements. If it raises, the transaction is rolled back,
+    and nothing has changed.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def remove(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
+    def remove(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
         """Remove files from file_locations.
 
         If the connection is lost, `commit_with_check` finds out whether the server committed the transaction.
@@ -110,32 +111,32 @@ class Removal:
         Args:
             names: Paths of files.
             folders: Folders whose files are removed, too. No folder is within another.
-            checkpoint: Called between statements; may raise.
+            progress: Its checkpoint is called between statements; may raise.
 
         Raises:
             CatalogUnavailable: The removal failed, or its outcome cannot be found out.
         """
-        return self._change(lambda connection, change: _remove(connection, change, names, folders, checkpoint))
+        return self._change(lambda connection, change: _remove(connection, change, names, folders, progress))
 
-    def restore(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
+    def restore(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
         """Restore removed files to the location that each had when it was last removed.
 
         A path is left alone if it has a file again, or if its chunk was pruned. It is also left alone if its chunk
         is an archive of logs, and another archive has one of its log files by now. Arguments and errors are those
         of `remove`.
         """
-        return self._change(lambda connection, change: _restore(connection, change, names, folders, checkpoint))
+        return self._change(lambda connection, change: _restore(connection, change, names, folders, progress))
 
-    def count(self, names: PathList, folders: Sequence[PathScope], checkpoint: Callable[[], object]) -> Change:
+    def count(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
         """Return what `remove` would do with the same arguments. The catalog is not changed."""
         change = _nothing()
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
-            _copy_names(connection, names, checkpoint)
+            _copy_names(connection, names, progress)
             connection.execute(BY_INDEX)
             connection.execute(statements.COUNTED_TABLE)
-            change.empty = _for_each_folder(connection, statements.COUNT, folders, checkpoint)
-            _for_each_folder(connection, statements.DROP_COUNTED, folders, checkpoint)
+            change.empty = _for_each_folder(connection, statements.COUNT, folders, progress)
+            _for_each_folder(connection, statements.DROP_COUNTED, folders, progress)
             connection.execute(statements.COUNT_NAMED.encode())
             [(change.files, change.bytes, change.chunks)] = connection.execute(statements.COUNTED_SUMS).fetchall()
             _read_paths(connection, statements.NOT_LIVE, change.missing)
@@ -160,14 +161,14 @@ class Removal:
         with self._connection.statement() as connection:
             return [row[0] for row in connection.execute(statement).fetchall()]
 
-    def _change(self, act: Callable[[PgConnection, Change], None]) -> Change:
+    def _change(self, function: Callable[[PgConnection, Change], None]) -> Change:
         change = _nothing()
 
         def attempt() -> Change:
             nonlocal change
             change.close()  # the result of an attempt that was rolled back
             change = _nothing()
-            self._attempt(act, change)
+            self._attempt(function, change)
             return change
 
         try:
@@ -176,12 +177,12 @@ class Removal:
             change.close()
             raise
 
-    def _attempt(self, act: Callable[[PgConnection, Change], None], change: Change) -> None:
+    def _attempt(self, function: Callable[[PgConnection, Change], None], change: Change) -> None:
         with self._connection.transaction() as connection:
             # As for the commit of a chunk: no time limit, and each statement sees the latest commits of others.
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             connection.execute(BY_INDEX)
-            act(connection, change)
+            function(connection, change)
 
     def _is_committed(self, change: Change) -> bool:
         """Return whether the journal has the record of a change.
@@ -208,25 +209,25 @@ def _remove(
     change: Change,
     names: PathList,
     folders: Sequence[PathScope],
-    checkpoint: Callable[[], object],
+    progress: Progress,
 ) -> None:
-    _copy_names(connection, names, checkpoint)
+    _copy_names(connection, names, progress)
     connection.execute("CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP")
     _lock_locations(connection)
     _lock_stores(connection)
-    change.empty = _for_each_folder(connection, statements.DELETE_BELOW, folders, checkpoint)
+    change.empty = _for_each_folder(connection, statements.DELETE_BELOW, folders, progress)
     connection.execute(statements.DELETE_NAMED.encode())
     connection.execute("ANALYZE gone")
-    checkpoint()
+    progress.checkpoint()
     _read_paths(connection, statements.NOT_FOUND.format(table="gone"), change.missing)
     connection.execute(
         f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {COLUMNS}, 'removed' FROM gone "  # noqa: S608
         "ORDER BY file_path".encode()
     )
-    checkpoint()
+    progress.checkpoint()
     subtract_from_chunks(connection, statements.PER_CHUNK.format(table="gone"))
     _record_change(connection, change, JournalKind.REMOVE, "gone", "retired")
-    checkpoint()
+    progress.checkpoint()
 
 
 def _restore(
@@ -234,19 +235,19 @@ def _restore(
     change: Change,
     names: PathList,
     folders: Sequence[PathScope],
-    checkpoint: Callable[[], object],
+    progress: Progress,
 ) -> None:
-    _copy_names(connection, names, checkpoint)
+    _copy_names(connection, names, progress)
     connection.execute(
         "CREATE TEMPORARY TABLE wanted (LIKE file_locations, retired_id bigint, PRIMARY KEY (file_path)) "
         "ON COMMIT DROP"
     )
     _lock_locations(connection)
     _lock_stores(connection)
-    change.empty = _for_each_folder(connection, statements.SELECT_BELOW, folders, checkpoint)
+    change.empty = _for_each_folder(connection, statements.SELECT_BELOW, folders, progress)
     connection.execute(statements.SELECT_NAMED.encode())
     connection.execute("ANALYZE wanted")
-    checkpoint()
+    progress.checkpoint()
     _read_paths(connection, statements.NOT_FOUND.format(table="wanted"), change.missing)
     _exclude(connection, exists_by_key("file_locations", "wanted"), change.live)
     # Prune locks these rows, too: the second of both transactions sees the result of the first.
@@ -257,10 +258,10 @@ def _restore(
     )
     _exclude(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
     change.repacked_logs = _exclude_repacked_logs(connection)
-    checkpoint()
+    progress.checkpoint()
     _restore_rows(connection)
     _record_change(connection, change, JournalKind.RESTORE, "wanted", "committed")
-    checkpoint()
+    progress.checkpoint()
 
 
 def _lock_locations(connection: PgConnection) -> None:
@@ -281,18 +282,18 @@ def _lock_stores(connection: PgConnection) -> None:
     acquire(connection, "SELECT FROM stores ORDER BY id FOR KEY SHARE")
 
 
-def _copy_names(connection: PgConnection, names: PathList, checkpoint: Callable[[], object]) -> None:
+def _copy_names(connection: PgConnection, names: PathList, progress: Progress) -> None:
     """Copy the names into the temporary table `asked`."""
     connection.execute('CREATE TEMPORARY TABLE asked (file_path text COLLATE "C") ON COMMIT DROP')
     with connection.cursor() as cursor, cursor.copy("COPY asked FROM STDIN (FORMAT BINARY)") as copy:
         for block in names.blocks():
             copy.write(block)
-            checkpoint()
+            progress.checkpoint()
     connection.execute("ANALYZE asked")
 
 
 def _for_each_folder(
-    connection: PgConnection, statement: str, folders: Sequence[PathScope], checkpoint: Callable[[], object]
+    connection: PgConnection, statement: str, folders: Sequence[PathScope], progress: Progress
 ) -> list[PathScope]:
     """Execute a statement for each folder. Return the folders for which it changed no row.
 
@@ -300,14 +301,14 @@ def _for_each_folder(
         connection: A connection with an open transaction.
         statement: Statement with the field {condition} for a WHERE clause.
         folders: The folders.
-        checkpoint: Called after each execution; may raise.
+        progress: Its checkpoint is called after each execution; may raise.
     """
     empty = []
     for folder in folders:
         condition, parameters = folder.condition()
         if not connection.execute(statement.format(condition=f"WHERE {condition}").encode(), parameters).rowcount:
             empty.append(folder)
-        checkpoint()
+        progress.checkpoint()
     return empty
 
 

@@ -1,11 +1,11 @@
 """The rows that are the same in every catalog of the same stores, in a fixed order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final
 
-from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.connection import Connector
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 
@@ -104,8 +104,8 @@ class ComparedCatalog:
 class Comparing:
     """Access to one of both catalogs of a comparison."""
 
-    def __init__(self, connect: Callable[[], PgConnection]) -> None:
-        self._connect = connect
+    def __init__(self, database: Connector) -> None:
+        self._database = database
 
     @contextmanager
     def reading(self) -> Iterator[ComparedCatalog]:
@@ -115,7 +115,7 @@ class Comparing:
             CatalogUnavailable: The database cannot be reached.
             CatalogOutdated: The schema has another revision.
         """
-        with repeatable_read(self._connect) as transaction:
+        with repeatable_read(self._database) as transaction:
             yield ComparedCatalog(transaction)
 
     @staticmethod

@@ -1,6 +1,6 @@
 """Dumps of the whole catalog: every table as text in the format of COPY, read in one consistent transaction."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors as pg
 
 from cafcat.catalog.chunks.objects import Objects
-from cafcat.catalog.connection import Connection, PgConnection, primary_message
+from cafcat.catalog.connection import Connection, Connector, PgConnection, primary_message
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
@@ -174,9 +174,9 @@ class DumpReader:
 class Dump:
     """Dumps of this catalog, and loads of a dump into it if it is empty."""
 
-    def __init__(self, connection: Connection, connect: Callable[[], PgConnection]) -> None:
+    def __init__(self, connection: Connection, database: Connector) -> None:
         self._connection = connection
-        self._connect = connect
+        self._database = database
 
     @contextmanager
     def reading(self) -> Iterator[DumpReader]:
@@ -186,7 +186,7 @@ class Dump:
             CatalogUnavailable: The database cannot be reached.
             CatalogOutdated: The schema has another revision.
         """
-        with repeatable_read(self._connect) as transaction:
+        with repeatable_read(self._database) as transaction:
             yield DumpReader(transaction)
 
     @contextmanager

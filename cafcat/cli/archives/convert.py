@@ -121,12 +121,12 @@ def export(
     return 0
 
 
-def _made(call: Call, work: Callable[[ShownProgress], Report]) -> Report | None:
-    """Run the work, and return its report; None after an interrupt."""
+def _made(call: Call, function: Callable[[ShownProgress], Report]) -> Report | None:
+    """Call a function that makes an archive, and return its report; None after an interrupt."""
     with ShownProgress(call) as progress:
         try:
             with interrupted_by_signals():
-                return work(progress)
+                return function(progress)
         except KeyboardInterrupt:
             progress.end()
             call.output.notice(_NOTHING)

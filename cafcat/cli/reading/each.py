@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["each"]
 
 
-def each(call: Call, paths: Sequence[str], action: "Callable[[PackedFiles, str], None]") -> int:
-    """Run the action on every path, and return the exit code.
+def each(call: Call, paths: Sequence[str], function: "Callable[[PackedFiles, str], None]") -> int:
+    """Call the function with every path, and return the exit code.
 
     The error of a single path is the command's error. With several paths, each failure is a message, and the exit
     code is 3.
     """
     with call.reading() as repository:
         if len(paths) == 1:
-            action(repository, paths[0])
+            function(repository, paths[0])
             return 0
         failed = 0
         for path in paths:
             try:
-                action(repository, path)
+                function(repository, path)
             except (NotFound, Corrupt, Conflict, InvalidInput) as error:
                 failed += 1
                 call.report(error)

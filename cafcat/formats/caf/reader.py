@@ -9,10 +9,10 @@ one. If an entry in a group is invalid, the group is parsed again one by one to 
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from operator import le, lt
-from typing import Any, Final, TypeVar
+from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt, Unsupported, shown_path
 from cafcat.formats.base import RandomReader
@@ -53,7 +53,6 @@ _new_tuple: Final = tuple.__new__
 _Column = tuple[bytes, ...]
 _Columns = tuple[_Column, ...]
 """The names, start_byte, end_byte, crc32c and modified_ns of entries that were matched together."""
-Item = TypeVar("Item")
 
 
 class CafReader:
@@ -169,6 +168,13 @@ def _index_span(archive: RandomReader) -> tuple[int, int]:
     return index_end - index_bytes, index_end
 
 
+class _UsualGroup(NamedTuple):
+    """Entries in the usual notation: their columns, and the position of their end in the window."""
+
+    columns: _Columns
+    end: int
+
+
 class _IndexParser:
     """Parses the index once, from its start to its end."""
 
@@ -182,23 +188,18 @@ class _IndexParser:
 
         The names come in groups that are not empty.
         """
-        return self._groups(lambda columns, _: columns[0], lambda raw: (raw[0],))
+        for group in self._groups():
+            yield group.columns[0] if isinstance(group, _UsualGroup) else (group[0],)
 
     def entries(self) -> Iterator[Iterable[Entry]]:
         """Return all entries in the order of the index, in groups."""
-        return self._groups(self._usual_entries, lambda raw: (self._validated(raw),))
+        for group in self._groups():
+            yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
 
-    def _groups(
-        self,
-        usual: Callable[[_Columns, int], Iterable[Item]],
-        unusual: Callable[[_RawEntry], Iterable[Item]],
-    ) -> Iterator[Any]:
-        """Go through the index and convert its entries in groups.
+    def _groups(self) -> Iterator["_UsualGroup | _RawEntry"]:
+        """Go through the index, and return groups of entries in the usual notation, and single entries in others.
 
-        Args:
-            usual: converts a group of entries in the usual notation. They begin at the cursor; the number is their
-                end in the window.
-            unusual: converts one entry in any other notation.
+        A group begins at the cursor, which is moved to its end when the next one is requested.
         """
         cursor = self._cursor
         seen: set[bytes] = set()
@@ -209,10 +210,10 @@ class _IndexParser:
                 raise cursor.corrupt('the index has two members "files"')
             elif key == b"files":
                 for _ in cursor.items('an object as the value of "files"', b"{}"):
-                    while (found := self._usual_columns()) is not None:
-                        yield usual(*found)
-                        cursor.position = found[1]
-                    yield unusual(self._entry())
+                    while (found := self._usual_group()) is not None:
+                        yield found
+                        cursor.position = found.end
+                    yield self._entry()
             else:
                 cursor.skip()
                 continue
@@ -223,11 +224,11 @@ class _IndexParser:
             if key not in seen:
                 raise cursor.corrupt(f'the index has no member "{key.decode()}"')
 
-    def _usual_columns(self) -> tuple[_Columns, int] | None:
+    def _usual_group(self) -> "_UsualGroup | None":
         """Match entries in the usual notation, from the cursor on, up to _GROUP_ENTRIES and only within the window.
 
         Returns:
-            The entries and the position of their end, or None if the next entry does not match. The next entry may
+            The entries, or None if the next entry does not match. The next entry may
             be the last one of the index, cut by the end of the window, or in another notation.
         """
         # A scanner is an undocumented part of `re`: each match begins where the previous match ended. findall()
@@ -236,13 +237,13 @@ class _IndexParser:
         found: list[re.Match[bytes]] = list(islice(iter(scanner.match, None), _GROUP_ENTRIES))
         if not found:
             return None
-        return tuple(zip(*[match.groups(b"") for match in found], strict=True)), found[-1].end()
+        return _UsualGroup(tuple(zip(*[match.groups(b"") for match in found], strict=True)), found[-1].end())
 
-    def _usual_entries(self, columns: _Columns, end: int) -> Iterable[Entry]:
+    def _usual_entries(self, group: "_UsualGroup") -> Iterable[Entry]:
         try:
-            return self._validated_group(*columns)
+            return self._validated_group(*group.columns)
         except ValueError:
-            return self._one_by_one(end)
+            return self._one_by_one(group.end)
 
     def _validated_group(self, names: _Column, *numbers: _Column) -> Iterable[Entry]:
         """Return the entries of a group.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from cafcat.archives.naming import FolderArchive, find_archive
+from cafcat.archives.naming import FolderArchive, archive_address, find_archive
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import (
@@ -113,12 +113,17 @@ class _Adopt:
 
         The store of each object consists of its folder, with all other objects in there.
         """
-        found = find_archive(archive, self._open_single, self._session.stores.__getitem__)
+        found = find_archive(archive_address(archive), self)
         if not isinstance(found, FolderArchive):
             return [found]
         return [Found(found.store, name, found.archive) for name in found.archive.names]
 
-    def _open_single(self, address: ObjectAddress) -> Found:
+    def open_store(self, url: str) -> Store:
+        """Return the store at a URL. See ObjectOpener."""
+        return self._session.stores[url]
+
+    def open_object(self, address: ObjectAddress) -> Found:
+        """Return an object. See ObjectOpener."""
         store = self._session.stores[address.store_url]
         if store.locate(address.key) != address.name:
             raise InvalidInput("a store cannot have an object of this name", path=address.name)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 from uuid import uuid4
@@ -92,7 +91,7 @@ class _Backup:
     def _write_object(self, reading: DumpReader, key: str) -> TarWriter:
         backups = self._catalog.backups
         backup = backups.begin(self._store.url, key, reading.journal_id, self._owner, LEASE_SECONDS)
-        lease = Lease(partial(backups.renew_lease, backup, self._owner, LEASE_SECONDS))
+        lease = Lease(backups, backup, self._owner)
         try:
             upload = self._store.create(key)
             try:

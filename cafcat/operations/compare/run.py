@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from cafcat.catalog.database_url import connect
+from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.catalog.transfer.comparing import ComparedTable, Comparing
 from cafcat.events import CatalogsDiffer
 from cafcat.operations.compare.options import CompareOptions
@@ -37,7 +37,7 @@ def run(session: Session, options: CompareOptions) -> CompareReport:
         AccessDenied: The other database refuses the connection.
     """
     progress = session.progress
-    theirs = Comparing(lambda: connect(options.other))
+    theirs = Comparing(DatabaseUrl(options.other))
     rows, differences = Counter[str](), Counter[str]()
     try:
         with session.catalog.comparing.reading() as left, theirs.reading() as right:

@@ -8,7 +8,6 @@ checked against the chunk's checksum in the catalog before the copy gets its nam
 import contextlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from functools import partial
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.copies import ChunkToCopy, Selection
@@ -33,9 +32,10 @@ from cafcat.operations.joining import join_store
 from cafcat.operations.names import check_names
 from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.other_replicas import OtherReplicas
-from cafcat.operations.own_index import read_whole
+from cafcat.operations.own_index import WholeObject
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
+from cafcat.progress import StopOnly
 from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.stores.base import Store, Upload
@@ -133,7 +133,7 @@ class ChunkCopier:
         self._catalog = session.catalog
         self._target = target
         self._owner = owner
-        self._journal = JournalCopies(session.catalog.journal, target, session.warn)
+        self._journal = JournalCopies(session.catalog.journal, target, session.progress)
         self._replicas = OtherReplicas(session.catalog, session.stores)
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
@@ -265,8 +265,10 @@ class ChunkCopier:
             return from_base64(chunk.crc64nvme)
         archive_format = formats.by_name(chunk.format)
         with _of_source():
-            summary = read_whole(source, chunk.object_key, archive_format, _ignore, self._check)
-        return summary.crc64nvme
+            whole = WholeObject(source, chunk.object_key, archive_format, StopOnly(self._session.progress))
+            for _ in whole.entries():
+                pass
+        return whole.summary.crc64nvme
 
     def _is_there(self, chunk: ChunkToCopy, expected: int) -> bool:
         """Return True if the target has an object with these bytes, which no row of this catalog names.
@@ -280,7 +282,7 @@ class ChunkCopier:
         except NotFound:
             return False
         is_same = size_bytes == chunk.size_bytes
-        if not is_same or object_crc64nvme(self._target, key, size_bytes, self._advance) != expected:
+        if not is_same or object_crc64nvme(self._target, key, size_bytes, self._session.progress) != expected:
             hint = "the object is not in this catalog: move it away, or copy to another store"
             raise Conflict(f"another object has the same key: {self._target.locate(key)}", hint=hint)
         return True
@@ -295,9 +297,6 @@ class ChunkCopier:
         self._session.checkpoint()
         self._session.progress.advance(0, size_bytes)
 
-    def _check(self, _size_bytes: int) -> None:
-        self._session.checkpoint()
-
 
 class _OpenCopy:
     """A copy whose row is in state `writing`. Call exactly one of `commit` and `abandon`."""
@@ -307,7 +306,7 @@ class _OpenCopy:
         self._target = target
         self._key = key
         self._id = copy_id
-        self._lease = Lease(partial(catalog.copies.renew_lease, copy_id, owner, LEASE_SECONDS))
+        self._lease = Lease(catalog.copies, copy_id, owner)
         self._upload: Upload | None = None
         self._is_ours = False
 
@@ -379,7 +378,3 @@ def _of_source() -> Iterator[None]:
         raise
     except CafcatError as error:
         raise _Unreadable(error) from error
-
-
-def _ignore(_: object) -> None:
-    """Do nothing."""

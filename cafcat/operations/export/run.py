@@ -104,7 +104,7 @@ def _add(locations: "Generator[Location, None, None]", reader: FileReader, made:
     A file without readable replica ends the export: a reader of the archive could not see that the file is missing.
     """
     requests = (ReadRequest.of(location.path, location) for location in locations)
-    with closing(reader.files(range_reads(requests, reader.store_of))) as files:
+    with closing(reader.files(range_reads(requests, reader.stores))) as files:
         for request, blocks in files:
             location = request.location
             write = partial(made.add, location.path, location.size_bytes, location.modified_ns)

@@ -177,7 +177,7 @@ def serve(pipe: WorkerPipe) -> None:
     try:
         progress = _SentProgress(pipe, inbox)
         with closing(setup.open_session(progress)) as session:
-            session.catalog.announce_waits(progress.warn)
+            session.catalog.announce_waits(progress)
             _serve(pipe, inbox, setup, session, progress)
     except Aborted:
         return

@@ -4,7 +4,7 @@ A request that was on its way when its writer died can begin or complete an uplo
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -41,29 +41,29 @@ class LateObjects:
         """Remove uploads of chunks that are no longer being written, and objects of abandoned chunks."""
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))
-        self._sweep("uploads", uploads, frozenset(ChunkState), self.store.discard)
+        for key in self._late("uploads", uploads, frozenset(ChunkState)):
+            if not self.dry_run:
+                self.store.discard(key)
         objects = (key for key, *_ in self.store.list() if not key.startswith(others))
-        self._sweep("objects", objects, {ChunkState.ABANDONED}, self.store.delete)
+        for key in self._late("objects", objects, {ChunkState.ABANDONED}):
+            if not self.dry_run:
+                self.store.delete(key)
 
-    def _sweep(
-        self, kind: str, keys: Iterable[str], late: Collection[ChunkState], remove: Callable[[str], object]
-    ) -> None:
+    def _late(self, kind: str, keys: Iterable[str], late: Collection[ChunkState]) -> Iterator[str]:
+        """Yield the keys to remove, and count them once they were removed.
+
+        They include the probe objects of dead processes. A living process notices that its probe is gone.
+        """
         for batch in _batches(keys):
             states = self.recovery.final_states(self.url, batch)
             for key in batch:
                 if is_probe_key(key):
-                    self._remove_probe(key, remove)
+                    yield key
                 elif key not in states:
                     self.counts[f"unknown_{kind}"] += is_chunk_key(key)
                 elif states[key] in late:
-                    if not self.dry_run:
-                        remove(key)
+                    yield key
                     self.counts[f"{kind}_removed"] += 1
-
-    def _remove_probe(self, key: str, remove: Callable[[str], object]) -> None:
-        """Remove a probe object of a dead process. A living process notices that its probe is gone."""
-        if not self.dry_run:
-            remove(key)
 
     def _nested(self) -> tuple[str, ...]:
         """Return the key prefixes of other stores of the catalog that are below this one."""

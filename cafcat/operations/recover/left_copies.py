@@ -5,7 +5,6 @@ The row in the catalog is changed first, as with chunks. A copy is complete if i
 
 import contextlib
 from collections import Counter
-from functools import partial
 
 from cafcat.catalog.chunks.objects import LeftoverObject
 from cafcat.errors import CafcatError, Conflict, NotFound
@@ -68,7 +67,7 @@ class LeftCopies:
         return self._adopt_or_abandon(store, copy, why_not)
 
     def _check_under_lease(self, store: Store, copy: LeftoverObject) -> str | None:
-        lease = Lease(partial(self._copies.renew_lease, copy.id, self._owner, LEASE_SECONDS))
+        lease = Lease(self._copies, copy.id, self._owner)
         try:
             return self._why_incomplete(store, copy)
         finally:
@@ -100,14 +99,10 @@ class LeftCopies:
             return error.message
         if size_bytes != chunk.size_bytes:
             return f"the copy has {size_bytes:,} bytes, but the chunk has {chunk.size_bytes:,}"
-        checksum = object_crc64nvme(store, copy.object_key, size_bytes, self._advance)
+        checksum = object_crc64nvme(store, copy.object_key, size_bytes, self._session.progress)
         return (
             None if to_base64(checksum) == chunk.crc64nvme else "the checksum of the copy is not that of the chunk"
         )
-
-    def _advance(self, size_bytes: int) -> None:
-        self._session.checkpoint()
-        self._session.progress.advance(0, size_bytes)
 
     def _remove(self, store: Store, copy: LeftoverObject) -> None:
         """Remove upload, object and journal record of an abandoned copy.

@@ -7,7 +7,7 @@ processes try. Only then an object is removed from a store, and only an object t
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -22,13 +22,14 @@ from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.failures import note_failure
 from cafcat.operations.index_rules import units_in
-from cafcat.operations.own_index import read_whole
+from cafcat.operations.own_index import WholeObject
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.late_objects import LateObjects
 from cafcat.operations.recover.left_backups import recover_backups
 from cafcat.operations.recover.left_copies import LeftCopies
 from cafcat.operations.recover.options import RecoverOptions
 from cafcat.operations.recover.report import RecoverReport
+from cafcat.progress import Progress
 from cafcat.session import Session
 from cafcat.stores.base import Store, StoredObject, has
 from cafcat.writing.journal import remove_journal, sweep_journal, write_journal
@@ -65,7 +66,6 @@ class Recovery:
         self._stores = ReachableStores(session)
         self._owner = owner_name("recover")
         self._dry_run = dry_run
-        self._renewed = 0.0
         self._interrupted = False
         self._counts: Counter[str] = Counter()
         self._leases_end_at: str | None = None
@@ -175,7 +175,7 @@ class Recovery:
                 return
             if role_of(chunk.owner) != "recover" and has(store, chunk.object_key):
                 with contextlib.suppress(Corrupt, NotFound, Locked, Conflict), Mapping(chunk.id) as mapping:
-                    summary = self._read_whole(store, chunk, mapping, self._report_bytes)
+                    summary = _read_whole(store, chunk, mapping, self._session.progress)
                     self._adopt(chunk, summary, mapping, self._units(store, chunk))
 
     def _recover_backups(self, store: Store, url: str) -> None:
@@ -234,7 +234,6 @@ class Recovery:
         chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:
             return
-        self._renewed = time.monotonic()
         try:
             self._adopt_or_abandon(store, chunk)
         except Locked:
@@ -247,7 +246,8 @@ class Recovery:
     def _adopt_or_abandon(self, store: Store, chunk: LeftoverChunk) -> None:
         with Mapping(chunk.id) as mapping:
             try:
-                summary = self._read_whole(store, chunk, mapping, partial(self._advance, chunk))
+                progress = self._session.progress if self._dry_run else _Renewing(self._session, chunk, self._owner)
+                summary = _read_whole(store, chunk, mapping, progress)
                 units = self._units(store, chunk)
             except (NotFound, Corrupt, Conflict) as error:
                 self._abandon(store, chunk, str(error))
@@ -256,11 +256,6 @@ class Recovery:
                     # A writer that died between link and unlink left a second name of the object.
                     store.discard(chunk.object_key)
                 self._adopt(chunk, summary, mapping, units)
-
-    def _read_whole(
-        self, store: Store, chunk: LeftoverChunk, mapping: Mapping, advance: Callable[[int], object]
-    ) -> ChunkSummary:
-        return read_whole(store, chunk.object_key, formats.by_name(chunk.format), mapping.add, advance)
 
     def _units(self, store: Store, chunk: LeftoverChunk) -> ArchiveUnits:
         """Return the log files in the chunk.
@@ -272,22 +267,6 @@ class Recovery:
         if units.units and (conflict := self._catalog.logs.find_conflict(units.units, chunk.id)) is not None:
             raise conflict
         return units
-
-    def _report_bytes(self, size_bytes: int) -> None:
-        self._session.checkpoint()
-        self._session.progress.advance(0, size_bytes)
-
-    def _advance(self, chunk: LeftoverChunk, size_bytes: int) -> None:
-        """Report progress, and renew the lease once a minute.
-
-        A catalog that does not answer at the moment is no reason to stop, because the lease lasts 15 minutes.
-        """
-        self._report_bytes(size_bytes)
-        now = time.monotonic()
-        if now - self._renewed >= _RENEW_SECONDS and not self._dry_run:
-            self._renewed = now
-            with contextlib.suppress(CatalogUnavailable):
-                self._catalog.recovery.renew(chunk.id, self._owner, LEASE_SECONDS)
 
     def _adopt(self, chunk: LeftoverChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits) -> None:
         files, skipped, live_bytes = summary.file_count, 0, mapping.size_bytes
@@ -324,6 +303,39 @@ class Recovery:
     def _report_chunk(self, recovered: ChunkRecovered) -> None:
         self._counts[recovered.outcome] += 1
         self._session.emit(recovered)
+
+
+def _read_whole(store: Store, chunk: LeftoverChunk, mapping: Mapping, progress: Progress) -> ChunkSummary:
+    """Add all files of a chunk to the mapping, and return the summary that the catalog stores."""
+    whole = WholeObject(store, chunk.object_key, formats.by_name(chunk.format), progress)
+    for entry in whole.entries():
+        mapping.add(entry)
+    return whole.summary
+
+
+class _Renewing(Progress):
+    """Passes progress on, and renews the lease of a chunk once a minute."""
+
+    def __init__(self, session: Session, chunk: LeftoverChunk, owner: str) -> None:
+        self._session = session
+        self._chunk = chunk
+        self._owner = owner
+        self._renewed = time.monotonic()
+
+    def checkpoint(self) -> None:
+        self._session.checkpoint()
+
+    def advance(self, files: int, size_bytes: int) -> None:
+        """Report progress, and renew the lease if it is time.
+
+        A catalog that does not answer at the moment is no reason to stop, because the lease lasts 15 minutes.
+        """
+        self._session.progress.advance(files, size_bytes)
+        now = time.monotonic()
+        if now - self._renewed >= _RENEW_SECONDS:
+            self._renewed = now
+            with contextlib.suppress(CatalogUnavailable):
+                self._session.catalog.recovery.renew(self._chunk.id, self._owner, LEASE_SECONDS)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from cafcat.errors import (
 )
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
-from cafcat.model import Entry, FileProblem, Location, ProblemKind
+from cafcat.model import Entry, FileProblem, Location, ProblemKind, SourceFile
 from cafcat.operations.chosen_stores import default_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
 from cafcat.operations.joining import join_store
@@ -37,7 +37,7 @@ from cafcat.operations.repair.options import RepairOptions
 from cafcat.operations.repair.report import RepairReport
 from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
 from cafcat.operations.source_files import open_existing_files
-from cafcat.scanning.batches import OpenResult, SourceBroke, blocks_of
+from cafcat.scanning.batches import OpenResult, SourceBroke, batches_of, blocks_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
@@ -289,7 +289,7 @@ class Repair:
                 self._move_from_source(source, ids)
 
     def _move_from_source(self, source: Source, ids: dict[UUID, int]) -> None:
-        for location, opened in open_existing_files(self._catalog, source, self._is_lost, self._note_problem):
+        for location, opened in self._open_lost(source):
             try:
                 is_moved = self._move_opened(location, opened, ids.get(location.chunk))
             except Unreadable as error:
@@ -301,6 +301,15 @@ class Repair:
                 self._lost_of[ids[location.chunk]] -= 1
             if self._rewriter.is_stopping():
                 return
+
+    def _open_lost(self, source: Source) -> Iterator[tuple[Location, OpenResult]]:
+        """Yield the lost files that the source has, opened, and note the problems of the source."""
+        for batch in batches_of(source):
+            for item in batch:
+                if isinstance(item, FileProblem):
+                    self._note_problem(item)
+            lost = [item for item in batch if isinstance(item, SourceFile) and self._is_lost(item.path)]
+            yield from open_existing_files(self._catalog, source, lost)
 
     def _is_lost(self, path: str) -> bool:
         return hash(path) in self._lost

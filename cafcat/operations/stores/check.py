@@ -5,6 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cafcat.progress import Progress
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.settings.stores import chosen_url, possible_name
@@ -37,7 +38,7 @@ class CheckedStore(NamedTuple):
 def check_store(settings: Settings, named: str) -> CheckedStore:
     """Check a store. See `Repository.check_store`."""
     with _catalog_if_any(settings) as catalog:
-        store = Stores(settings, warn=lambda _message: None)[_url_of(named, settings, catalog)]
+        store = Stores(settings, warnings=Progress())[_url_of(named, settings, catalog)]
         findings = tuple(probe(store))
         is_usable = all(finding.works for finding in findings if finding.is_needed)
         is_remembered = (

@@ -5,10 +5,8 @@ copies, which `prune` removes after its grace period. A reader that looked up a 
 still finds the bytes. An interrupted migration continues when it is called again.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from cafcat.catalog.chunks.copies import Selection
 from cafcat.catalog.chunks.owners import owner_name
@@ -25,6 +23,7 @@ from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.recover.left_backups import remove_backup
 from cafcat.operations.stores.rows import store_row
+from cafcat.progress import StopOnly
 from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
@@ -170,7 +169,7 @@ class _Migration:
         return from_base64(in_catalog) if in_catalog is not None else self._crc(self._old, key, copied.size_bytes)
 
     def _crc(self, store: Store, key: str, size_bytes: int) -> int:
-        return object_crc64nvme(store, key, size_bytes, lambda _: self._session.checkpoint())
+        return object_crc64nvme(store, key, size_bytes, StopOnly(self._session.progress))
 
     def _migrate_backup(self, backup: StoredBackup) -> None:
         """Copy a backup, and remove the old object at once.
@@ -194,9 +193,9 @@ class _Migration:
         if has(self._new, key):
             raise Conflict(f"another object has the same key: {self._new.locate(key)}", hint="move it away")
         new = backups.begin(self._new.url, key, backup.journal_id, self._owner, LEASE_SECONDS)
-        lease = Lease(partial(backups.renew_lease, new, self._owner, LEASE_SECONDS))
+        lease = Lease(backups, new, self._owner)
         try:
-            etag = self._write(key, size_bytes, checksum, lease, partial(backups.record_upload, new))
+            etag = self._write(key, size_bytes, checksum, lease, new)
             backups.record_size(new, size_bytes)
             backups.commit(new, etag)
         except BaseException:
@@ -207,13 +206,11 @@ class _Migration:
         finally:
             lease.end()
 
-    def _write(
-        self, key: str, size_bytes: int, checksum: int, lease: Lease, record: Callable[[str], object]
-    ) -> str | None:
+    def _write(self, key: str, size_bytes: int, checksum: int, lease: Lease, backup_id: int) -> str | None:
         upload = self._new.create(key)
         try:
             if upload.upload_id is not None:
-                record(upload.upload_id)
+                self._catalog.backups.record_upload(backup_id, upload.upload_id)
             sink = BlockSink(upload)
             try:
                 for block in object_blocks(self._old, key, size_bytes):

@@ -1,6 +1,6 @@
 """Check of one object, a chunk or a copy, against the catalog."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,22 +21,18 @@ from cafcat.formats.base import UNCHECKED_HASH, HasRemarks
 from cafcat.formats.caf.format import CAF
 from cafcat.formats.format_choice import allow_zero_padding
 from cafcat.model import ChunkState, FindingKind, Verdict, VerifyLevel
-from cafcat.operations.chunk_contents import entry_of
 from cafcat.operations.index_rules import own_prefix
 from cafcat.operations.index_section import IndexSection, head_of
 from cafcat.operations.verify.data_check import DataCheck
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.index_check import compare, index_error
-from cafcat.reading.fetch import object_blocks
+from cafcat.progress import Progress, StopOnly
 from cafcat.session import Session
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store, StoredObject
 from cafcat.support.checksums import crc64nvme, to_base64
 
-__all__ = ["Advance", "ObjectCheck", "check_target"]
-
-Advance = Callable[[int, int], object]
-"""Called with the numbers of further files and bytes. May raise to stop the check."""
+__all__ = ["ObjectCheck", "check_target"]
 
 _NAMED_FILES: Final = 10
 """Largest number of cut-off files that the finding of a truncated object names. All of them are counted."""
@@ -85,7 +81,7 @@ class ObjectCheck:
     """
 
     def __init__(
-        self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, advance: Advance
+        self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, progress: Progress
     ) -> None:
         """Prepare the check.
 
@@ -94,13 +90,13 @@ class ObjectCheck:
             target: The object.
             rows: All rows of the chunk, in the order of their bytes. They are iterated more than once.
             findings: Receives the damage.
-            advance: Receives progress.
+            progress: Advances by the files and bytes that were checked. May raise to stop the check.
         """
         self._store = store
         self._target = target
         self._rows = rows
         self._findings = findings
-        self._advance = advance
+        self._progress = progress
         self.unchecked_blocks = 0
 
     def run(self, level: VerifyLevel) -> Verdict:
@@ -188,7 +184,7 @@ class ObjectCheck:
 
     def _check_names(self, prefix: str, *, counts_files: bool) -> None:
         """Compare the entries that the archive lists with the rows."""
-        target, advance = self._target, self._advance
+        target = self._target
         archive = StoredObject(self._store, target.object_key)
         try:
             archive_format = formats.by_name(target.format)
@@ -198,12 +194,10 @@ class ObjectCheck:
                 archive_format = allow_zero_padding(archive_format)
             reader = archive_format.reader(archive)
             entries = (entry._replace(path=prefix + entry.path) for entry in reader.entries())
-            advance_files = lambda files: advance(files if counts_files else 0, 0)  # noqa: E731
             # Adoption left out entries that could not be read, or whose names the catalog cannot store.
             is_adopted = target.adopted_prefix is not None
-            compare(
-                entries, self._rows, self._findings, advance_files, lacks_checksums=True, may_lack_rows=is_adopted
-            )
+            progress = self._progress if counts_files else StopOnly(self._progress)
+            compare(entries, self._rows, self._findings, progress, lacks_checksums=True, may_lack_rows=is_adopted)
             if isinstance(reader, HasRemarks):
                 remarks = reader.remarks()
                 self.unchecked_blocks = sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
@@ -227,7 +221,7 @@ class ObjectCheck:
     def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Give the same blocks, and report them as progress."""
         for block in blocks:
-            self._advance(0, len(block))
+            self._progress.advance(0, len(block))
             yield block
 
     def _check_index(self, section: IndexSection, *, counts_files: bool) -> bool:
@@ -250,9 +244,9 @@ class ObjectCheck:
             if span != (target.index_start_byte, target.index_end_byte):
                 expected = f"[{target.index_start_byte}, {target.index_end_byte})"
                 self._add_index_finding(f"it is in bytes [{span[0]}, {span[1]}) instead of {expected}")
-            advance = self._advance
             entries = archive_format.reader(section).entries()
-            compare(entries, self._rows, self._findings, lambda files: advance(files if counts_files else 0, 0))
+            progress = self._progress if counts_files else StopOnly(self._progress)
+            compare(entries, self._rows, self._findings, progress)
         except (Corrupt, Unsupported) as error:
             self._add_index_finding(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
         return target.index_crc32c is not None
@@ -262,19 +256,7 @@ class ObjectCheck:
         self._findings.add(FindingKind.INDEX, f"its index is damaged: {message}", None, *span)
 
     def _check_files(self, size_bytes: int) -> DataCheck:
-        store, key, data_bytes = self._store, self._target.object_key, self._target.index_start_byte
-        end = min(data_bytes, size_bytes)
-        archive_format = formats.by_name(self._target.format)
-        check = DataCheck(
-            object_blocks(store, key, end) if end else iter(()),
-            data_bytes=data_bytes,
-            found_bytes=size_bytes,
-            findings=self._findings,
-            advance=self._advance,
-            read_again=lambda start, end: store.stream(key, start, end),
-            may_share=self._target.adopted_prefix is not None,
-            decode=lambda span, row: archive_format.decode(span, entry_of(row)),
-        )
+        check = DataCheck(self._store, self._target, size_bytes, self._findings, self._progress)
         check.run(self._rows)
         return check
 
@@ -291,16 +273,12 @@ class ObjectCheck:
         findings = self._findings
         if found == self._target.crc64nvme:
             # The object is exactly as it was written, so the rows have changed.
-            findings.change(
-                FindingKind.FILE, FindingKind.MAPPING, lambda detail: f"{detail}; the object is undamaged"
-            )
+            findings.change(FindingKind.FILE, FindingKind.MAPPING, after="; the object is undamaged")
             return
         # The object is damaged. If the catalog has no checksum of the index, rows that differ from it are right.
         kinds = [FindingKind.FILE, FindingKind.INDEX, FindingKind.SIZE]
         if not is_index_known and not findings.count(FindingKind.FILE):
-            findings.change(
-                FindingKind.MAPPING, FindingKind.INDEX, lambda detail: f"its index is damaged: {detail}"
-            )
+            findings.change(FindingKind.MAPPING, FindingKind.INDEX, before="its index is damaged: ")
         if not any(map(findings.count, kinds)):
             message = f"the whole object has CRC-64/NVME {found} instead of {self._target.crc64nvme}"
             self._add_gap_finding(message, data, is_index_known=is_index_known)
@@ -325,14 +303,17 @@ class ObjectCheck:
             self._add_index_finding(message)
 
 
-class _CountedProgress:
-    """Counts files and bytes, and passes them on to the session."""
+class _CountedProgress(Progress):
+    """Counts files and bytes, and passes them on to the session. Each call is a checkpoint."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.files = self.size_bytes = 0
 
-    def __call__(self, files: int, size_bytes: int) -> None:
+    def checkpoint(self) -> None:
+        self._session.checkpoint()
+
+    def advance(self, files: int, size_bytes: int) -> None:
         self.files += files
         self.size_bytes += size_bytes
         self._session.checkpoint()

@@ -1,13 +1,18 @@
 """Check of all bytes of a chunk in one sequential read: the checksum of each file, and that of the whole object."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
+from cafcat.catalog.chunks.verification import CheckTarget
 from cafcat.errors import CafcatError, Corrupt, Unsupported
+from cafcat.formats import registry as formats
 from cafcat.model import FindingKind
-from cafcat.operations.chunk_contents import Unreadable, guarded
+from cafcat.operations.chunk_contents import Unreadable, entry_of, guarded
 from cafcat.operations.verify.findings import Findings
+from cafcat.progress import Progress
+from cafcat.reading.fetch import object_blocks
+from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c, crc64nvme
 
 __all__ = ["DataCheck"]
@@ -32,37 +37,26 @@ class DataCheck:
     """
 
     def __init__(
-        self,
-        blocks: Iterator[bytes],
-        *,
-        data_bytes: int,
-        found_bytes: int,
-        findings: Findings,
-        advance: Callable[[int, int], object],
-        read_again: Callable[[int, int], Iterator[bytes]],
-        may_share: bool,
-        decode: Callable[[Iterator[bytes], ChunkRow], Iterator[bytes]],
+        self, store: Store, target: CheckTarget, found_bytes: int, findings: Findings, progress: Progress
     ) -> None:
         """Prepare the check.
 
         Args:
-            blocks: Bytes `[0, min(data_bytes, found_bytes))` of the object.
-            data_bytes: Number of bytes of data that the object should have.
+            store: The store of the object.
+            target: The object.
             found_bytes: Actual size of the object.
             findings: Receives the damage.
-            advance: Called with the numbers of files and bytes for each block.
-            read_again: Returns the bytes of a span, for a file that shares bytes with others.
-            may_share: True if files may share bytes.
-            decode: Returns the content of a file whose row has a decoding, from the bytes of its span.
+            progress: Advances by the files and bytes of each block.
         """
-        self._blocks = blocks
-        self._data_bytes = data_bytes
-        self._end = min(data_bytes, found_bytes)
+        self._store = store
+        self._key = target.object_key
+        self._format = formats.by_name(target.format)
+        self._data_bytes = target.index_start_byte
+        self._end = min(self._data_bytes, found_bytes)
+        self._blocks = object_blocks(store, self._key, self._end) if self._end else iter(())
         self._findings = findings
-        self._advance = advance
-        self._read_again = read_again
-        self._may_share = may_share
-        self._decode = decode
+        self._progress = progress
+        self._may_share = target.adopted_prefix is not None
         self._block = b""
         self._block_start = 0
         self._advanced_files = 0
@@ -77,7 +71,7 @@ class DataCheck:
     def run(self, rows: Iterable[ChunkRow]) -> None:
         """Check the files of all rows, in the order of their bytes, and read the rest.
 
-        Raises the errors of `advance`.
+        Raises the errors of `progress`.
         """
         row: ChunkRow | None = None
         try:
@@ -94,7 +88,7 @@ class DataCheck:
                 self._check(row)
             row = None
             self._skip_to(self._end)
-            self._advance(self.files - self._advanced_files, 0)
+            self._progress.advance(self.files - self._advanced_files, 0)
         except CafcatError as error:
             self.failed = error
             self._add_failure(row, error)
@@ -115,13 +109,14 @@ class DataCheck:
             if not self._may_share:
                 message = "it shares bytes with another file of its chunk"
                 self._findings.add(FindingKind.MAPPING, message, row.path, start, end)
-            self._check_span(row, self._read_again(start, end) if end <= self._end else iter(()))
+            self._check_span(row, self._store.stream(self._key, start, end) if end <= self._end else iter(()))
 
     def _check_span(self, row: ChunkRow, span: Iterator[bytes]) -> None:
         found = 0
         self.has_decoded = self.has_decoded or row.decoding is not None
         try:
-            for block in span if row.decoding is None else self._decode(guarded(span), row):
+            decoded = span if row.decoding is None else self._format.decode(guarded(span), entry_of(row))
+            for block in decoded:
                 found = crc32c(block, found)
         except Unreadable as error:
             raise error.reason from error
@@ -168,7 +163,7 @@ class DataCheck:
         self._block = next(self._blocks, b"")
         if not self._block:
             raise Corrupt(f"the object ends at byte {self.position:,} instead of byte {self._end:,}")
-        self._advance(self.files - self._advanced_files, len(self._block))
+        self._progress.advance(self.files - self._advanced_files, len(self._block))
         self._advanced_files = self.files
         self.crc64nvme = crc64nvme(self._block, self.crc64nvme)
 

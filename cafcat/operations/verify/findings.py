@@ -1,6 +1,5 @@
 """Findings of one check: the first thousand, and the number of further ones."""
 
-from collections.abc import Callable
 from typing import Final
 
 from cafcat.model import Finding, FindingKind
@@ -60,18 +59,18 @@ class Findings:
         more = sum(count for (of, _), count in self._more.items() if of is kind)
         return sum(finding.kind is kind for finding in self._found) + more
 
-    def change(self, kind: FindingKind, into: FindingKind, detail: Callable[[str], str]) -> None:
+    def change(self, kind: FindingKind, into: FindingKind, *, before: str = "", after: str = "") -> None:
         """Change the kind of findings, because a later check showed the reason.
 
         Args:
             kind: Kind of the findings to change.
             into: The new kind.
-            detail: Returns the new description from the old one.
+            before: Text to put before each description.
+            after: Text to put after it.
         """
-        self._found = [
-            finding._replace(kind=into, detail=detail(finding.detail)) if finding.kind is kind else finding
-            for finding in self._found
-        ]
+        for n, finding in enumerate(self._found):
+            if finding.kind is kind:
+                self._found[n] = finding._replace(kind=into, detail=f"{before}{finding.detail}{after}")
         for is_live in (True, False):
             count = self._more.pop((kind, is_live), 0)
             if count:

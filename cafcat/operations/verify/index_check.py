@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import groupby, zip_longest
 from typing import Final
@@ -13,6 +13,7 @@ from cafcat.formats.base import Format
 from cafcat.model import Entry, FindingKind
 from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify.findings import Findings
+from cafcat.progress import Progress
 from cafcat.support.quantities import to_microseconds
 from cafcat.support.sorting import ExternalSort
 
@@ -41,7 +42,7 @@ def compare(
     entries: Iterable[Entry],
     rows: Iterable[ChunkRow],
     findings: Findings,
-    advance: Callable[[int], object],
+    progress: Progress,
     *,
     lacks_checksums: bool = False,
     may_lack_rows: bool = False,
@@ -54,7 +55,7 @@ def compare(
         entries: Entries of the index.
         rows: All rows of the chunk.
         findings: Receives the differences.
-        advance: Called with numbers of files, some thousand at a time.
+        progress: Advances by some thousand files at a time.
         lacks_checksums: True if the index need not have checksums and times: then these are not compared.
         may_lack_rows: True if an entry without a row is no finding.
 
@@ -63,7 +64,7 @@ def compare(
         TemporaryFileFailed: A temporary file cannot be written.
     """
     with closing(_Difference()) as difference:
-        _collect(difference, entries, rows, advance, lacks_checksums=lacks_checksums)
+        _collect(difference, entries, rows, progress, lacks_checksums=lacks_checksums)
         for row, entry in difference.left():
             if row is not None:
                 _add_finding(row, entry, findings)
@@ -75,7 +76,7 @@ def _collect(
     difference: "_Difference",
     entries: Iterable[Entry],
     rows: Iterable[ChunkRow],
-    advance: Callable[[int], object],
+    progress: Progress,
     *,
     lacks_checksums: bool,
 ) -> None:
@@ -92,9 +93,10 @@ def _collect(
         ):
             difference.add(row, entry)
         if count - reported == _ADVANCE_FILES:
-            advance(count - reported)
+            progress.checkpoint()
+            progress.advance(count - reported, 0)
             reported = count
-    advance(count - reported)
+    progress.advance(count - reported, 0)
 
 
 def _without_checksums(rows: Iterable[ChunkRow]) -> Iterator[ChunkRow]:

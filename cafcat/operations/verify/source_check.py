@@ -7,10 +7,10 @@ from typing import Final
 
 from cafcat.catalog.chunks.verification import CheckResult
 from cafcat.errors import SourceFailed
-from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, Verdict
+from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, SourceFile, Verdict
 from cafcat.operations.source_files import open_existing_files
 from cafcat.operations.verify.findings import Findings
-from cafcat.scanning.batches import OpenResult, SourceBroke, blocks_of
+from cafcat.scanning.batches import OpenResult, SourceBroke, batches_of, blocks_of
 from cafcat.session import Session
 from cafcat.sources.base import Source, WholeFolderSource
 from cafcat.support.checksums import crc32c
@@ -66,14 +66,15 @@ class SourceCheck:
     def _opened(
         self, source: Source, missing: "_Missing | None"
     ) -> Generator[tuple[Location, OpenResult], None, None]:
-        def pass_by(path: str) -> bool:
+        for batch in batches_of(source):
+            for item in batch:
+                if isinstance(item, FileProblem):
+                    self._handle_problem(item, missing)
+            files = [item for item in batch if isinstance(item, SourceFile)]
             if missing is not None:
-                missing.pass_by(path)
-            return True
-
-        return open_existing_files(
-            self._catalog, source, pass_by, lambda problem: self._handle_problem(problem, missing)
-        )
+                for file in files:
+                    missing.pass_by(file.path)
+            yield from open_existing_files(self._catalog, source, files)
 
     def _locations(self, folder: str) -> Iterator[str]:
         """Give all paths below a folder of the catalog, in order."""

@@ -49,9 +49,7 @@ class _LocalKind(StoreKind):
         from cafcat.stores.local.files import LocalFile
 
         file = LocalFile(address.name)
-        return ArchiveObject(
-            file.name, file.size_bytes, file.read_at, lambda: self.open(address.store_url, context)
-        )
+        return ArchiveObject(file, file.size_bytes, self, address, context)
 
 
 def _path_of(url_or_path: str) -> str:

@@ -7,11 +7,13 @@ changed since it was opened. A read therefore has the same result as one that op
 
 import os
 import time
-from collections.abc import Callable
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cafcat.stores.local.files import LocalFile
+
+if TYPE_CHECKING:
+    from cafcat.stores.local.store import LocalStore
 
 __all__ = ["CachedFiles"]
 
@@ -49,15 +51,15 @@ class CachedFiles:
     A file that is dropped from the cache is closed when the last thread has finished reading it.
     """
 
-    def __init__(self, open_file: Callable[[str], LocalFile]) -> None:
-        """Begin with no open file. `open_file` opens the file of a key."""
-        self._open_file = open_file
+    def __init__(self, store: "LocalStore") -> None:
+        """Begin with no open file. `store` opens the files."""
+        self._store = store
         self._files: dict[str, _CachedFile] = {}
         self._lock = Lock()
         self._cleaned_at = 0.0
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Return the bytes `[start_byte, end_byte)` of an object. Raises as `open_file` and `LocalFile.read_at`."""
+        """Return the bytes `[start_byte, end_byte)` of an object. Raises as `LocalStore.open` and `read_at`."""
         cached = self._files.get(key)
         if cached is not None and (data := cached.read(start_byte, end_byte)) is not None:
             cached.used = time.monotonic()
@@ -65,7 +67,7 @@ class CachedFiles:
                 self._drop_unused(cached.used)
             return data
         self.drop(key)
-        file = self._open_file(key)  # raises the error that the cached file hides
+        file = self._store.open(key)  # raises the error that the cached file hides
         data = file.read_at(start_byte, end_byte)
         self._cache(key, _CachedFile(file))
         return data

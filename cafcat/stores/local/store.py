@@ -46,7 +46,7 @@ class LocalStore:
         """
         self.folder: Final = os.path.abspath(folder)
         self.url: Final = Path(self.folder).as_uri()
-        self._cache = CachedFiles(self.open)
+        self._cache = CachedFiles(self)
         self._is_private = is_private
         self._synced: set[tuple[str, int]] = set()
         """Path and inode of each folder whose name, with those of all folders above, this process has synced."""

@@ -47,14 +47,10 @@ class _S3Kind(StoreKind):
 
     def open(self, url: str, context: StoreContext) -> Store:
         """Return the store at "s3://bucket" or "s3://bucket/prefix"."""
-        from cafcat.stores.s3.server_checks import ServerChecks
         from cafcat.stores.s3.store import S3Store
 
-        def checks_of(store_url: str) -> ServerChecks:
-            return ServerChecks(store_url, context.verdicts, context.warn)
-
         access = S3Access.of(context.options)
-        return S3Store(url, access, context.upload_memory, checks_of, reads_in_flight=context.read_requests)
+        return S3Store(url, access, context.upload_memory, context, reads_in_flight=context.read_requests)
 
     def normal_url(self, text: str) -> str:
         """Return the URL without slashes around its prefix."""
@@ -86,8 +82,8 @@ class _S3Kind(StoreKind):
         bucket, key = parse_s3(address.name)
         connection = S3Connection(bucket, S3Access.of(context.options))
         head = RemoteObject(connection, key).head()
-        read_at = RemoteObject(connection, key, head.etag).read_at
-        found = ArchiveObject(address.name, head.size_bytes, read_at, lambda: self.open(address.store_url, context))
+        content = RemoteObject(connection, key, head.etag)
+        found = ArchiveObject(content, head.size_bytes, self, address, context)
         return ReadAhead(found, head.size_bytes)
 
 

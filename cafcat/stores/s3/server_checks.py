@@ -1,12 +1,12 @@
 """Features that S3 servers lack, and what cafcat does instead."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from threading import RLock
 from typing import Final
 
-from cafcat.stores.kind import Verdicts
+from cafcat.stores.kind import StoreContext
 
 __all__ = ["REMEDIES", "ServerCheck", "ServerChecks"]
 
@@ -56,19 +56,18 @@ REMEDIES: Final[Mapping[ServerCheck, str]] = {
 class ServerChecks:
     """The checks that the server of one store failed. Each is reported once. Safe to share between threads."""
 
-    def __init__(
-        self, store_url: str, verdicts: Verdicts | None = None, warn: Callable[[str], object] | None = None
-    ) -> None:
+    def __init__(self, store_url: str, context: StoreContext) -> None:
         """Prepare without loading anything.
 
         Args:
             store_url: URL of the store.
-            verdicts: Loads and stores failed checks. None: they are remembered only in this process.
-            warn: Called with the message about each newly failed check. None: the logger "cafcat" is used.
+            context: Loads and stores failed checks: without `verdicts` they are remembered only in this process.
+                Its `warn` is called with the message about each newly failed check; without one, the logger
+                "cafcat" is used.
         """
         self._store_url = store_url
-        self._verdicts = verdicts
-        self._warn = warn or logging.getLogger("cafcat").warning
+        self._verdicts = context.verdicts
+        self._warn = context.warn or logging.getLogger("cafcat").warning
         self._known: set[ServerCheck] | None = None
         self._lock = RLock()
 

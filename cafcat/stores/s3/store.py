@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from cafcat.errors import InvalidInput
@@ -13,6 +13,7 @@ from cafcat.remote.errors import translated
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.base import READ_REQUESTS, ObjectInfo, Presigned
 from cafcat.stores.keys import check_key
+from cafcat.stores.kind import StoreContext
 from cafcat.stores.probing import Finding
 from cafcat.stores.s3.parts import plan_parts
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
@@ -34,7 +35,7 @@ class S3Store:
         url: str,
         access: S3Access,
         upload_memory: int,
-        checks: Callable[[str], ServerChecks] = ServerChecks,
+        context: StoreContext | None = None,
         *,
         reads_in_flight: int = READ_REQUESTS,
     ) -> None:
@@ -44,7 +45,7 @@ class S3Store:
             url: "s3://bucket" or "s3://bucket/prefix".
             access: How the server is reached.
             upload_memory: Memory for the parts of one upload, in bytes.
-            checks: Returns the checks that the server of a store URL failed.
+            context: Has the failed checks of the server, and receives warnings. None: they are only logged.
             reads_in_flight: Most requests that are in flight while files are read.
 
         Raises:
@@ -59,7 +60,7 @@ class S3Store:
         self._plan = plan_parts(upload_memory)
         self._reads_in_flight = reads_in_flight
         self._connection = S3Connection(address.bucket, access)
-        self.checks = checks(self._url)
+        self.checks = ServerChecks(self._url, context or StoreContext())
 
     @property
     def url(self) -> str:

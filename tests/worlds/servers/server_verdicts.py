@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cafcat.remote.access import S3Access
-from cafcat.stores.s3.server_checks import ServerChecks
+from cafcat.stores.kind import StoreContext
 from cafcat.stores.s3.store import S3Store
 
 __all__ = ["MEMORY", "Remembered", "open_remembering"]
@@ -33,4 +33,4 @@ def open_remembering(
     url: str, verdicts: Remembered, warn: Callable[[str], object] = lambda _message: None
 ) -> S3Store:
     """Open a store as a new process does."""
-    return S3Store(url, S3Access(), MEMORY, lambda url: ServerChecks(url, verdicts, warn))
+    return S3Store(url, S3Access(), MEMORY, StoreContext(verdicts=verdicts, warn=warn))
