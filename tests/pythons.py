@@ -103,7 +103,7 @@ def run(python: Python, options: list[str]) -> int:
 
 
 def _environment(python: Python) -> str:
-    """Return the interpreter of its virtual environment, which is made anew when pyproject.toml has changed."""
+    """Return the interpreter of its virtual environment, which is replaced when pyproject.toml has changed."""
     folder = VENVS / python.minor
     executable, ready = folder / "bin" / "python", folder / ".ready"
     made_of = hashlib.sha256((TOP / "pyproject.toml").read_bytes() + repr(python).encode()).hexdigest()

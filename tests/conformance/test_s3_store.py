@@ -23,7 +23,7 @@ class BucketBeside:
         try:
             return self.client.get_object(Bucket=self.bucket, Key=f"{PREFIX}/{key}")["Body"].read()
         except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:  # s3rver says no more
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:  # s3rver returns only the status
                 return None
             raise
 

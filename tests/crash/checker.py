@@ -381,7 +381,7 @@ def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
         for _, path, *_ in sorted(rows - replayed):
             yield f"{path} is not at its location in the journal of {url}"
         for _, path, *_ in sorted(spot for spot in replayed - rows if spot[1] not in adopted):
-            yield f"{path} has a location in the journal of {url}, and none in the catalog"
+            yield f"{path} has a location in the journal of {url} that the catalog does not have"
 
 
 def _events(seen: Seen, url: str, chunks: Mapping[UUID, Any]) -> Iterator[tuple[int, str, Spot | None]]:

@@ -181,4 +181,4 @@ def test_checker_finds_files_that_only_the_journal_has(seen: Seen) -> None:
     for objects in (store, copies):
         del objects[record_of(seen, "remove")]
     seen.tables["journal"] = [row for row in seen.tables["journal"] if row.kind != "remove"]
-    assert any("and none in the catalog" in problem for problem in problems(seen))
+    assert any("that the catalog does not have" in problem for problem in problems(seen))

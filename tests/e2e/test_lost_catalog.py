@@ -170,7 +170,7 @@ def test_a_restore_is_the_other_way_back(cafcat: Cafcat, kept: str) -> None:
 
 
 def test_two_catalogs_share_a_store_on_purpose(cafcat: Cafcat, kept: str) -> None:
-    """Each finds its own files again."""
+    """Each catalog has its own files again after a rebuild."""
     store = fill_plain(cafcat, "one")
     second = Cafcat(cafcat.folder, kept)
     (cafcat.folder / "two").mkdir()

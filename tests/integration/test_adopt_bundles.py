@@ -88,7 +88,7 @@ def test_files_of_a_bundle_are_read_in_place(local: cafcat.Repository, tmp_path:
     shutil.move(tmp_path / "there/index", tmp_path / "index")
     check_read(local, tmp_path)
     assert verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
-    assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # of which there is nothing else
+    assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # their entries are only in the index
     shutil.move(tmp_path / "index", tmp_path / "there/index")
     assert everything(tmp_path / "there") == before
 

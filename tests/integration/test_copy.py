@@ -462,7 +462,7 @@ def test_copies_in_a_missing_store_are_not_abandoned(world: World, tmp_path: Pat
 
 @pairs
 def test_late_uploads_and_objects_are_removed(world: World) -> None:
-    """They belong to an abandoned copy. Objects that no row names are left alone."""
+    """Uploads and objects of an abandoned copy are removed. Objects that no row names are left alone."""
     chunks = [commit(world.repository, {name: name.encode()}) for name in "ab"]
     for chunk in chunks:
         leave(world, chunk, "remains")

@@ -30,8 +30,8 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become s
 LIMIT_SECONDS = 60
 UNNAMED_UID = 54321  # in no /etc/passwd
 
-# What the children run: connects, and says which server it found. Root's interpreter may lie where others cannot
-# read it, so a child that is to become another user loads everything first.
+# The program of the children connects, and prints the server that it found. Other users may not be able to read
+# root's interpreter, so a child imports everything before it becomes another user.
 CHILD = """
 import encodings.ascii, encodings.idna, encodings.utf_8, hashlib, json, os, sys
 from pathlib import Path

@@ -32,7 +32,7 @@ PATTERNS = st.text(ALPHABET.replace("\\", "") + "[[[]]", max_size=8)
 def test_a_pattern_matches_the_last_part_as_fnmatch_does(
     connection: psycopg.Connection, pattern: str, name: str
 ) -> None:
-    # fnmatch knows [!…] only; in sh and here [^…] means the same.
+    # fnmatch supports only [!…]; in sh and here [^…] has the same meaning.
     expected = fnmatch.fnmatchcase(name, pattern.replace("[^", "[!"))
     assert matches(connection, pattern, f"folder/{name}") == expected
     assert matches(connection, pattern, name) == expected

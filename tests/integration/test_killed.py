@@ -67,7 +67,7 @@ def test_killed_again_and_again(database_url: str, tmp_path: Path, tree: Path, s
         code = run_until_killed(KILLER, source.randrange(1, 120), folder=tmp_path, variables=variables)
         kills += code == -signal.SIGKILL
         now = check_invariant(database_url, store)
-        assert before <= now, "what was committed stays"
+        assert before <= now, "a committed file is gone"
         before = now
         if code == 0:
             break

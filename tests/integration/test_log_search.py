@@ -406,7 +406,7 @@ def test_damage_after_the_first_records_is_an_error(
     expected_few = searched_by_hand(clp_program, [copy], few)
     damage(archive, "/0", -1)
     assert len(expected_few) == 8000
-    assert search(local, few)[0] == expected_few, "or what came before the damage was handed out"
+    assert search(local, few)[0] == expected_few, "records before the damage were returned"
     found, report = search(local, "timestamp: *")
     assert set(found) < set(expected), "or clp-s aborted in the middle of a record"
     assert (report.records, report.searched) == (len(found), 0)

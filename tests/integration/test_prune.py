@@ -331,7 +331,7 @@ def test_a_prune_is_killed_at_every_step(repository: cafcat.Repository, place: P
     for number in killed_at_each_step(repository, place.url, tmp_path, "prune", prepare=prepare):
         assert live(repository) == set(expected)
         assert rebuilt(place).keys() == set(expected)
-        assert chunks_in(place) <= with_a_record(place), "else it would be taken for one that nobody has committed"
+        assert chunks_in(place) <= with_a_record(place), "a chunk has no record of its commit"
         decided = sql(repository, "SELECT count(*) FROM chunks WHERE state = 'deleted' AND deleted_at IS NULL")
         if number % 2:
             assert repository.recover().cleaned == decided[0][0]

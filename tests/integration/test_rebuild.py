@@ -139,7 +139,7 @@ def test_a_chunk_without_a_record_comes_last_and_gets_one(world: World) -> None:
     rebuilt, report = world.rebuilt()
     assert [str(uuid) for uuid in report.adopted] == [orphan]
     assert report.damages == ()
-    # The chunk has nothing that another chunk does not have: the file stays removed.
+    # All files of the chunk are in another chunk, too: the file stays removed.
     assert live(rebuilt) == {"a": b"2", "b": b"1", "c": b"2"}
     assert (orphan, "skipped") in reasons(rebuilt, "same")
     assert len(world.journal()) == 3

@@ -332,7 +332,7 @@ def test_interrupted_recover_between_and_within_chunks(repository: cafcat.Reposi
 
 
 def test_chunk_of_a_later_version_is_left_alone(local: cafcat.Repository, folder: Folder) -> None:
-    """It is neither adopted nor abandoned, and its lease does not delay the next recover."""
+    """The chunk is neither adopted nor abandoned, and its lease does not delay the next recover."""
     chunk = leave_whole(local, FILES)
     leave_whole(local, {"other": b"other"})
     data = chunk_objects(folder)[key_of(chunk)]

@@ -58,7 +58,7 @@ def repository(database_url: str, tmp_path: Path, target: Bucket) -> Iterator[Re
     with cafcat.open(
         database_url=database_url, home=tmp_path / "home", store=store, upload_memory="16MB"
     ) as repository:
-        # So that the requests of a test are those of its ingest, and not of the first marker.
+        # Write the marker first, so that a test counts only the requests of its own ingest.
         join_store(repository.session, store_to_write(repository.session))
         yield repository
 
@@ -444,7 +444,7 @@ def test_same_command_after_an_outage_packs_the_missing_files(
     )
     with pytest.raises(cafcat.CafcatError, match="SlowDown"):
         repository.ingest([source.url])
-    assert repository.stats().files == 5, "what was packed is committed"
+    assert repository.stats().files == 5, "packed files are not committed"
     s3_proxy.faults = lambda _: None
     repository.ingest([source.url])
     check(repository, files)

@@ -94,7 +94,7 @@ def test_killed_again_and_again(places: Places, seed: int) -> None:
         code = places.ingest_until_killed(source.randrange(1, 240))
         kills += code == -signal.SIGKILL
         now = places.check_invariant()
-        assert before <= now, "what was committed stays"
+        assert before <= now, "a committed file is gone"
         before = now
         if code == 0:
             break

@@ -176,7 +176,7 @@ def test_checksum_in_head_proves_the_object(store: S3Store, s3_proxy: S3Proxy) -
 def test_another_object_of_the_key_is_a_conflict(
     store: S3Store, s3_server: S3Server, s3_bucket: str, s3_proxy: S3Proxy
 ) -> None:
-    """It has the same size, and the answer to our completion was lost."""
+    """The other object has the same size, and the answer to our completion was lost."""
     s3_server.client().put_object(Bucket=s3_bucket, Key="chunks/chunk.caf", Body=b"theirs")
     s3_proxy.faults = faults_in_order("CompleteMultipartUpload", Fault.LOST_ANSWER)
     with pytest.raises(Conflict):

@@ -282,7 +282,7 @@ def read_all(snapshot: cafcat.Snapshot, seed: int) -> bool:
 
 def test_threads_share_a_snapshot(by_folder: cafcat.Snapshot, tmp_path: Path) -> None:
     def opened() -> list[str]:
-        """Each file as often as it is open."""
+        """Return each open file, once per descriptor."""
         gc.collect()
         return open_files(tmp_path)
 

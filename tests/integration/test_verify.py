@@ -471,7 +471,7 @@ def test_older_than(repository: cafcat.Repository) -> None:
     assert which("index", 9) == [1]
     flip(file_of(repository, uuids[0]), 0)
     verify(repository, level="data")
-    assert which("index") == [0], "what was found damaged is looked at again"
+    assert which("index") == [0], "a damaged chunk is not checked again"
     assert which("data") == [0]
 
 
@@ -527,7 +527,7 @@ def test_restart(repository: cafcat.Repository) -> None:
     report, checked = verify(repository)
     assert (report.resumed, len(checked)) == (True, 2)
     report, checked = verify(repository)
-    assert (report.resumed, len(checked)) == (False, 3), "what was given up does not come back"
+    assert (report.resumed, len(checked)) == (False, 3), "an abandoned run was resumed"
 
 
 PROGRAM = """

@@ -1,6 +1,7 @@
 """migrations/schema.sql: the schema as pg_dump prints it, without what differs between servers.
 
-`python -m tests.migrations.snapshot` writes it anew from the migrations; a test compares it.
+`python -m tests.migrations.snapshot` writes the file again from the migrations. A test compares it
+with the migrations.
 """
 
 import re

@@ -110,10 +110,10 @@ def test_a_file_being_written_counts_with_its_index_entry() -> None:
     writer = CAF.writer(sink)
     entry = writer.open("é" * 100, (1 << 63) - 1)
     entry.write(b"12345")
-    foretold = writer.size_if_finalized()
+    predicted = writer.size_if_finalized()
     entry.close()
     writer.finalize()
-    assert len(sink.data) <= foretold <= len(sink.data) + 60
+    assert len(sink.data) <= predicted <= len(sink.data) + 60
 
 
 def test_full_index_is_predicted_and_refused_before_any_write() -> None:

@@ -86,12 +86,12 @@ def test_files_are_cut_into_leaves_of_a_mebibyte(size_bytes: int, block_bytes: i
     for offset in range(0, size_bytes, block_bytes):
         with_blocks.write(content[offset : offset + block_bytes])
         assert writer.size_if_finalized() < size_bytes + 4096
-    foretold = writer.size_if_finalized()
+    predicted = writer.size_if_finalized()
     assert (with_blocks.close(), writer.add("other", b"x", None)) == (entry, other)
     writer.finalize()
     assert sink.data == data
     assert len(data) > size_bytes
-    assert foretold + 300 >= len(data)
+    assert predicted + 300 >= len(data)
     assert (entry.decoding, entry.size_bytes) == ("sections" if size_bytes > MIB else None, size_bytes)
     assert read(data) == {"file": content, "other": b"x"}
     reader = CAR.reader(BytesArchive(data))
@@ -167,9 +167,9 @@ def test_large_folders_are_spread_over_shards(count: int) -> None:
     writer = CAR.writer(sink)
     for path, content, time in files:
         writer.add(path, content, time)
-    foretold = writer.size_if_finalized()
+    predicted = writer.size_if_finalized()
     writer.finalize()
-    assert foretold >= len(sink.data)
+    assert predicted >= len(sink.data)
     assert read(sink.data) == {path: content for path, content, _ in files}
     kinds = Counter(parse(cid).codec for _, cid, _, _ in CarReader(BytesArchive(sink.data)).sections())
     assert (kinds[0x70] > 2) == (count > 1500)
@@ -188,7 +188,7 @@ def hash_of_pairs(name: bytes) -> bytes:
     return (int(name) // 2 * 29).to_bytes(2) + b"\7\7\7\7\7" + bytes([int(name) % 2])
 
 
-def test_names_whose_hashes_agree_do_not_make_the_tree_larger_than_foretold(
+def test_names_with_similar_hashes_give_a_tree_of_the_predicted_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("cafcat.formats.car.shards.name_hash", hash_of_pairs)
@@ -196,9 +196,9 @@ def test_names_whose_hashes_agree_do_not_make_the_tree_larger_than_foretold(
     sink = ListSink()
     writer = CAR.writer(sink)
     entries = [writer.add(*file) for file in files]
-    foretold = writer.size_if_finalized()
+    predicted = writer.size_if_finalized()
     writer.finalize()
-    assert foretold >= len(sink.data)
+    assert predicted >= len(sink.data)
     assert len(read(sink.data)) == 2000
     assert list(CAR.reader(BytesArchive(sink.data)).entries()) == entries
 
@@ -218,25 +218,25 @@ def test_the_hash_of_names_is_murmur3() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_size_is_foretold_with_folders_large_files_and_files_given_up(seed: int) -> None:
+def test_size_is_predicted_with_folders_large_and_abandoned_files(seed: int) -> None:
     rng = random.Random(seed)
     sink = ListSink()
     writer = CAR.writer(sink)
     for n in range(300):
         path = "/".join(rng.choice("abcdefgh") * rng.choice([1, 200]) for _ in range(rng.randrange(1, 6))) + f"/{n}"
         size_bytes = rng.choice([0, 1, 91, 92, 16_347, 16_348, 70_000, MIB + 1 if n % 50 == 0 else 5])
-        foretold = writer.size_if_finalized(path, size_bytes)
+        predicted = writer.size_if_finalized(path, size_bytes)
         if rng.random() < 0.7:
-            assert writer.add_all([NewFile(path, bytes(size_bytes), n)], foretold)
+            assert writer.add_all([NewFile(path, bytes(size_bytes), n)], predicted)
         else:
             entry = writer.open(path, n)
             entry.write(bytes(size_bytes))
-            assert foretold >= writer.size_if_finalized()
+            assert predicted >= writer.size_if_finalized()
             entry.abandon() if rng.random() < 0.3 else entry.close()
-        assert foretold >= writer.size_if_finalized()
-    foretold = writer.size_if_finalized()
+        assert predicted >= writer.size_if_finalized()
+    predicted = writer.size_if_finalized()
     writer.finalize()
-    assert len(sink.data) <= foretold < len(sink.data) + 30_000
+    assert len(sink.data) <= predicted < len(sink.data) + 30_000
     check_whole(sink.data)
 
 

@@ -163,7 +163,7 @@ def test_large_files_in_blocks_give_the_same_chunk(size: int, block_bytes: int) 
 
 
 def test_false_ends_of_chunks_are_corrupt() -> None:
-    """One has an end mark with content; the other an index whose second piece belongs to another position."""
+    """The first has an end mark with content. The second has an index with a piece of another position."""
     data, _, finished = pack(CHUNKIO, [(f"{n:06}/{'n' * 200}", b"", n) for n in range(6000)])
     mark = pack_header(end_mark(finished.index_start_byte), 1, bytes(8))
     with pytest.raises(Corrupt, match="there is no index at its end"):

@@ -41,7 +41,7 @@ def test_a_process_is_alive_until_it_is_killed(other: "subprocess.Popen[str]") -
     assert not is_dead(name)
     other.kill()
     os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-    assert is_dead(name), "killed, although nobody has taken notice"
+    assert is_dead(name), "a killed process that was not reaped counts as alive"
     end(other)
     assert is_dead(name)
 

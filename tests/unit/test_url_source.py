@@ -254,7 +254,7 @@ def test_a_file_with_nothing_to_compare_never_looks_unchanged(web_server: WebSer
         times.append(file.modified_ns // 1000)
         with source.open(file) as opened:
             assert opened.read() == b"content"
-            assert opened.modified_ns is None, "nobody said when it was modified"
+            assert opened.modified_ns is None, "no server sent a modification time"
     assert times[0] < times[1]
 
 

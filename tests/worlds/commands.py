@@ -127,7 +127,7 @@ class ForkServer:
         self._control, other = socket.socketpair()
         pipe = subprocess.PIPE
         with other:
-            # Its standard files are pipes, as those of the commands will be.
+            # The server's standard files are pipes, like those of the commands.
             self._process = subprocess.Popen(
                 [*PYTHON, "-m", "tests.worlds.fork_server", str(other.fileno())],
                 cwd=PROJECT,

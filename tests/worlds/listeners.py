@@ -120,7 +120,7 @@ class Once(Progress):
 
 
 class AfterFiles(Heard):
-    """Calls a function once, after so many files."""
+    """Calls a function once, after this number of files."""
 
     def __init__(self, files: int, act: Callable[[], object]) -> None:
         super().__init__()
