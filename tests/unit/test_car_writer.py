@@ -188,7 +188,7 @@ def hash_of_pairs(name: bytes) -> bytes:
     return (int(name) // 2 * 29).to_bytes(2) + b"\7\7\7\7\7" + bytes([int(name) % 2])
 
 
-def test_names_with_similar_hashes_give_a_tree_of_the_predicted_size(
+def test_names_with_similar_hashes_stay_within_the_predicted_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("cafcat.formats.car.shards.name_hash", hash_of_pairs)
