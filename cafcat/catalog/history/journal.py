@@ -140,7 +140,7 @@ class Journal:
         """Return up to 1,000 records that at least one of these stores (URLs) does not have yet, in order."""
         with self._connection.statement() as connection:
             rows = connection.execute(_UNWRITTEN.encode(), [list(stores)]).fetchall()
-        return [_record(row) for row in rows]
+        return list(map(_record, rows))
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
         """Return the records of a chunk's commit, whether they are written into the stores or not."""
@@ -170,7 +170,7 @@ class Journal:
         while True:
             with self._connection.by_index() as connection:
                 rows = connection.execute(statement, (sequence, after, _PAGE_ROWS)).fetchall()
-            yield from (JournalFile(*row) for row in rows)
+            yield from map(JournalFile._make, rows)
             if len(rows) < _PAGE_ROWS:
                 return
             after = rows[-1][0]
