@@ -18,7 +18,6 @@ from cafcat.session import Session
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store
-from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_MOST_JOBS: Final = 4
-"""Largest default number of processes. More help only with some disks, so users must ask for them."""
 _LOGS_BYTES: Final = 1_000_000_000
 """Bytes of log files in one archive by default: clp-s keeps its dictionaries in memory, and a search reads them
 first."""
@@ -93,14 +90,13 @@ class _IngestRun:
         return ingest.report
 
     def _file_ingest(self, run_id: int) -> Ingest:
-        jobs = self._options.jobs
         return Ingest(
             self._session,
             self._target(run_id),
             self._limits,
             self._options,
             dry_run=self._options.dry_run,
-            jobs=min(processors(), _MOST_JOBS) if jobs is None else jobs,
+            jobs=self._options.jobs,
         )
 
     def _log_ingest(self, run_id: int) -> "LogIngest":
