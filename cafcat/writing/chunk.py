@@ -221,7 +221,6 @@ class OpenChunk(BegunChunk):
         """
         super().__init__(target, moves=moves)
         self._moves_from: list[int] = []
-        self._highest_path = ""
         self._hashes: set[int] | None = None
         try:
             self._writer = target.archive_format.writer(self._sink)
@@ -246,7 +245,7 @@ class OpenChunk(BegunChunk):
         remember a hash of each of its paths.
         """
         if self._hashes is None:
-            if path > self._highest_path:
+            if self._mapping.ascending and path > self._mapping.last_path:
                 return False
             self._hashes = {hash(added) for added in self._mapping.paths()}
         return hash(path) in self._hashes
@@ -269,7 +268,8 @@ class OpenChunk(BegunChunk):
             StoreFailed: The store does not accept the bytes.
         """
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
-        self._remember([path])
+        if self._hashes is not None:
+            self._hashes.add(hash(path))
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> int:
         """Add whole files, from the first on, until the object would become too large.
@@ -288,7 +288,8 @@ class OpenChunk(BegunChunk):
         entries = self._writer.add_all(files, max_bytes)
         if entries:
             self._mapping.add_all(entries, [file.etag for file in files[: len(entries)]])
-            self._remember([entry.path for entry in entries])
+            if self._hashes is not None:
+                self._hashes.update(hash(entry.path) for entry in entries)
         return len(entries)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
@@ -298,7 +299,8 @@ class OpenChunk(BegunChunk):
     def close_entry(self, path: str, entry: EntryWriter, etag: str | None = None) -> None:
         """Add the file that was written in blocks."""
         self._mapping.add(entry.close(), etag)
-        self._remember([path])
+        if self._hashes is not None:
+            self._hashes.add(hash(path))
 
     def move_from(self, source: int) -> None:
         """Record in the catalog that the chunk gets files of another chunk.
@@ -312,11 +314,6 @@ class OpenChunk(BegunChunk):
         if source not in self._moves_from:
             self._target.catalog.chunks.record_move(self._id, source)
             self._moves_from.append(source)
-
-    def _remember(self, paths: Sequence[str]) -> None:
-        self._highest_path = max(self._highest_path, *paths)
-        if self._hashes is not None:
-            self._hashes.update(map(hash, paths))
 
     def finish_moved(self, progress: Progress) -> FinishedChunk:
         """Finish a chunk with live files of other chunks.
