@@ -117,7 +117,8 @@ class Mapping(Spool):
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the rows as a COPY stream, in blocks of at most 256 KiB. They can be read repeatedly."""
-        self.flush()
+        if self._rows:
+            self.flush()
         return copy_stream(self)
 
     def paths(self) -> Iterator[str]:

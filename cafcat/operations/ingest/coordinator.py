@@ -97,22 +97,19 @@ class Ingest:
         """
         try:
             with self._stack:
-                self._ingest_all(sources)
+                try:
+                    for source in sources:
+                        self._ingest_source(source)
+                except SourceBroke as broke:
+                    self._finish_chunks()
+                    raise broke.reason from broke
+                self._finish_chunks()
+                self.positions.save()  # also of sources without any file to pack
         except BaseException as error:
             self._packer.abandon(f"the ingest failed: {error}")
             raise
         finally:
             self._packer.problems.record()
-
-    def _ingest_all(self, sources: Iterable[Source]) -> None:
-        try:
-            for source in sources:
-                self._ingest_source(source)
-        except SourceBroke as broke:
-            self._finish_chunks()
-            raise broke.reason from broke
-        self._finish_chunks()
-        self.positions.save()  # also of sources without any file to pack
 
     def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
