@@ -92,7 +92,8 @@ class FileOpener:
             seconds = 0.0
             for file in some:
                 begun = perf_counter()
-                result = self._read(file)
+                small = self._read_small(file)
+                result = open_or_error(self, small) if isinstance(small, SourceFile) else small
                 seconds += perf_counter() - begun
                 yield result
             if len(some) == _PROBED_FILES and seconds > _SLOW_SECONDS * len(some):
@@ -107,10 +108,6 @@ class FileOpener:
 
     def _read_group(self, files: Iterable[SourceFile]) -> list[NewFile | SourceFile]:
         return [self._read_small(file) for file in files]
-
-    def _read(self, file: SourceFile) -> "NewFile | OpenLocalFile | SourceFailed":
-        result = self._read_small(file)
-        return open_or_error(self, result) if isinstance(result, SourceFile) else result
 
     def _read_small(self, file: SourceFile) -> NewFile | SourceFile:
         """Return the content of a small file that has not changed between listing and reading it.
