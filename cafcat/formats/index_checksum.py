@@ -11,18 +11,14 @@ from cafcat.errors import Corrupt
 from cafcat.formats.base import RandomReader
 from cafcat.support.checksums import crc32c
 
-__all__ = ["CHECKSUM_BYTES", "IndexChecksum", "checksum_text", "stored_checksum"]
+__all__ = ["CHECKSUM_BYTES", "CHECKSUM_TEXT", "IndexChecksum", "stored_checksum"]
 
-_TEXT: Final = b',"index_crc32c":"%08x"}'
+CHECKSUM_TEXT: Final = b',"index_crc32c":"%08x"}'
+"""The bytes that end an index, to be formatted with the CRC-32C of all bytes before them."""
 _PATTERN: Final = re.compile(rb',"index_crc32c":"([0-9a-f]{8})"\}')
 _BLOCK_BYTES: Final = 1 << 20
-CHECKSUM_BYTES: Final = len(_TEXT % 0)
+CHECKSUM_BYTES: Final = len(CHECKSUM_TEXT % 0)
 """Size in bytes of the checksum member, including the comma before it and the closing brace of the index."""
-
-
-def checksum_text(checksum: int) -> bytes:
-    """Return the bytes that end an index whose earlier bytes have this CRC-32C."""
-    return _TEXT % checksum
 
 
 def stored_checksum(archive: RandomReader, index_start: int, index_end: int) -> "IndexChecksum | None":

@@ -6,7 +6,7 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from cafcat.errors import Refused
-from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
+from cafcat.formats.index_checksum import CHECKSUM_BYTES, CHECKSUM_TEXT
 from cafcat.model import MAX_PATH_BYTES, Entry
 from cafcat.support.checksums import crc32c
 from cafcat.support.spool import Spool
@@ -115,9 +115,9 @@ class IndexText:
         """
         self._pending += _TAIL
         self._flush()
-        self._spool.write(checksum_text(self._checksum))
-        with self._spool:
-            yield from self._spool.blocks_from(0, _BLOCK_BYTES)
+        self._spool.write(CHECKSUM_TEXT % self._checksum)
+        yield from self._spool.blocks_from(0, _BLOCK_BYTES)
+        self._spool.close()
 
 
 @lru_cache(maxsize=2)  # writers compute this size twice for a path before they add the file

@@ -29,7 +29,7 @@ class ArchiveWriter(ABC):
     def __init__(self) -> None:
         """Begin without files."""
         self._open: FileWriter[Any] | None = None
-        self._ended = ""
+        self._ended = ""  # then "broken" or "finished"
         self._cause: BaseException | None = None
         self.file_count = 0
 
@@ -77,9 +77,6 @@ class ArchiveWriter(ABC):
             if not self._ended:
                 self._ended, self._cause = "broken", error
             raise
-
-    def _mark_finished(self) -> None:
-        self._ended = "finished"
 
     def _check_usable(self) -> None:
         self._check_not_ended()

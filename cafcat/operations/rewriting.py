@@ -7,7 +7,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.events import ChunkCommitted
 from cafcat.formats import registry as formats
-from cafcat.model import Entry
+from cafcat.model import Entry, OnConflict
 from cafcat.operations.chunk_contents import Unreadable, check, entry_of, guarded
 from cafcat.session import Session
 from cafcat.stores.base import Store
@@ -165,7 +165,7 @@ class Rewriter:
         if chunk.file_count == 0:
             chunk.abandon("no file was added to it")
             return
-        finished = chunk.finish_moved(self._session.progress)
+        finished = chunk.finish(OnConflict.SKIP, self._session.progress)
         self.interrupted = self._session.progress.stopping or self.interrupted
         self.files += finished.commit.replaced
         self.bytes += finished.commit.live_bytes

@@ -21,7 +21,6 @@ from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import WarnOnce, printable
 from cafcat.sources.registry import find_kind, scheme_of
-from cafcat.sources.tar.archive import looks_like_tar, open_tar
 from cafcat.support.arguments import parse_text
 from cafcat.support.parameters import Flag, Unless, folder_flag
 
@@ -154,11 +153,14 @@ class SourceOpener:
             return self._open_url(kind, typed)
         options = self.options
         shared: dict[str, Any] = {"prefix": options.prefix, "filter": self._filter(), "progress": self.progress}
-        archive = open_tar(typed, **shared) if typed == "-" or options.unpack_tars else None
-        if archive is not None:
-            return archive
-        if options.unpack_tars and looks_like_tar(typed):
-            self.progress.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
+        if typed == "-" or (options.unpack_tars and not os.path.isdir(typed)):
+            from cafcat.sources.tar.archive import looks_like_tar, open_tar
+
+            archive = open_tar(typed, **shared)
+            if archive is not None:
+                return archive
+            if looks_like_tar(typed):
+                self.progress.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
         shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
         return DirectorySource(typed, **shared)
 

@@ -72,9 +72,10 @@ class Spool:
 
     def blocks_from(self, start_byte: int, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
         """Yield all bytes from an offset to the end, in blocks of at most 256 KiB, or of `block_bytes`."""
-        self.seek(start_byte)
-        while block := self.read(block_bytes):
-            yield block
+        with temporary_file_of(self._label):
+            self._file.seek(start_byte)
+            while block := self._file.read(block_bytes):
+                yield block
 
     def records(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
         """Yield the records in a part of the file that were written as `packed` returns them.

@@ -1,7 +1,7 @@
 """One chunk being written: its row, its object, its mapping. docs/design.md describes the write path."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -84,6 +84,7 @@ class BegunChunk:
             moves=moves,
         )
         self._is_ended = False
+        self._moves_from: list[int] | None = [] if moves else None
         self.all_new = True
         self._mapping = Mapping(self._id)
         self._units = NO_UNITS
@@ -119,7 +120,8 @@ class BegunChunk:
         object and a row in state `writing` can stay. Recovery adopts these.
 
         Args:
-            on_conflict: What to do with a path that the catalog has.
+            on_conflict: What to do with a path that the catalog has. If the chunk moves live files of other chunks,
+                this is ignored: paths that were changed or removed meanwhile stay as they are.
             progress: Its checkpoint is called between these steps. May raise to abandon the chunk.
 
         Raises:
@@ -127,29 +129,23 @@ class BegunChunk:
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        with self._abandon_on_error():
-            summary = self._make_durable(progress)
-            committed = self._target.catalog.commit.commit_chunk(
-                self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
-            )
-        return self._finished(summary, committed)
-
-    @contextlib.contextmanager
-    def _abandon_on_error(self) -> Iterator[None]:
-        """Abandon the chunk if the body raises."""
+        catalog, moved_from = self._target.catalog, self._moves_from
         try:
-            yield
+            summary = self._make_durable(progress)
+            if moved_from is None:
+                committed = catalog.commit.commit_chunk(
+                    self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
+                )
+            else:
+                committed = catalog.commit.commit_moved(self._id, summary, self._mapping, moved_from)
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
-
-    def _finished(self, summary: ChunkSummary, committed: ChunkCommit) -> FinishedChunk:
-        """Write the journal records of the committed chunk."""
         self._is_ended = True
         self._mapping.close()
         # The chunk is committed even if this fails: `recover` writes the missing journal records.
         with contextlib.suppress(CafcatError):
-            write_journal(self._target.catalog.journal, self._target.store)
+            write_journal(catalog.journal, self._target.store)
         return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
 
     def _finalize(self) -> FinishedArchive:
@@ -216,12 +212,9 @@ class OpenChunk(BegunChunk):
     def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
         """Begin a chunk. Arguments and errors as of BegunChunk, and Unsupported from the format's writer.
 
-        If `moves` is true, call `move_from` before the first file of each other chunk, and `finish_moved` at the
-        end.
+        If `moves` is true, call `move_from` before the first file of each other chunk.
         """
         super().__init__(target, moves=moves)
-        self._moves_from: list[int] = []
-        self._highest_path = ""
         self._hashes: set[int] | None = None
         try:
             self._writer = target.archive_format.writer(self._sink)
@@ -246,7 +239,7 @@ class OpenChunk(BegunChunk):
         remember a hash of each of its paths.
         """
         if self._hashes is None:
-            if path > self._highest_path:
+            if self._mapping.ascending and path > self._mapping.last_path:
                 return False
             self._hashes = {hash(added) for added in self._mapping.paths()}
         return hash(path) in self._hashes
@@ -269,7 +262,8 @@ class OpenChunk(BegunChunk):
             StoreFailed: The store does not accept the bytes.
         """
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
-        self._remember([path])
+        if self._hashes is not None:
+            self._hashes.add(hash(path))
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> int:
         """Add whole files, from the first on, until the object would become too large.
@@ -288,7 +282,8 @@ class OpenChunk(BegunChunk):
         entries = self._writer.add_all(files, max_bytes)
         if entries:
             self._mapping.add_all(entries, [file.etag for file in files[: len(entries)]])
-            self._remember([entry.path for entry in entries])
+            if self._hashes is not None:
+                self._hashes.update(hash(entry.path) for entry in entries)
         return len(entries)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
@@ -298,7 +293,8 @@ class OpenChunk(BegunChunk):
     def close_entry(self, path: str, entry: EntryWriter, etag: str | None = None) -> None:
         """Add the file that was written in blocks."""
         self._mapping.add(entry.close(), etag)
-        self._remember([path])
+        if self._hashes is not None:
+            self._hashes.add(hash(path))
 
     def move_from(self, source: int) -> None:
         """Record in the catalog that the chunk gets files of another chunk.
@@ -309,25 +305,11 @@ class OpenChunk(BegunChunk):
         Args:
             source: `chunks.id` of the other chunk.
         """
+        if self._moves_from is None:
+            raise ValueError("the chunk was not begun to move files")
         if source not in self._moves_from:
             self._target.catalog.chunks.record_move(self._id, source)
             self._moves_from.append(source)
-
-    def _remember(self, paths: Sequence[str]) -> None:
-        self._highest_path = max(self._highest_path, *paths)
-        if self._hashes is not None:
-            self._hashes.update(map(hash, paths))
-
-    def finish_moved(self, progress: Progress) -> FinishedChunk:
-        """Finish a chunk with live files of other chunks.
-
-        The paths of these files point to this chunk from the commit on. Paths that were changed or removed
-        meanwhile stay as they are. Arguments and errors as of `finish`.
-        """
-        with self._abandon_on_error():
-            summary = self._make_durable(progress)
-            committed = self._target.catalog.commit.commit_moved(self._id, summary, self._mapping, self._moves_from)
-        return self._finished(summary, committed)
 
     def _finalize(self) -> FinishedArchive:
         return self._writer.finalize()

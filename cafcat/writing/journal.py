@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import Journal, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import MOST_UNWRITTEN, Journal, JournalFile, JournalRecord
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, marker_key
@@ -53,12 +53,15 @@ def write_journal(journal: Journal, store: Store) -> None:
         StoreFailed, AccessDenied: The store failed.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    while journal.unwritten([store.url]):
+    has_more = bool(journal.unwritten([store.url]))
+    while has_more:
         with journal.exclusively(store.url):
-            for record in journal.unwritten([store.url]):
+            records = journal.unwritten([store.url])  # another process may have written some of them
+            for record in records:
                 key = journal_key(record.sequence, record.uuid)
                 put_once(store, key, partial(_blocks, journal, record))
                 journal.record_written(record.sequence, store.url)
+        has_more = len(records) == MOST_UNWRITTEN
 
 
 def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:

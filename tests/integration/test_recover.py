@@ -15,7 +15,7 @@ import cafcat
 from cafcat.errors import NotFound
 from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.formats.caf.format import CAF
-from cafcat.formats.index_checksum import CHECKSUM_BYTES, checksum_text
+from cafcat.formats.index_checksum import CHECKSUM_BYTES, CHECKSUM_TEXT
 from cafcat.model import ChunkState, OnConflict
 from cafcat.operations.recover import run as recovering
 from cafcat.progress import Progress
@@ -338,7 +338,7 @@ def test_chunk_of_a_later_version_is_left_alone(local: cafcat.Repository, folder
     data = chunk_objects(folder)[key_of(chunk)]
     later = data.replace(b'"format_version":"1.0"', b'"format_version":"9.0"')
     start, end = later.rindex(b'{"format_version"'), later.rindex(b',"index_crc32c":"')
-    text = checksum_text(crc32c(later[start:end]))
+    text = CHECKSUM_TEXT % crc32c(later[start:end])
     folder.write(key_of(chunk), later[:end] + text + later[end + CHECKSUM_BYTES :])
     report = recover(local)
     assert (report.adopted, report.abandoned, len(report.failed)) == (1, 0, 1)

@@ -56,9 +56,9 @@ def test_files_come_in_order_whoever_reads_them(tree: Path, is_slow: bool, monke
 def test_slow_files_are_read_several_at_a_time(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
     under_way = most = 0
-    real = FileOpener._unchanged
+    real = FileOpener._read_small
 
-    def slow(self: FileOpener, file: SourceFile) -> bytes | None:
+    def slow(self: FileOpener, file: SourceFile) -> NewFile | SourceFile:
         nonlocal under_way, most
         with lock:
             under_way += 1
@@ -68,7 +68,7 @@ def test_slow_files_are_read_several_at_a_time(tree: Path, monkeypatch: pytest.M
             under_way -= 1
         return real(self, file)
 
-    monkeypatch.setattr(FileOpener, "_unchanged", slow)
+    monkeypatch.setattr(FileOpener, "_read_small", slow)
     files = listed(tree)
     results = list(FileOpener(follow_symlinks=False).read_each(files))
     assert [said(result) for result in results] == [Path(file.locator).read_bytes() for file in files]

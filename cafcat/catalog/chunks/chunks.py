@@ -11,7 +11,6 @@ from cafcat.catalog.connection import Connection
 from cafcat.catalog.files.lookup import size_of
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.runs import iso
-from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, Comparison, SourceFile
 from cafcat.support.quantities import to_microseconds
@@ -151,6 +150,8 @@ class Chunks:
             try:
                 row = connection.execute(statement, values).fetchone()
             except pg.ForeignKeyViolation as error:
+                from cafcat.catalog.stores.stores import moved_meanwhile
+
                 raise moved_meanwhile(store_url) from error
             assert row is not None  # noqa: S101 - RETURNING of one inserted row
             record_event(connection, "chunk_begun", row[0], f"{store_url} {object_key}")

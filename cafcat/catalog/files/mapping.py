@@ -41,6 +41,7 @@ class Mapping(Spool):
     Attributes:
         file_count: Number of entries.
         size_bytes: Total size of the files.
+        last_path: Path of the last entry; "" without entries.
         ascending: True if each path came after the one before, bytewise. Then all paths are also distinct.
     """
 
@@ -48,7 +49,7 @@ class Mapping(Spool):
         super().__init__("a mapping", _MEMORY_BYTES)
         self._chunk_id = chunk_id
         self._rows: list[bytes] = []
-        self._last_path = b""
+        self.last_path = ""
         self.file_count = 0
         self.size_bytes = 0
         self.ascending = True
@@ -73,24 +74,24 @@ class Mapping(Spool):
 
     def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
         """Append entries, each with the entity tag of its file. Raises as `add` does."""
-        last, ascending, rows, source = self._last_path, self.ascending, self._rows, self._source
+        last, ascending, rows, source = self.last_path, self.ascending, self._rows, self._source
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
             entries, etags, strict=True
         ):
             if crc32c is None:
                 raise ValueError("an entry without a checksum cannot be mapped")
-            encoded = path.encode()
-            ascending = ascending and encoded > last
-            last = encoded
-            row = self._encode(encoded, start, end, crc32c, modified_ns)
+            # Python compares code points, which gives the order of the bytes in UTF-8.
+            ascending = ascending and path > last
+            last = path
+            row = self._encode(path.encode(), start, end, crc32c, modified_ns)
             if decoding is None:
-                rows.append(row + _encode_text(etag) + _NOT_DECODED + source)
+                rows.append(row + (NULL if etag is None else _encode_text(etag)) + _NOT_DECODED + source)
                 self.size_bytes += end - start
             else:
                 size_bytes = end - start if content_bytes is None else content_bytes
                 rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding) + source)
                 self.size_bytes += size_bytes
-        self._last_path, self.ascending = last, ascending
+        self.last_path, self.ascending = last, ascending
         self.file_count += len(entries)
         if len(rows) >= _FLUSH_ROWS:
             self.flush()
@@ -116,7 +117,8 @@ class Mapping(Spool):
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the rows as a COPY stream, in blocks of at most 256 KiB. They can be read repeatedly."""
-        self.flush()
+        if self._rows:
+            self.flush()
         return copy_stream(self)
 
     def paths(self) -> Iterator[str]:

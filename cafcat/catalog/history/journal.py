@@ -15,7 +15,7 @@ from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
 from cafcat.model import JournalKind
 
-__all__ = ["Journal", "JournalChunk", "JournalFile", "JournalRecord", "append"]
+__all__ = ["MOST_UNWRITTEN", "Journal", "JournalChunk", "JournalFile", "JournalRecord", "append"]
 
 _PAGE_ROWS: Final = 5000
 _LOCK: Final = 0x6A6F726E
@@ -26,7 +26,11 @@ SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, c.id, c.uuid, 
        {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity)
 FROM journal AS j LEFT JOIN chunks AS c ON c.id = j.chunk_id
 """  # noqa: S608
-_UNWRITTEN: Final = _RECORD + "WHERE j.unwritten <> '{}' AND j.unwritten && %s ORDER BY j.id LIMIT 1000"
+MOST_UNWRITTEN: Final = 1000
+"""Largest number of records that `Journal.unwritten` returns."""
+_UNWRITTEN: Final = (
+    _RECORD + f"WHERE j.unwritten <> '{{}}' AND j.unwritten && %s ORDER BY j.id LIMIT {MOST_UNWRITTEN}"
+)
 
 
 class JournalChunk(NamedTuple):
@@ -140,7 +144,7 @@ class Journal:
         """Return up to 1,000 records that at least one of these stores (URLs) does not have yet, in order."""
         with self._connection.statement() as connection:
             rows = connection.execute(_UNWRITTEN.encode(), [list(stores)]).fetchall()
-        return [_record(row) for row in rows]
+        return list(map(_record, rows))
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
         """Return the records of a chunk's commit, whether they are written into the stores or not."""
@@ -170,7 +174,7 @@ class Journal:
         while True:
             with self._connection.by_index() as connection:
                 rows = connection.execute(statement, (sequence, after, _PAGE_ROWS)).fetchall()
-            yield from (JournalFile(*row) for row in rows)
+            yield from map(JournalFile._make, rows)
             if len(rows) < _PAGE_ROWS:
                 return
             after = rows[-1][0]

@@ -48,6 +48,7 @@ class CafWriter(IndexedWriter):
         """
         self._check_usable()
         entries: list[Entry] = []
+        contents: list[bytes] = []
         texts: list[bytes] = []
         end, comma, index_bytes = self._position, self._comma, self._index.size_bytes
         max_bytes -= _FOOTER.size
@@ -59,16 +60,14 @@ class CafWriter(IndexedWriter):
             if index_bytes > self._max_index_bytes or end + index_bytes > max_bytes:
                 break
             entries.append(entry)
+            contents.append(content)
             texts.append(text)
             comma = b","
-        self._write_files([file.content for file in files[: len(entries)]], texts)
-        return entries
-
-    def _write_files(self, contents: Sequence[bytes], texts: Sequence[bytes]) -> None:
-        if texts:
+        if entries:
             data = b"".join(contents)
             self._write(data)
             self._append(b"".join(texts), len(texts), len(data))
+        return entries
 
     def open(self, path: str, modified_ns: int | None) -> "CafEntryWriter":
         """Begin a file that is written in blocks.
@@ -111,7 +110,7 @@ class CafWriter(IndexedWriter):
                 self._write(block)
         footer = _FOOTER.pack(index_bytes)
         self._write(footer)
-        self._mark_finished()
+        self._ended = "finished"
         index_end = data_bytes + index_bytes
         checksum = crc32c(footer, checksum)
         return FinishedArchive(self._position, data_bytes, index_end, self.file_count, data_bytes, checksum)

@@ -168,7 +168,7 @@ class CarWriter(IndexedWriter):
             self._out.flush()
             index_start = data_end + self._index.size_bytes + FOOTER.size + TRAILER_BYTES
             self._sink.rewrite_head(encode_head(root, data_end - V2_DATA_START, index_start))
-        self._mark_finished()
+        self._ended = "finished"
         return FinishedArchive(
             self._sections.position,
             data_end,

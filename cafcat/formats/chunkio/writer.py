@@ -136,7 +136,7 @@ class ChunkIoWriter(IndexedWriter):
         index_end = self._position
         mark = b"".join(record_bytes(index_end, end_mark(index_begin), b""))
         self._write([mark], index_end + len(mark))
-        self._mark_finished()
+        self._ended = "finished"
         checksum = crc32c(mark, checksum)
         return FinishedArchive(
             self._position, index_begin, index_end, self.file_count, self._content_bytes, checksum

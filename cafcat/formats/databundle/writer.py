@@ -116,7 +116,7 @@ class DataBundleWriter(ArchiveWriter):
                 checksum = crc32c(block, checksum)
                 self._out.write(block)
             self._out.flush()
-        self._mark_finished()
+        self._ended = "finished"
         end = start + self._table.size_bytes
         size_bytes = end + TRAILER_BYTES
         return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)

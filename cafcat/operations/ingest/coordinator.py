@@ -13,6 +13,7 @@ from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
 from cafcat.sources.base import RootedSource, ShareableSource, Source
+from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
@@ -27,6 +28,8 @@ _UNKNOWN: Final = 0
 _WORTH_FILES: Final = 4_000
 _WORTH_BYTES: Final = 64 << 20
 """With fewer files and bytes in a batch, this process is done before a worker process has started."""
+_MOST_JOBS: Final = 4
+"""Largest default number of processes. More help only with some disks, so users must ask for them."""
 
 
 class Ingest:
@@ -44,7 +47,7 @@ class Ingest:
         options: SourceOptions,
         *,
         dry_run: bool = False,
-        jobs: int = 1,
+        jobs: int | None = 1,
     ) -> None:
         """Prepare the ingest.
 
@@ -54,7 +57,8 @@ class Ingest:
             limits: When a chunk is full.
             options: How files are compared with the catalog.
             dry_run: Write nothing.
-            jobs: Number of processes that pack, once there is enough to do for them.
+            jobs: Number of processes that pack, once there is enough to do for them. None: one for each processor,
+                at most four.
         """
         self._session = session
         self._catalog = session.catalog
@@ -93,22 +97,19 @@ class Ingest:
         """
         try:
             with self._stack:
-                self._ingest_all(sources)
+                try:
+                    for source in sources:
+                        self._ingest_source(source)
+                except SourceBroke as broke:
+                    self._finish_chunks()
+                    raise broke.reason from broke
+                self._finish_chunks()
+                self.positions.save()  # also of sources without any file to pack
         except BaseException as error:
             self._packer.abandon(f"the ingest failed: {error}")
             raise
         finally:
             self._packer.problems.record()
-
-    def _ingest_all(self, sources: Iterable[Source]) -> None:
-        try:
-            for source in sources:
-                self._ingest_source(source)
-        except SourceBroke as broke:
-            self._finish_chunks()
-            raise broke.reason from broke
-        self._finish_chunks()
-        self.positions.save()  # also of sources without any file to pack
 
     def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
@@ -122,9 +123,9 @@ class Ingest:
                 else:
                     batch.append(item)
             self._ingest_batch(source, batch)
-            if self._packer.is_stopping():
+            if self._packer.report.interrupted:
                 return
-            if not self._packer.has_open_chunk:
+            if self._packer.chunk is None:
                 self.positions.save()
         self.positions.ended(source)
 
@@ -194,21 +195,25 @@ class Ingest:
 
     def _pool_for(self, pending: Sequence[PendingFile]) -> "WorkerPool | None":
         """Return the worker pool. It starts at the first files that are worth it."""
-        if self._pool is None and self._jobs > 1 and _is_worth_a_pool(pending):
-            from cafcat.operations.ingest.worker import Setup
-            from cafcat.operations.ingest.worker_pool import WorkerPool
-
-            target = self._target
-            setup = Setup(
-                SessionFactory(self._session.settings),
-                target.store.url,
-                target.archive_format.name,
-                target.run,
-                self._limits,
-                self._on_conflict,
-            )
-            self._pool = self._stack.enter_context(WorkerPool(self._session, setup, self._jobs))
+        if self._pool is None and self._jobs != 1 and _is_worth_a_pool(pending):
+            jobs = min(processors(), _MOST_JOBS) if self._jobs is None else self._jobs
+            self._pool = self._start_pool(jobs) if jobs > 1 else None
         return self._pool
+
+    def _start_pool(self, jobs: int) -> "WorkerPool":
+        from cafcat.operations.ingest.worker import Setup
+        from cafcat.operations.ingest.worker_pool import WorkerPool
+
+        target = self._target
+        setup = Setup(
+            SessionFactory(self._session.settings),
+            target.store.url,
+            target.archive_format.name,
+            target.run,
+            self._limits,
+            self._on_conflict,
+        )
+        return self._stack.enter_context(WorkerPool(self._session, setup, jobs))
 
     def _finish_chunks(self) -> None:
         if self._pool is not None:
@@ -224,7 +229,7 @@ class Ingest:
         """
         pending: list[PendingFile] = []
         paths: set[str] = set()
-        is_open = self._packer.has_open_chunk or self._pool is not None
+        is_open = self._packer.chunk is not None or self._pool is not None
         for n, file in enumerate(batch):
             replaces = n in existing.changed
             if not self._dry_run and (file.path in paths or (is_open and self._may_contain(file.path))):

@@ -43,6 +43,7 @@ class Packer:
     """Fills one chunk after the other.
 
     Attributes:
+        chunk: The open chunk; None if no chunk is open.
         report: Counts of committed files, and of files that could not be packed.
         problems: Collects the files that could not be packed.
     """
@@ -66,18 +67,13 @@ class Packer:
         self._on_conflict = on_conflict
         self._positions = positions
         self._empty: Writer = target.archive_format.writer(NullSink())
-        self._chunk: OpenChunk | None = None
+        self.chunk: OpenChunk | None = None
         self.report = IngestReport(run=target.run)
         self.problems = Problems(target.catalog, self.report, session.progress)
 
     def may_contain(self, path: str) -> bool:
         """Return False if the open chunk does not contain a path. True can be wrong."""
-        return self._chunk is not None and self._chunk.may_contain(path)
-
-    @property
-    def has_open_chunk(self) -> bool:
-        """True if a chunk is open."""
-        return self._chunk is not None
+        return self.chunk is not None and self.chunk.may_contain(path)
 
     def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
         """Read and pack files, or those until the user ends the operation.
@@ -93,8 +89,6 @@ class Packer:
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        if self.is_stopping():
-            return
         group: list[NewFile] = []
         group_bytes = handled = 0
         with closing(read_each(opener, [item.file for item in pending])) as opened:
@@ -206,12 +200,12 @@ class Packer:
 
     def _chunk_for(self, path: str, size_bytes: int) -> OpenChunk:
         """Return the open chunk if the file fits into it, else a new chunk. Raises Refused if it fits into none."""
-        if self._chunk is not None and self._limits.have_room(self._chunk, path, size_bytes):
-            return self._chunk
+        if self.chunk is not None and self._limits.have_room(self.chunk, path, size_bytes):
+            return self.chunk
         self._check_size(path, size_bytes)
         self.finish_chunk()
-        self._chunk = OpenChunk(self._target)
-        return self._chunk
+        self.chunk = OpenChunk(self._target)
+        return self.chunk
 
     def _check_size(self, path: str, size_bytes: int) -> None:
         if self._empty.size_if_finalized(path, size_bytes) > self._limits.hard_bytes:
@@ -220,17 +214,17 @@ class Packer:
 
     def finish_chunk(self) -> None:
         """Commit the open chunk, if there is one. Raises the errors of `BegunChunk.finish`."""
-        chunk = self._chunk
+        chunk = self.chunk
         if chunk is None:
             return
         if chunk.file_count == 0:
             chunk.abandon("no file was added to it")
-            self._chunk = None
+            self.chunk = None
             self._positions.save()
             return
         finished = chunk.finish(self._on_conflict, self._progress)
         self.report.interrupted = self._progress.stopping or self.report.interrupted
-        self._chunk = None
+        self.chunk = None
         self.report.files_added += finished.commit.added
         self.report.files_replaced += finished.commit.replaced
         self.report.files_skipped += finished.commit.skipped
@@ -241,9 +235,9 @@ class Packer:
 
     def abandon(self, reason: str) -> None:
         """Abandon the open chunk, if there is one. Its object is removed."""
-        if self._chunk is not None:
-            self._chunk.abandon(reason)
-            self._chunk = None
+        if self.chunk is not None:
+            self.chunk.abandon(reason)
+            self.chunk = None
 
     def _report_problem(self, file: SourceFile, kind: ProblemKind, message: str) -> None:
         self.problems.add(FileProblem(file.path, kind, message))

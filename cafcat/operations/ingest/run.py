@@ -18,7 +18,6 @@ from cafcat.session import Session
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store
-from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_MOST_JOBS: Final = 4
-"""Largest default number of processes. More help only with some disks, so users must ask for them."""
 _LOGS_BYTES: Final = 1_000_000_000
 """Bytes of log files in one archive by default: clp-s keeps its dictionaries in memory, and a search reads them
 first."""
@@ -77,7 +74,8 @@ class _IngestRun:
 
             check_log_sources(opened)
         run_id = 0 if self._options.dry_run else self._begin(opened)
-        ingest = self._log_ingest(run_id) if self._is_of_logs else self._file_ingest(run_id)
+        target = ChunkTarget(self._session.catalog, self._store, self._format, run_id, owner_name(f"run {run_id}"))
+        ingest = self._log_ingest(target) if self._is_of_logs else self._file_ingest(target)
         self._session.progress.begin("ingest")
         try:
             if isinstance(ingest, Ingest) and not self._options.dry_run:
@@ -92,31 +90,27 @@ class _IngestRun:
         self._finish(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
 
-    def _file_ingest(self, run_id: int) -> Ingest:
-        jobs = self._options.jobs
+    def _file_ingest(self, target: ChunkTarget) -> Ingest:
         return Ingest(
             self._session,
-            self._target(run_id),
+            target,
             self._limits,
             self._options,
             dry_run=self._options.dry_run,
-            jobs=min(processors(), _MOST_JOBS) if jobs is None else jobs,
+            jobs=self._options.jobs,
         )
 
-    def _log_ingest(self, run_id: int) -> "LogIngest":
+    def _log_ingest(self, target: ChunkTarget) -> "LogIngest":
         from cafcat.logs.packing import LogIngest
 
         return LogIngest(
-            self._target(run_id),
+            target,
             self._limits.target_bytes,
             timestamp_key=self._options.timestamp_key,
             on_conflict=self._options.on_conflict,
             dry_run=self._options.dry_run,
             progress=self._session.progress,
         )
-
-    def _target(self, run_id: int) -> ChunkTarget:
-        return ChunkTarget(self._session.catalog, self._store, self._format, run_id, owner_name(f"run {run_id}"))
 
     def _begin(self, sources: Sequence[Source]) -> int:
         """Insert the row of the run, and return its id."""

@@ -64,7 +64,9 @@ class Piece:
         self._source_ids = [item.source_id for item in pending]
 
     def pack(self, packer: Packer) -> None:
-        """Pack the files. Raises the errors of the packer."""
+        """Pack the files, unless the user ends the run. Raises the errors of the packer."""
+        if packer.is_stopping():
+            return
         replaces = frozenset(self._replaces)
         files = zip(starmap(SourceFile, self._files), self._source_ids, strict=True)
         packer.pack(

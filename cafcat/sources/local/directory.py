@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
@@ -21,7 +22,15 @@ class DirectorySource:
     """A folder or one file, by the path that was typed. If the path is a symbolic link, the link is followed.
 
     Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each one is ingested.
+
+    Attributes:
+        name: The typed path. Printable.
+        opener: Opens files of this source in another process.
+        locators_are_paths: True: see LocalSource.
+        catalog_folder: See WholeFolderSource.
     """
+
+    locators_are_paths: Final = True
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class DirectorySource:
             SourceFailed: The operating system cannot look at it.
         """
         self._typed = typed
+        self.name: Final = printable(typed)
         is_folder = _is_folder(typed)
         name, removed = member_name(typed)
         if removed and progress is not None:
@@ -59,14 +69,8 @@ class DirectorySource:
         self._relative_from = len(above)
         self._root = root_of(os.path.abspath(typed), self._path)
         self.catalog_folder = (folder_prefix(self._path) or None) if is_folder and filter is None else None
-        """See WholeFolderSource."""
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
-        self._opener = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
-
-    @property
-    def name(self) -> str:
-        """The typed path. Printable."""
-        return printable(self._typed)
+        self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
         """Return the folder that the names of all files are relative to."""
@@ -82,21 +86,11 @@ class DirectorySource:
         Raises:
             SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
         """
-        return self._opener.open(file)
+        return self.opener.open(file)
 
     def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenLocalFile | SourceFailed]:
         """Yield one result for each file, in order. Small files are read at once."""
-        return self._opener.read_each(files)
-
-    @property
-    def locators_are_paths(self) -> bool:
-        """True: see LocalSource."""
-        return True
-
-    @property
-    def opener(self) -> FileOpener:
-        """Opens files of this source in another process."""
-        return self._opener
+        return self.opener.read_each(files)
 
 
 def _is_folder(typed: str) -> bool:

@@ -92,10 +92,11 @@ class FileOpener:
             seconds = 0.0
             for file in some:
                 begun = perf_counter()
-                result = self._read(file)
+                small = self._read_small(file)
+                result = open_or_error(self, small) if isinstance(small, SourceFile) else small
                 seconds += perf_counter() - begun
                 yield result
-            if seconds > _SLOW_SECONDS * len(some):
+            if len(some) == _PROBED_FILES and seconds > _SLOW_SECONDS * len(some):
                 yield from self._read_ahead(islice(files, _AHEAD_FILES))
 
     def _read_ahead(self, files: Iterator[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
@@ -108,29 +109,22 @@ class FileOpener:
     def _read_group(self, files: Iterable[SourceFile]) -> list[NewFile | SourceFile]:
         return [self._read_small(file) for file in files]
 
-    def _read(self, file: SourceFile) -> "NewFile | OpenLocalFile | SourceFailed":
-        result = self._read_small(file)
-        return open_or_error(self, result) if isinstance(result, SourceFile) else result
-
     def _read_small(self, file: SourceFile) -> NewFile | SourceFile:
-        """Return the content of a small file, or the file itself if it must be opened."""
-        content = self._unchanged(file) if file.size_bytes <= _SMALL_BYTES else None
-        return file if content is None else NewFile(file.path, content, file.modified_ns)
+        """Return the content of a small file that has not changed between listing and reading it.
 
-    def _unchanged(self, file: SourceFile) -> bytes | None:
-        """Return all bytes if nothing has changed between listing the file and reading it.
-
-        None in all other cases: opening the file then shows the reason.
+        Return the file itself in all other cases: opening it then shows the reason.
         """
+        if file.size_bytes > _SMALL_BYTES:
+            return file
         try:
             descriptor = os.open(file.locator, self._flags)
         except OSError:
-            return None
+            return file
         try:
             content = os.read(descriptor, file.size_bytes + 1)
             status = os.fstat(descriptor)
         except OSError:
-            return None
+            return file
         finally:
             os.close(descriptor)
         is_same = (
@@ -140,7 +134,7 @@ class FileOpener:
             and status.st_ctime_ns == file.changed_ns
             and stat.S_ISREG(status.st_mode)
         )
-        return content if is_same else None
+        return NewFile(file.path, content, file.modified_ns) if is_same else file
 
 
 class OpenLocalFile:

@@ -6,7 +6,7 @@ Memory holds the names that are not visited yet in the folders on the way down: 
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from cafcat.model import FileProblem, ProblemKind, SourceFile
@@ -26,13 +26,13 @@ class _Level(NamedTuple):
         names: Names that are not visited yet, in reverse order. Those of folders end in "/".
         locator: Path of the folder for the operating system, with "/" at its end.
         path: Path of the folder in the catalog, with "/" at its end.
-        identity: Device and inode, to detect loops. None if links are not followed.
+        identity: Device and inode, to detect loops.
     """
 
     names: list[str]
     locator: str
     path: str
-    identity: tuple[int, int] | None
+    identity: tuple[int, int]
 
 
 class Walk:
@@ -52,7 +52,11 @@ class Walk:
             filter: Which files to ingest. None: all.
             own_folders: Folders with cafcat's own chunks and database, which are not entered.
         """
-        self._own = {(status.st_dev, status.st_ino) for status in _existing(own_folders)}
+        self._own: set[tuple[int, int]] = set()
+        for folder in own_folders:
+            with contextlib.suppress(OSError):
+                status = os.stat(folder)
+                self._own.add((status.st_dev, status.st_ino))
         self._follow = follow_symlinks
         self._filter = filter
         self._open_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -108,10 +112,11 @@ class Walk:
             # With the slash, the first folder may be a symbolic link. The folders below it are not links.
             folder = os.open(locator[:-1] if levels else locator, self._open_flags)
             try:
-                if self._own and self._is_own(folder):
+                status = os.fstat(folder)
+                identity = (status.st_dev, status.st_ino)
+                if identity in self._own:
                     return FileProblem(printable(path[:-1]), ProblemKind.OWN, "cafcat's own folder")
-                identity = self._identity(folder)
-                if identity is not None and any(level.identity == identity for level in levels):
+                if self._follow and any(level.identity == identity for level in levels):
                     message = "a symbolic link leads back to a folder above it"
                     return FileProblem(printable(path[:-1]), ProblemKind.LOOP, message)
                 levels.append(_Level(self._names(folder), locator, path, identity))
@@ -134,16 +139,6 @@ class Walk:
         except OSError:  # such as a link to itself: `_file` reports it
             return False
 
-    def _is_own(self, folder: int) -> bool:
-        status = os.fstat(folder)
-        return (status.st_dev, status.st_ino) in self._own
-
-    def _identity(self, folder: int) -> tuple[int, int] | None:
-        if not self._follow:
-            return None
-        status = os.fstat(folder)
-        return status.st_dev, status.st_ino
-
     def _file(self, locator: str, path: str, follow: bool) -> Found:
         """Return the file or problem for anything but a folder."""
         try:
@@ -155,12 +150,6 @@ class Walk:
         if refused := check_name(path):
             return FileProblem(printable(path), ProblemKind.NAME, refused)
         return SourceFile(path, status.st_size, status.st_mtime_ns, locator, None, status.st_ctime_ns)
-
-
-def _existing(folders: Iterable[str]) -> Iterator[os.stat_result]:
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            yield os.stat(folder)
 
 
 def _not_a_file(path: str, mode: int) -> FileProblem:

@@ -1,6 +1,6 @@
 """Detects tar archives, and opens them as a file or as a stream.
 
-This module is loaded for every source. The modules that read archives are loaded only for an archive.
+This module is loaded for every file that is named. The modules that read archives are loaded only for an archive.
 """
 
 import os
