@@ -42,33 +42,45 @@ class Spool:
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write at the current position."""
-        with temporary_file_of(self._label):
+        try:
             self._file.write(data)
+        except OSError as error:
+            raise _failure(self._label, error) from error
 
     def flush(self) -> None:
         """Write buffered bytes to the file. Later calls need no more space."""
-        with temporary_file_of(self._label):
+        try:
             self._file.flush()
+        except OSError as error:
+            raise _failure(self._label, error) from error
 
     def seek(self, start_byte: int) -> None:
         """Move to an offset from the start."""
-        with temporary_file_of(self._label):
+        try:
             self._file.seek(start_byte)
+        except OSError as error:
+            raise _failure(self._label, error) from error
 
     def seek_end(self) -> None:
         """Move to the end."""
-        with temporary_file_of(self._label):
+        try:
             self._file.seek(0, 2)
+        except OSError as error:
+            raise _failure(self._label, error) from error
 
     def skip(self, size_bytes: int) -> None:
         """Move forward by some bytes."""
-        with temporary_file_of(self._label):
+        try:
             self._file.seek(size_bytes, 1)
+        except OSError as error:
+            raise _failure(self._label, error) from error
 
     def read(self, size_bytes: int) -> bytes:
         """Return at most this many bytes; fewer only at the end."""
-        with temporary_file_of(self._label):
+        try:
             return self._file.read(size_bytes)
+        except OSError as error:
+            raise _failure(self._label, error) from error
 
     def blocks_from(self, start_byte: int, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
         """Yield all bytes from an offset to the end, in blocks of at most 256 KiB, or of `block_bytes`."""
@@ -120,7 +132,9 @@ def temporary_file_of(label: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "free space in the folder for temporary files, or set TMPDIR"
-        raise TemporaryFileFailed(
-            f"the temporary file for {label} failed: {error.strerror or error}", hint=hint
-        ) from error
+        raise _failure(label, error) from error
+
+
+def _failure(label: str, error: OSError) -> TemporaryFileFailed:
+    hint = "free space in the folder for temporary files, or set TMPDIR"
+    return TemporaryFileFailed(f"the temporary file for {label} failed: {error.strerror or error}", hint=hint)

@@ -35,12 +35,12 @@ NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "toml
 OWN = {
     "": "catalog cli embedded errors events model packed_files progress reading session settings stores support",
     "catalog.": "by_key catalog connection database_url files files.lookup locking schema stores stores.stores",
-    "cli.": "app arguments call errors output reading reading.get stopping verbs",
+    "cli.": "app call errors output reading reading.get stopping",
     "embedded.": "connecting",
     "reading.": "checking decoding durable_files output_errors outputs reader replicas request saving",
     "settings.": "database settings stores values",
     "stores.": "base keys kind local presence registry",
-    "stores.local.": "errors files kind open_files store upload",
+    "stores.local.": "errors files kind store upload",
     "support.": "arguments checksums new_file paths plugins private quantities syncing",
 }
 """Modules of cafcat that `get` may load, by package."""

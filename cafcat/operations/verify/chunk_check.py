@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
@@ -17,7 +18,7 @@ from cafcat.errors import (
     Unsupported,
 )
 from cafcat.formats import registry as formats
-from cafcat.formats.base import UNCHECKED_HASH, HasRemarks
+from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks
 from cafcat.formats.caf.format import CAF
 from cafcat.formats.format_choice import allow_zero_padding
 from cafcat.model import ChunkState, FindingKind, Verdict, VerifyLevel
@@ -99,6 +100,11 @@ class ObjectCheck:
         self._progress = progress
         self.unchecked_blocks = 0
 
+    @cached_property
+    def _format(self) -> Format:
+        """Format of the object. Raises Unsupported."""
+        return formats.by_name(self._target.format)
+
     def run(self, level: VerifyLevel) -> Verdict:
         """Check the object at level index or data.
 
@@ -116,7 +122,7 @@ class ObjectCheck:
         if target.adopted_prefix is not None:
             return self._run_listed(target.adopted_prefix, size_bytes, level)
         if target.index_start_byte == target.index_end_byte:
-            prefix = own_prefix(formats.by_name(target.format), target.object_key)
+            prefix = own_prefix(self._format, target.object_key)
             return self._run_listed(prefix, size_bytes, level)
         failed: CafcatError | None = None
         with self._read_index(size_bytes) as section:
@@ -187,7 +193,7 @@ class ObjectCheck:
         target = self._target
         archive = StoredObject(self._store, target.object_key)
         try:
-            archive_format = formats.by_name(target.format)
+            archive_format = self._format
             if target.adopted_prefix is not None:
                 # The user may have allowed padding at adoption. If padding hides files now, their rows are
                 # findings.
@@ -215,7 +221,7 @@ class ObjectCheck:
         end = min(size_bytes, target.size_bytes)
         start = min(target.index_start_byte, end)
         blocks = self._counted(self._store.stream(target.object_key, start, end) if start < end else iter(()))
-        head = head_of(self._store, target.object_key, end, formats.by_name(target.format))
+        head = head_of(self._store, target.object_key, end, self._format)
         return IndexSection(self._store.locate(target.object_key), target.index_start_byte, blocks, head)
 
     def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -231,22 +237,21 @@ class ObjectCheck:
         checksum of the index, either can be wrong.
         """
         target = self._target
-        archive_format = formats.by_name(target.format)
         if section.size_bytes < target.size_bytes:
             return False  # the finding of the short object names its index
         if target.index_crc32c is not None and section.crc32c != target.index_crc32c:
-            reason = index_error(section, archive_format, target.index_end_byte)
+            reason = index_error(section, self._format, target.index_end_byte)
             message = f"CRC-32C {section.crc32c:08x} instead of {target.index_crc32c:08x}"
             self._add_index_finding(message + (f"; {reason}" if reason else ""))
             return False
         try:
-            span = archive_format.reader(section).index_span
+            reader = self._format.reader(section)
+            span = reader.index_span
             if span != (target.index_start_byte, target.index_end_byte):
                 expected = f"[{target.index_start_byte}, {target.index_end_byte})"
                 self._add_index_finding(f"it is in bytes [{span[0]}, {span[1]}) instead of {expected}")
-            entries = archive_format.reader(section).entries()
             progress = self._progress if counts_files else StopOnly(self._progress)
-            compare(entries, self._rows, self._findings, progress)
+            compare(reader.entries(), self._rows, self._findings, progress)
         except (Corrupt, Unsupported) as error:
             self._add_index_finding(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
         return target.index_crc32c is not None

@@ -25,11 +25,12 @@ from cafcat.events import ObjectChecked
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.opened_sources import source_opener
+from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
 from cafcat.operations.verify.source_check import SourceCheck
-from cafcat.operations.verify.worker import Checked, check_here, check_in_workers
+from cafcat.operations.verify.worker import check_in_workers
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import printable
@@ -43,6 +44,8 @@ _WORTH_WORKERS_BYTES: Final = 64 << 20
 _WORTH_WORKERS_FILES: Final = 20_000
 """With fewer files and bytes, this process is done before other processes have started, which takes 0.3 seconds."""
 _MOST_JOBS: Final = 64
+_PAGE_OBJECTS: Final = 1000
+"""Number of objects that one query selects."""
 
 
 def run(session: Session, options: VerifyOptions) -> VerifyReport:
@@ -101,11 +104,12 @@ class _Verify:
         targets = self._targets(run, scope)
         job_count = _job_count(self._options.jobs, totals, self.level)
         if job_count == 1:
-            checks = check_here(self._session, targets, self.level)
+            for target in targets:
+                self._record_object(run, target, check_target(self._session, target, self.level))
         else:
-            checks = check_in_workers(self._session, job_count, targets, self.level)
-        with closing(checks):
-            self._record_all(run, checks)
+            with closing(check_in_workers(self._session, job_count, targets, self.level)) as checks:
+                for target, result in checks:
+                    self._record_object(run, target, result)
         return self._finish(run)
 
     def _scope(self) -> VerifyScope:
@@ -156,20 +160,22 @@ class _Verify:
     def _targets(self, run: VerifyRun, scope: VerifyScope) -> Iterator[CheckTarget]:
         """Give the objects to check, page by page."""
         after = TargetKey(0, 0)
-        while page := self._catalog.verification.targets(run.id, scope, after):
+        while page := self._catalog.verification.targets(run.id, scope, after, _PAGE_OBJECTS):
             for target in page:
                 if self._should_end():
                     return
                 if target.store not in self._stores_out_of_reach:
                     yield target
+            if len(page) < _PAGE_OBJECTS:
+                return
             after = page[-1].key
 
-    def _record_all(self, run: VerifyRun, checks: Iterator[Checked]) -> None:
-        for target, result in checks:
-            if result is None:
-                self._counts["gone"] += 1
-            elif not self._is_store_out_of_reach(target, result):
-                self._record(run, target, result, self._locate(target))
+    def _record_object(self, run: VerifyRun, target: CheckTarget, result: CheckResult | None) -> None:
+        """Store and report the result for a chunk or copy; None if the object was deleted meanwhile."""
+        if result is None:
+            self._counts["gone"] += 1
+        elif not self._is_store_out_of_reach(target, result):
+            self._record(run, target, result, self._locate(target))
 
     def _record(self, run: VerifyRun, target: CheckTarget | None, result: CheckResult, name: str | None) -> None:
         """Store a result in the catalog, then report it."""

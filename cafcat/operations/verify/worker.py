@@ -1,4 +1,4 @@
-"""Checks of objects, in this process or in worker processes.
+"""Checks of objects in worker processes.
 
 With small files, most of the time is spent in Python: then several processes check more objects per second.
 """
@@ -15,7 +15,7 @@ from cafcat.progress import Progress
 from cafcat.session import Session, SessionFactory
 from cafcat.support.workers import WorkerPipe, Workers
 
-__all__ = ["Checked", "check_here", "check_in_workers", "serve"]
+__all__ = ["Checked", "check_in_workers", "serve"]
 
 _SEND_SECONDS: Final = 0.2
 """A worker sends its progress to the parent after so many seconds."""
@@ -26,14 +26,6 @@ class Checked(NamedTuple):
 
     target: CheckTarget
     result: CheckResult | None
-
-
-def check_here(
-    session: Session, targets: Iterator[CheckTarget], level: VerifyLevel
-) -> Generator[Checked, None, None]:
-    """Check objects one after the other in this process."""
-    for target in targets:
-        yield Checked(target, check_target(session, target, level))
 
 
 def check_in_workers(

@@ -12,8 +12,7 @@ from cafcat.errors import InvalidInput, NotFound
 from cafcat.stores.base import ObjectInfo
 from cafcat.stores.keys import PARTIAL_SUFFIX, check_key
 from cafcat.stores.local.errors import store_failed
-from cafcat.stores.local.files import LocalFile
-from cafcat.stores.local.open_files import CachedFiles
+from cafcat.stores.local.files import CachedFiles, LocalFile
 from cafcat.stores.local.upload import LocalUpload
 from cafcat.support.private import PRIVATE_FOLDER, make_private_folder
 from cafcat.support.syncing import sync_ancestors, sync_folder
