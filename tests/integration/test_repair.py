@@ -10,6 +10,7 @@ import pytest
 
 import cafcat
 from cafcat.errors import InvalidInput, NotFound, Unavailable
+from cafcat.events import Event
 from cafcat.model import FileProblem, SourceFile
 from cafcat.operations.repair import run as repairing
 from cafcat.operations.repair.options import RepairOptions
@@ -20,7 +21,7 @@ from cafcat.sources.local.directory import DirectorySource
 from cafcat.writing.limits import Limits
 from tests.worlds.catalog_world import Opener, commit, sql, state_of
 from tests.worlds.kills.killing import killed_at_each_step
-from tests.worlds.listeners import AfterFiles, Heard, follow, problems
+from tests.worlds.listeners import AfterFiles, Following, Heard, follow, problems
 from tests.worlds.places import Folder, Place
 from tests.worlds.removal_world import check
 from tests.worlds.servers.s3_server import S3Server
@@ -263,6 +264,25 @@ def test_damage_found_by_verify_is_repaired(local: cafcat.Repository, folder: Fo
     assert check(local, folder) == FILES | {"other": b"whole"}
     verified = local.verify(level="data")
     assert (verified.ok, verified.damaged) == (2, 0)
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_resumed_verify_checks_repaired_chunks_again(
+    local: cafcat.Repository, folder: Folder, tree: Path, is_pruned: bool
+) -> None:
+    local.ingest(["tree"])
+    chunk = str(local.locate("tree/07").chunk)
+    write(local, folder, chunk, flipped(FILES["tree/07"]))
+    commit(local, {"other": b"whole"})
+    checked: list[Event] = []
+    once = Following(on=checked.append, should_stop=lambda: bool(checked))
+    interrupted = local.with_progress(once).verify(level="data")
+    assert (interrupted.interrupted, interrupted.damaged) == (True, 1)
+    assert local.repair(sources=["tree"]).chunks_mended == 1
+    if is_pruned:
+        local.prune(grace_seconds=0)
+    report = local.verify(level="data")
+    assert (report.resumed, report.ok, report.damaged, report.unneeded) == (True, 1, 0, 1)
 
 
 def test_several_damaged_chunks_go_into_one(local: cafcat.Repository, folder: Folder, tree: Path) -> None:

@@ -45,7 +45,8 @@ _TARGET: Final = (
 )
 
 # The chunks and copies that a run still has to check. Neither the results of the run nor objects that were written
-# after its start may change the selection. So the run can be resumed, and its sample stays the same.
+# after its start may change the selection. So the run can be resumed, and its sample stays the same. A resumed run
+# checks objects again that it found damaged: they may have been repaired since.
 _CHOSEN: Final = """
 WITH run AS (SELECT id, started_at FROM verify_runs WHERE id = %(run)s),
 objects AS (
@@ -68,7 +69,7 @@ chosen AS (
     SELECT t.* FROM eligible AS t, run
     WHERE (%(sample)s::float8 IS NULL OR t.place <= ceil(t.total * %(sample)s::float8))
       AND NOT EXISTS (SELECT FROM verifications AS v WHERE v.run_id = run.id AND v.chunk_id = t.chunk_id
-                      AND v.copy_id IS NOT DISTINCT FROM t.copy_id)
+                      AND v.copy_id IS NOT DISTINCT FROM t.copy_id AND v.verdict = 'ok')
 )
 """
 _CHUNKS_WITH_PREFIX: Final = [
@@ -92,15 +93,22 @@ _CONDITIONS: Final = {
                   AND later.run_id <> run.id AND later.id > v.id AND later.verdict <> 'ok'))
 """,
 }
+# The last check of each object counts. Results without a chunk are those of sources and of the catalog. Damage in a
+# chunk that was deleted since is not needed by any file.
 _TALLY: Final = """
+WITH last AS (
+    SELECT DISTINCT ON (chunk_id, copy_id, CASE WHEN chunk_id IS NULL THEN id END) *
+    FROM verifications WHERE run_id = %s
+    ORDER BY chunk_id, copy_id, CASE WHEN chunk_id IS NULL THEN id END, id DESC
+)
 SELECT count(*) FILTER (WHERE verdict = 'ok'), count(*) FILTER (WHERE verdict = 'damaged' AND live),
        count(*) FILTER (WHERE verdict = 'missing' AND live), count(*) FILTER (WHERE verdict = 'unreadable'),
        count(*) FILTER (WHERE verdict IN ('damaged', 'missing') AND NOT live),
        coalesce(sum(files_checked), 0)::bigint, coalesce(sum(bytes_read), 0)::bigint,
        coalesce(sum(finding_count), 0)::bigint
-FROM verifications AS v, LATERAL (
-    SELECT EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.is_live) AS live) AS needed
-WHERE run_id = %s
+FROM last AS v LEFT JOIN chunks AS c ON c.id = v.chunk_id, LATERAL (
+    SELECT EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.is_live)
+           AND c.state IS DISTINCT FROM 'deleted' AS live) AS needed
 """
 _DAMAGED: Final = """
 SELECT DISTINCT ON (c.id) c.id, c.uuid, v.level, v.verdict, v.id
