@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import cafcat
+from cafcat.catalog.chunks.owners import owner_name
 from cafcat.errors import NotFound
 from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.formats.caf.format import CAF
@@ -367,3 +368,30 @@ def test_ingest_after_recover_packs_only_lost_files(
     with pytest.raises(NotFound):
         local.locate("tree/10")
     assert [chunk.state for chunk in local.chunks()].count(ChunkState.COMMITTED) == 2
+
+
+def test_an_ingest_recovers_only_if_something_is_left(
+    local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One query decides: chunks, copies and journal records of the store, and runs of dead processes."""
+    path = tmp_path / "file"
+    path.write_bytes(b"1")
+    local.ingest([str(path)])
+    store = sql(local, "SELECT url FROM stores")[0][0]
+    left = local.session.catalog.recovery.leftovers
+    assert left(store) == (False, False)
+    sql(local, "UPDATE journal SET unwritten = ARRAY[(SELECT url FROM stores)]")
+    assert left(store) == (True, False)
+    assert left("file:///elsewhere") == (False, False)
+    local.ingest([str(path)])
+    assert left(store) == (False, False)
+    dead = owner_name("ingest").replace(f":{os.getpid()}:", f":{2**30}:")
+    sql(local, f"UPDATE ingest_runs SET state = 'running', finished_at = NULL, owner = '{dead}' WHERE id = 1")
+    assert left(store) == (False, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(recovering.Recovery, "recover_rows", lambda *_: pytest.fail("nothing is left in the store"))
+        local.ingest([str(path)])
+    assert sql(local, "SELECT state FROM ingest_runs WHERE id = 1") == [("failed",)]
+    leave_half(local, {"half": b"2"})
+    end_leases(local)
+    assert left(store) == (True, False)
