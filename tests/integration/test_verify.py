@@ -590,7 +590,7 @@ def children() -> list[int]:
     for folder in Path("/proc").iterdir():
         with suppress(OSError, IndexError):
             fields = (folder / "stat").read_text().rpartition(")")[2].split() if folder.name.isdigit() else []
-            command = (folder / "cmdline").read_text() if fields else ""
+            command = (folder / "cmdline").read_text(errors="replace") if fields else ""
             if fields and fields[1] == own and fields[0] != "Z" and "verify.worker" in command:
                 found.append(int(folder.name))
     return found
