@@ -34,7 +34,7 @@ _NODE_LINK_BYTES: Final = 128
 
 
 def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
-    """Return an upper bound in bytes for the blocks of a file with their index records.
+    """Return an upper bound in bytes for the space of a file in a CAR: its sections and their index records.
 
     The bound is exact for a file of one block.
 
@@ -91,7 +91,7 @@ class SectionWriter:
 def write_large_file(
     sections: SectionWriter, digests: list[bytes], leaf_bytes: int, size_bytes: int, time: int | None
 ) -> tuple[bytes, int]:
-    """Write the nodes above the leaves of a file, level by level.
+    """Write the nodes above the leaves of a file, level by level. A file of one leaf gets no nodes.
 
     Args:
         sections: receives the nodes.
@@ -101,7 +101,7 @@ def write_large_file(
         time: modification time in nanoseconds since 1970-01-01 UTC, or None.
 
     Returns:
-        The CID of the root, and the total size of all blocks in bytes.
+        The CID of the file, and the total size in bytes of all its blocks, leaves included.
     """
     sizes = [leaf_bytes] * (len(digests) - 1) + [size_bytes - leaf_bytes * (len(digests) - 1)]
     level = [(RAW_SHA256 + digest, size, size) for digest, size in zip(digests, sizes, strict=True)]

@@ -1,4 +1,4 @@
-"""Writes the UnixFS tree of an archive. The files are sorted on disk; the deepest directories are written first."""
+"""Writes the UnixFS tree of a CAR. The files are sorted on disk; the deepest directories are written first."""
 
 import struct
 from collections.abc import Iterator
@@ -22,25 +22,26 @@ _BUFFER_BYTES: Final = 4 << 20
 
 
 class TreeWriter:
-    """Collects files in any order, then writes their tree.
+    """Collects files in any order, then writes their UnixFS tree.
 
-    If two files have the same path in the tree, it has the later one. If a file and a folder have the same path, it
-    has the folder. Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
+    If two files have the same path in the tree, the tree has the file that was added later. If a file and a folder
+    have the same path, the tree has the folder. A file with the path "" is left out.
+
+    Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
     """
 
     def __init__(self) -> None:
-        """Begin without files."""
         self._files = ExternalSort("a tree of files")
         self._links = _LinkStack()
         self._open: list[tuple[bytes, int, int]] = []
 
     def add(self, name: str, cid: bytes, total_bytes: int) -> None:
-        """Add a file.
+        """Add a file whose own blocks are written already.
 
         Args:
             name: path in the tree, as `tree_name` returns it.
             cid: CID of the file.
-            total_bytes: total size of all its blocks in bytes.
+            total_bytes: total size of all blocks of the file in bytes.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be written.
@@ -69,7 +70,7 @@ class TreeWriter:
         return cid
 
     def _files_in_tree(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return the key and the value of each file that the tree has, in the order of the tree."""
+        """Yield the key and the value of each file that the tree gets, in the order of the tree."""
         last: tuple[bytes, bytes] | None = None
         for record in self._files:
             key = record[: -_VALUE.size]
@@ -111,7 +112,7 @@ class TreeWriter:
 
 
 class _LinkStack:
-    """The encoded links of all open directories, innermost last. Beyond 4 MiB they are on disk."""
+    """The encoded links of all open directories, innermost directory last. Beyond 4 MiB they are on disk."""
 
     def __init__(self) -> None:
         self._top = bytearray()
@@ -132,7 +133,7 @@ class _LinkStack:
             self._top.clear()
 
     def blocks(self, start: int) -> Iterator[bytes]:
-        """Return all bytes from `start` on, in blocks of at most 4 MiB."""
+        """Yield the encoded links from the byte `start` of the stack on, in blocks of at most 4 MiB."""
         while start < self._below:
             self._spool.seek(start)
             block = self._spool.read(min(self._below - start, 1 << 20))
@@ -141,7 +142,7 @@ class _LinkStack:
         yield bytes(self._top[start - self._below :])
 
     def links_from(self, start: int) -> Iterator[dag_pb.Link]:
-        """Return all links from `start` on."""
+        """Yield the decoded links from the byte `start` of the stack on."""
         rest = b""
         for block in self.blocks(start):
             rest += block
@@ -152,7 +153,7 @@ class _LinkStack:
             rest = rest[offset:]
 
     def truncate(self, start: int) -> None:
-        """Remove all bytes from `start` on."""
+        """Remove the links from the byte `start` of the stack on."""
         del self._top[max(0, start - self._below) :]
         self._below = min(self._below, start)
 

@@ -1,4 +1,4 @@
-"""zstd frames, decompressed step by step. No frame is ever completely in memory, whatever size it claims."""
+"""Decompresses zstd frames step by step. No frame is ever completely in memory, whatever size it claims."""
 
 import sys
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _LEVEL: Final = 3
 
 
 class FrameDecompressor:
-    """Decompresses adjacent frames, in blocks.
+    """Decompresses a stream of zstd frames that follow one another.
 
     Memory: 1 MiB, and the window of a frame: 2 MiB if clp-s wrote it, at most 32 MiB.
 
@@ -46,7 +46,7 @@ class FrameDecompressor:
 
     @property
     def at_frame_end(self) -> bool:
-        """True if the bytes so far end with a complete frame, or there were none."""
+        """True if the bytes written so far end with a complete frame, or none were written."""
         return self._frame is None
 
     def write(self, data: bytes) -> Iterator[bytes]:
@@ -93,6 +93,6 @@ class FrameDecompressor:
 
 
 def compress_frame(data: bytes) -> bytes:
-    """Return the data as one frame without a stored size, as clp-s writes metadata."""
+    """Compress the data to one zstd frame without a stored size, as clp-s does for metadata."""
     frame = zstd.ZstdCompressor(_LEVEL)
     return frame.compress(data) + frame.flush()
