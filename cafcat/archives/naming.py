@@ -1,4 +1,4 @@
-"""Resolves the name of an archive to a file, an object, or a folder that is one archive."""
+"""Finds what the name of an archive refers to: a file, an object, or a folder that is one archive."""
 
 import os
 import re
@@ -19,12 +19,12 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class FolderArchive(NamedTuple):
-    """A folder that is one archive in several files.
+    """A folder, or a prefix of a bucket, whose files together are one archive.
 
     Attributes:
         store: the folder, opened as a store.
         format: format of the archive.
-        archive: the archive.
+        archive: the archive that the files in the folder make up.
     """
 
     store: Store
@@ -92,7 +92,7 @@ def archive_address(name: str) -> ObjectAddress:
         return kind_of(name).address(name)
     except Unsupported as error:
         hint = f"URLs can begin with {shown_schemes()}; write ./NAME for a local file with such a name"
-        message = "an archive must be a local file or an object in a store"
+        message = "the name of an archive must be that of a local file, or the URL of an object in a store"
         raise InvalidInput(message, path=name, hint=hint) from error
 
 
@@ -105,6 +105,6 @@ def _folder_named_like_object(address: ObjectAddress, opener: ObjectOpener[_Sing
 
 
 def _detect_folder(store: Store) -> FolderArchive | None:
-    """Return the archive that the folder is, or None."""
+    """Return the archive that the files of a folder make up, or None if they are no archive."""
     found = formats.detect_folder(StoredFolder(store))
     return None if found is None else FolderArchive(store, *found)
