@@ -1,4 +1,4 @@
-"""A buffer for bytes: in memory as long as they are few, else in a temporary file without a name."""
+"""Buffers bytes in memory while they are few, and in a temporary file without a name when they are many."""
 
 import struct
 import weakref
@@ -18,22 +18,23 @@ _SIZE: Final = struct.Struct("<I")
 
 
 def packed(record: bytes) -> bytes:
-    """Return a record as `Spool.records` reads it: with its size before it."""
+    """Return a record preceded by its size, to be written to a Spool and read by `Spool.records`."""
     return _SIZE.pack(len(record)) + record
 
 
 class Spool:
-    """A temporary file. Its methods raise TemporaryFileFailed if there is no space.
+    """A temporary file, which is in memory while it is small. Methods raise TemporaryFileFailed if it fails.
 
-    It is removed by `close`, at the end of a `with` block, or when the last reference to it is gone.
+    The file is removed by `close`, at the end of a `with` block, or when the last reference to the Spool is gone.
     """
 
     def __init__(self, label: str, memory_bytes: int) -> None:
-        """Begin with an empty file.
+        """Create an empty file in memory.
 
         Args:
             label: Name of the contents, for messages.
-            memory_bytes: Contents beyond this size are written to disk.
+            memory_bytes: If the contents exceed this size, they move to disk. With 0, they are on disk from the
+                start.
         """
         self._label = label
         self._file = SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by close()
@@ -90,9 +91,9 @@ class Spool:
                 yield block
 
     def records(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the records in a part of the file that were written as `packed` returns them.
+        """Yield the records in `[start_byte, end_byte)` of the file, which were written as `packed` returns them.
 
-        The caller may read and write between two records.
+        The caller may use other methods of the Spool between two records.
         """
         rest = b""
         while start_byte < end_byte:
@@ -110,7 +111,7 @@ class Spool:
             rest = rest[at:]
 
     def close(self) -> None:
-        """Remove the file. Idempotent."""
+        """Remove the file. Further calls of `close` do nothing."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -124,10 +125,10 @@ class Spool:
 
 @contextmanager
 def temporary_file_of(label: str) -> Iterator[None]:
-    """Convert an OSError inside a `with` block to TemporaryFileFailed.
+    """Convert an OSError inside the `with` block to TemporaryFileFailed, with a hint about space.
 
     Args:
-        label: Name of the contents, for the message.
+        label: Name of the temporary file's contents, for the message.
     """
     try:
         yield
