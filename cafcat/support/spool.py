@@ -37,7 +37,8 @@ class Spool:
                 start.
         """
         self._label = label
-        self._file = SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by close()
+        # For SpooledTemporaryFile, the size 0 means that the contents never move to disk.
+        self._file = SpooledTemporaryFile(max_size=max(memory_bytes, 1))  # noqa: SIM115 - closed by close()
         # An abandoned owner, such as an unfinished generator, never calls close().
         self._close = weakref.finalize(self, self._file.close)
 
