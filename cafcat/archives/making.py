@@ -1,4 +1,4 @@
-"""Writes a new archive as a file. The file appears complete and durable, or not at all."""
+"""Writes a new archive as a local file. The file appears complete and durable, or not at all."""
 
 import os
 from collections.abc import Iterator

@@ -75,7 +75,7 @@ def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Sing
 def _open_folder(address: ObjectAddress, store: Store) -> FolderArchive:
     folder = _detect_folder(store)
     if folder is None:
-        hint = "name the archives in it; a DataBundle bundle has a subfolder index with a file CURRENT"
+        hint = "name an archive in this folder; a DataBundle bundle has a subfolder index with a file CURRENT"
         raise InvalidInput(f"{address.name} is a folder, not an archive", hint=hint)
     return folder
 

@@ -125,10 +125,10 @@ class NullSink:
     """A HeadSink that discards all bytes. Used to compute archive sizes with a writer."""
 
     def write(self, data: bytes) -> None:
-        """Discard these bytes."""
+        """Discard the bytes of the archive."""
 
     def rewrite_head(self, data: bytes) -> None:
-        """Discard these bytes."""
+        """Discard the new first bytes of the archive."""
 
 
 class FinishedArchive(NamedTuple):
@@ -296,7 +296,7 @@ class Remark(NamedTuple):
     Attributes:
         kind: UNCHECKED_HASH or NOT_IN_TREE.
         blocks: number of blocks that the remark is about.
-        message: the remark in words.
+        message: the fact, as a message for the user.
     """
 
     kind: str
@@ -426,11 +426,11 @@ class MultiFileArchive(Protocol):
         """Names of the files that hold entries, in order. Some of the files may be missing from the folder."""
 
     def reader(self, archive: RandomReader, name: str) -> Reader:
-        """Return a reader for one of the files. Its entries are those stored in that file.
+        """Return a reader for one of the archive's files. It returns the entries stored in that file.
 
         Args:
-            archive: the file.
-            name: the name of the file in the folder.
+            archive: the bytes of the file.
+            name: the name of the file in the folder, one of `names`.
 
         Raises:
             Corrupt: the file is damaged.

@@ -1,4 +1,4 @@
-"""The choice of the format that an archive is read with: detected from its content, or named by the user."""
+"""Chooses the format to read an archive with: detected from the content of the archive, or named by the user."""
 
 from typing import Final, NamedTuple
 

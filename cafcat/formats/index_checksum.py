@@ -1,4 +1,4 @@
-"""The checksum member that ends the JSON index of CAF, CAR and ChunkIO archives written by cafcat.
+"""Writes and checks the checksum member that ends the JSON index of CAF, CAR and ChunkIO archives of cafcat.
 
 The index ends with a member that other programs ignore: `,"index_crc32c":"0a1b2c3d"}`. The value is the CRC-32C of
 all bytes of the index before this member, as eight lower-case hexadecimal digits. See docs/formats/caf.md.
@@ -67,7 +67,7 @@ class IndexChecksum:
         self.restart()
 
     def restart(self) -> None:
-        """Reset the checksum, so that the index can be read from its start again."""
+        """Reset the computed checksum, before the index is read from its start again."""
         self._position = self._index_start
         self._computed = 0
 

@@ -1,4 +1,4 @@
-"""The available archive formats, and detection of the format of an archive.
+"""Finds archive formats by name or suffix, and detects the format of an archive.
 
 Third parties add a format with an entry point in the group `cafcat.formats`. The name of the entry point is the
 name of the format, as in the column `chunks.format`; its value is a `Format`.

@@ -113,7 +113,7 @@ class IndexedWriter(ArchiveWriter):
         self._content_bytes = 0
 
     def _index_bytes(self) -> int:
-        """Return the size of the index in bytes, including a file that is still being written."""
+        """Return the size of the index in bytes. A file that is being written counts with its largest entry."""
         size = self._index.size_bytes
         return size if self._open is None else size + longest_text_bytes(self._open.path)
 
@@ -161,7 +161,7 @@ class FileWriter(Generic[WriterT]):
         After an error of the sink this does nothing.
 
         Raises:
-            InvalidInput: this file is already closed.
+            InvalidInput: this file of the archive is already closed, or was abandoned.
         """
         if not self._writer._ended:
             self._check_open()
@@ -170,7 +170,7 @@ class FileWriter(Generic[WriterT]):
     def _check_open(self) -> None:
         self._writer._check_not_ended()
         if self._writer._open is not self:
-            raise InvalidInput("this file is already closed", path=self.path)
+            raise InvalidInput("this file of the archive is already closed, or was abandoned", path=self.path)
 
 
 class BufferedBytes:
@@ -185,7 +185,7 @@ class BufferedBytes:
         self._size_bytes = 0
 
     def write(self, *parts: bytes) -> int:
-        """Append the parts, and return their total size in bytes. Raises the errors of the sink."""
+        """Append the parts to the buffer, and return their total size in bytes. Raises the errors of the sink."""
         size_bytes = sum(map(len, parts))
         self._parts += parts
         self._size_bytes += size_bytes

@@ -232,10 +232,16 @@ class _ArchiveRun:
         self._progress = progress
 
     def make(self, files: Sequence[SourceFile]) -> tuple[Path, Sequence[SourceFile]] | None:
-        """Make one archive of all files that can be in one. Each other file is reported as a problem.
+        """Make one archive of all log files that clp-s accepts.
+
+        A file that clp-s rejects, or that changed meanwhile, is reported as a problem.
 
         Returns:
-            The path of the archive, and its files; None if no file is left.
+            The path of the archive, and the files in it; None if no file is left.
+
+        Raises:
+            ProgramFailed: clp-s fails even for a log file of one record.
+            TemporaryFileFailed: The temporary folder cannot be written.
         """
         files = [file for file in files if self._link(file)]
         while files:
@@ -267,7 +273,7 @@ class _ArchiveRun:
             else:
                 os.symlink(os.path.abspath(file.locator), link)
         except OSError as error:
-            message = f"cannot link it for clp-s under this name: {error.strerror}"
+            message = f"cannot link the log file for clp-s under this name: {error.strerror}"
             self._problems.add(FileProblem(file.path, ProblemKind.NAME, message))
             return False
         return True
@@ -287,7 +293,9 @@ class _ArchiveRun:
             self._output, self._names, self._links, timestamp_key=self._timestamp_key, progress=self._progress
         )
         if finished.error is None and (count := len(list(self._output.iterdir()))) != 1:
-            return finished._replace(error=f"it is too large for one archive: clp-s made {count} archives")
+            return finished._replace(
+                error=f"the log files are too large for one archive: clp-s made {count} archives"
+            )
         return finished
 
     def _check_works(self) -> None:
@@ -306,13 +314,13 @@ class _ArchiveRun:
             probe / "archives", probe / "names", probe, timestamp_key=None, progress=self._progress
         )
         if finished.error is not None:
-            hint = "is there space in the folder for temporary files? Set TMPDIR to use another folder"
+            hint = "free space in the folder for temporary files, or set TMPDIR to another folder"
             raise program.ProgramFailed(
                 f"clp-s cannot make an archive of a single record: {finished.error}", hint=hint
             )
 
     def _rejected(self, files: Sequence[SourceFile], error: str) -> list[FileProblem]:
-        """Return the files that clp-s rejects, each with its own error.
+        """Find the log files that clp-s rejects, and return a problem for each.
 
         Runs clp-s for half of the files at a time, because the error of all together does not name a file. If both
         halves succeed, the files are too large for one archive, and those of the second half are returned.
@@ -328,8 +336,8 @@ class _ArchiveRun:
         for half in (files[:middle], files[middle:]):
             if (found := self._run(half).error) is not None:
                 rejected += self._rejected(half, found)
-        # Each half succeeds alone, so all files together are too large. The next run packs the second half.
-        later = f"the next run packs it; clp-s: {error}"
+        # Each half succeeds alone, so all files together are too large. The next ingest packs the second half.
+        later = f"the next `cafcat ingest` packs it; clp-s: {error}"
         return rejected or [FileProblem(file.path, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
 
 

@@ -263,7 +263,7 @@ class LogSearch:
         """
         size_bytes = store.stat(archive.object_key).size_bytes
         if size_bytes != archive.size_bytes:
-            message = f"it has {size_bytes:,} bytes instead of {archive.size_bytes:,}"
+            message = f"the archive has {size_bytes:,} bytes instead of {archive.size_bytes:,}"
             raise Corrupt(message, chunk=store.locate(archive.object_key))
         if isinstance(store, FileStore):
             yield store.locate(archive.object_key)
@@ -315,5 +315,5 @@ def _checked_blocks(store: Store, archive: SearchedArchive) -> Iterator[bytes]:
         checksum = crc64nvme(block, checksum)
         yield block
     if archive.crc64nvme not in (None, to_base64(checksum)):
-        message = f"it is damaged: CRC-64/NVME {to_base64(checksum)} instead of {archive.crc64nvme}"
+        message = f"the archive is damaged: its CRC-64/NVME is {to_base64(checksum)}, expected {archive.crc64nvme}"
         raise Corrupt(message, chunk=store.locate(archive.object_key))

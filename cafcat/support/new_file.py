@@ -74,7 +74,11 @@ class NewFile:
         self._close()
 
     def _link(self, name: str, *, overwrite: bool) -> None:
-        """Give a file without a name its final name, or a temporary one if another step is needed."""
+        """Give a file without a name its final name.
+
+        If the name is taken and `overwrite` is true, or the file cannot be linked, the file gets a temporary name
+        instead; the caller then renames it.
+        """
         own = f"/proc/self/fd/{self.descriptor}"
         try:
             os.link(own, name, dst_dir_fd=self._folder, follow_symlinks=True)
@@ -184,7 +188,7 @@ def _temporary_name() -> str:
 
 
 def write_all(file: int, block: bytes) -> int:
-    """Write a whole block to an open file, and return its size in bytes. Raises OSError."""
+    """Write all bytes of a block to the file with the descriptor `file`. Return their number. Raises OSError."""
     written = os.write(file, block)
     while written < len(block):
         written += os.write(file, memoryview(block)[written:])

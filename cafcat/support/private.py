@@ -133,5 +133,5 @@ def _opened(folder: str | Path, *, below: int | None = None) -> Iterator[int]:
 
 
 def is_below(path: str | os.PathLike[str], folder: Path) -> bool:
-    """Return True if a path is the folder itself, or anywhere below it. Links are followed."""
+    """Return True if `path` is the folder itself, or anywhere below it, after all links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

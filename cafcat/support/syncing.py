@@ -1,4 +1,4 @@
-"""System calls that make files, folders and whole file systems durable.
+"""Makes files, folders and whole file systems durable by system calls.
 
 A file is durable when three things are on the disk: its bytes, its name in its folder, and the names of all folders
 above, up to the root of the file system. A folder that any process created a moment ago may be gone after a power

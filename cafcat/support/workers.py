@@ -83,7 +83,7 @@ class Workers:
             self._processes.append(process)
 
     def send(self, pipe: WorkerPipe, message: object) -> None:
-        """Send a message to a worker. Raises Unavailable if the worker died."""
+        """Send a message to the worker at the other end of a pipe. Raises Unavailable if the worker died."""
         try:
             pipe.send(message)
         except OSError as error:

@@ -386,7 +386,7 @@ def test_copy_of_a_damaged_archive_is_searched(
     found, report = search(local, "level: ERROR", warn=warnings.append)
     assert (found, report.records, report.failed) == (expected, 20, [])
     [warning] = warnings
-    assert "it is damaged: CRC-64/NVME" in warning
+    assert "the archive is damaged: its CRC-64/NVME" in warning
     assert warning.endswith(f"; searching it in {copy.parent.as_uri()} instead")
     damage(copy, section)
     [message] = search(local, "level: ERROR")[1].failed

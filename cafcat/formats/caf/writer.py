@@ -152,7 +152,7 @@ class CafEntryWriter(FileWriter[CafWriter]):
         """Finish the file and return its entry.
 
         Raises:
-            Refused: the index is full.
+            Refused: the index of the archive has no space for the entry.
         """
         self._check_open()
         writer = self._writer

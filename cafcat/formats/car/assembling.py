@@ -104,7 +104,7 @@ def _content(span: Iterator[bytes], entry: Entry, decoding: str) -> Iterator[byt
 def _cid_of(decoding: str, prefix: str) -> bytes:
     cid = cid_from_text(decoding.removeprefix(prefix))
     if cid is None:
-        raise ValueError(f"{decoding[:80]!r} has no valid CID")
+        raise ValueError(f"the decoding {decoding[:80]!r} has no valid CID")
     return cid
 
 
@@ -114,10 +114,10 @@ def _check_size(content: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
     for block in content:
         count += len(block)
         if count > entry.size_bytes:
-            raise ValueError(f"it should have {entry.size_bytes:,} bytes, but its blocks have more")
+            raise ValueError(f"the file should have {entry.size_bytes:,} bytes, but its blocks have more")
         yield block
     if count < entry.size_bytes:
-        raise ValueError(f"it should have {entry.size_bytes:,} bytes, but its blocks have {count:,}")
+        raise ValueError(f"the file should have {entry.size_bytes:,} bytes, but its blocks have {count:,}")
 
 
 def verified(cid: bytes, block: bytes) -> bytes:
@@ -131,10 +131,10 @@ def verified(cid: bytes, block: bytes) -> bytes:
 
 
 def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: int) -> Iterator[bytes]:
-    """Return the content of the file with this root, in blocks of at most 1 MiB.
+    """Yield the content of the file with this root, in blocks of at most 1 MiB.
 
     Args:
-        blocks: the blocks of the file, and perhaps others.
+        blocks: finds the file's blocks by their CIDs.
         root: CID of the root of the file's DAG.
         span_bytes: size of the file's span in bytes. It limits the number of links.
 
@@ -151,7 +151,7 @@ def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: in
             continue
         steps -= 1
         if steps < 0 or len(pending) > MAX_DEPTH:
-            raise ValueError("its DAG has more links or levels than its size allows")
+            raise ValueError("the DAG of the file has more links or levels than the size of its span allows")
         block = parse(cid).digest if parse(cid).hash_code == IDENTITY else blocks.content(cid)
         if block is None:
             raise ValueError(f"block {cid_to_text(cid)} is missing")
@@ -175,7 +175,11 @@ class _BufferedBlocks:
                 end += len(block)
 
     def content(self, cid: bytes) -> bytes | None:
-        """Return the verified block of a CID, or None if it is missing."""
+        """Return the bytes of the block with this CID, or None if the span does not have it.
+
+        Raises:
+            ValueError: the block does not match its CID.
+        """
         span = self._spans.get(multihash_of(cid))
         if span is None:
             return None

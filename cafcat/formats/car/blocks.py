@@ -169,7 +169,10 @@ class BlockTable:
         return span, block
 
     def content(self, cid: bytes) -> bytes | None:
-        """Return the bytes of a block, or None if the archive does not have it. Raises the errors of `block`."""
+        """Return the bytes of the block with this CID, or None if the archive does not have it.
+
+        Raises the errors of `BlockTable.block`.
+        """
         found = self.block(cid)
         return None if found is None else found[1]
 

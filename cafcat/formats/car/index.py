@@ -165,7 +165,7 @@ class IndexBuilder:
 
 
 def _record(key: bytes) -> bytes:
-    """Return the index record for a sort key: the group is removed, and the offset becomes little-endian."""
+    """Convert a sort key of IndexBuilder to a record of the index: digest, and offset in little-endian order."""
     return key[_GROUP_KEY.size : -_OFFSET.size] + key[: -_OFFSET.size - 1 : -1]
 
 

@@ -88,7 +88,7 @@ def large_file_size(span_bytes: int) -> int:
         content = last + 1 - size_bytes - CID_BYTES
         if content > 0 and varint.size(CID_BYTES + content) == size_bytes:
             return full * LEAF_BYTES + content
-    raise ValueError(f"no sequence of sections has {span_bytes} bytes")
+    raise ValueError(f"the sections of a file's leaves cannot have {span_bytes} bytes together")
 
 
 class Manifest:

@@ -1,4 +1,4 @@
-"""Writes the sections of an archive and the inner nodes of large files, and computes the space that files need."""
+"""Writes the sections of a CAR and the inner nodes of large files, and computes how much space a file needs."""
 
 import hashlib
 from typing import Final
@@ -50,23 +50,29 @@ def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
 
 
 class SectionWriter:
-    """Writes the sections of an archive, each with one block, and collects their index records.
+    """Writes the sections of a CAR, each with one block, and collects their index records.
+
+    Methods raise the errors of the sink.
 
     Attributes:
-        position: number of bytes written so far.
+        position: number of bytes of the archive written so far.
         count: number of sections written so far.
-        cids: index of the sections.
+        cids: collects the index of the sections.
     """
 
     def __init__(self, out: BufferedBytes) -> None:
-        """Begin at the start of the archive."""
         self._out = out
         self.position = 0
         self.count = 0
         self.cids = IndexBuilder()
 
     def write_leaf(self, head: bytes, content: bytes) -> bytes:
-        """Write the section of a leaf, given its size field, and return its CID."""
+        """Write the section of a leaf (a raw block of a file), and return its CID.
+
+        Args:
+            head: the section's size, as an encoded varint.
+            content: the bytes of the block.
+        """
         digest = hashlib.sha256(content).digest()
         self.cids.add_digest(SHA256, digest, self.position - V2_DATA_START)
         self.count += 1
@@ -75,7 +81,7 @@ class SectionWriter:
         return cid
 
     def write_node(self, block: bytes) -> bytes:
-        """Write the section of a DAG-PB node, and return its CID."""
+        """Write the section of an encoded DAG-PB node, and return its CID."""
         digest = hashlib.sha256(block).digest()
         self.cids.add_digest(SHA256, digest, self.position - V2_DATA_START)
         self.count += 1
@@ -84,7 +90,7 @@ class SectionWriter:
         return cid
 
     def write(self, *parts: bytes) -> None:
-        """Write bytes that are not a section."""
+        """Write bytes of the archive that get no index record, such as its head."""
         self.position += self._out.write(*parts)
 
 
@@ -94,7 +100,7 @@ def write_large_file(
     """Write the nodes above the leaves of a file, level by level. A file of one leaf gets no nodes.
 
     Args:
-        sections: receives the nodes.
+        sections: writes the nodes.
         digests: SHA-256 of each leaf.
         leaf_bytes: size of a leaf in bytes; the last one may be shorter.
         size_bytes: size of the file in bytes.

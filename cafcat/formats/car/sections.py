@@ -157,7 +157,7 @@ class SectionStream:
             self._offset = base + end
 
     def _ensure_buffered(self, size_bytes: int) -> bool:
-        """Read from the stream until this many bytes are buffered. Return False if the stream ends before."""
+        """Read from the stream until `size_bytes` bytes are buffered. Return False if the stream ends before."""
         if len(self._buffer) - self._offset >= size_bytes:
             return True
         parts = [self._buffer[self._offset :]]

@@ -32,14 +32,14 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
     names chosen for that purpose. Memory: that of ExternalSort, and 256 links for each level.
 
     Args:
-        write_block: writes a block, given its CID and its bytes.
+        sections: writes the shards.
         links: the links of the directory, in any order.
 
     Returns:
         The CID of the directory, and the total size in bytes of its shards and all blocks below them.
 
     Raises:
-        TemporaryFileFailed: the temporary file failed. Errors of `write_block` pass through.
+        TemporaryFileFailed: the temporary file failed. Errors of the sink pass through.
     """
     records = ExternalSort("a large directory")
     for cid, name, total_bytes in links:

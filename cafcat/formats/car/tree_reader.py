@@ -38,7 +38,7 @@ class _BrokenBlock(Exception):
 
 
 class _Folder(NamedTuple):
-    """A directory, or a shard of one, that is being listed.
+    """A directory of a UnixFS tree, or a shard of a directory, that is being listed.
 
     Attributes:
         path: path of the directory.
@@ -127,7 +127,7 @@ class TreeReader:
         self._open_bytes = 0
 
     def is_unixfs(self) -> bool:
-        """Return True if the root is present and is a UnixFS file or directory."""
+        """Return True if the root of the tree is in the archive, undamaged, and a UnixFS file or directory."""
         try:
             return self._node(self._root, None).data.kind in _FOLDERS + _FILES
         except (_BrokenBlock, Corrupt):
@@ -285,7 +285,8 @@ class TreeReader:
         try:
             return name.decode()
         except UnicodeDecodeError as error:
-            raise Corrupt(f"a name is not valid UTF-8: {name[:80]!r}", chunk=self._archive.name) from error
+            message = f"the name of a link in the tree is not valid UTF-8: {name[:80]!r}"
+            raise Corrupt(message, chunk=self._archive.name) from error
 
     def _count_link(self) -> None:
         self._links_left -= 1

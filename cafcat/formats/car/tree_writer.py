@@ -52,7 +52,10 @@ class TreeWriter:
         self._files.add(key + value)
 
     def write(self, sections: SectionWriter) -> bytes:
-        """Write the tree and return the CID of its root. Afterwards the writer is empty.
+        """Write the directories and return the CID of the root. Afterwards the writer cannot be used.
+
+        Args:
+            sections: writes the nodes of the directories.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read. Errors of the sink pass through.
@@ -81,7 +84,7 @@ class TreeWriter:
             yield last
 
     def _enter(self, folders: list[bytes], sections: SectionWriter) -> None:
-        """Close the directories that end here, and open the given ones."""
+        """Write the open directories that are not on the path `folders`, and open the missing ones of that path."""
         names = [name for name, _, _ in self._open[1:]]
         same = 0
         while same < min(len(names), len(folders)) and names[same] == folders[same]:
@@ -99,7 +102,7 @@ class TreeWriter:
         self._open[-1] = (folder, start, total + total_bytes)
 
     def _close_directory(self, sections: SectionWriter) -> tuple[bytes, int]:
-        """Write the innermost open directory, and return its CID and the total size of its blocks in bytes."""
+        """Write the innermost open directory. Return its CID, and the total size of its tree of blocks in bytes."""
         _, start, total_bytes = self._open.pop()
         size_bytes = self._links.end - start
         if size_bytes + 2 + len(unixfs.DIRECTORY) > MAX_NODE_BYTES:

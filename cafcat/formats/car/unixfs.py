@@ -111,7 +111,7 @@ def _packed(values: bytes) -> list[int]:
 def _fanout(found: dict[int, int | bytes]) -> int:
     fanout = _int(found, 6)
     if not 8 <= fanout <= _MAX_FANOUT or fanout & (fanout - 1):
-        raise ValueError(f"a shard has a fanout of {fanout}")
+        raise ValueError(f"a shard has a fanout of {fanout}, expected a power of 2 from 8 to {_MAX_FANOUT:,}")
     if _int(found, 5) != HAMT_MURMUR3:
         raise ValueError(f"a shard uses the unknown hash function {_int(found, 5):#x}")
     return fanout
@@ -135,9 +135,9 @@ def _modified_ns(message: int | bytes | None) -> int | None:
         elif number == 2 and isinstance(value, bytes) and len(value) == _FIXED32.size:
             (fraction,) = _FIXED32.unpack(value)
         else:
-            raise ValueError(f"field {number} of a time is unknown or has the wrong wire type")
+            raise ValueError(f"field {number} of a modification time is unknown or has the wrong wire type")
     if seconds is None or fraction >= _SECOND:
-        raise ValueError("a time has no seconds, or a fraction of at least one second")
+        raise ValueError("a modification time has no seconds, or a fraction of at least one second")
     time = seconds * _SECOND + fraction
     return time if _INT64_MIN <= time <= _INT64_MAX else None
 

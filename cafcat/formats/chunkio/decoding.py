@@ -59,7 +59,7 @@ class _Payload:
         self._entry = entry
         self._chunk = chunk
         if not is_position(entry.start_byte) or not is_position(entry.end_byte):
-            raise self.corrupt(f"[{entry.start_byte}, {entry.end_byte}) cannot be the span of a record")
+            raise self.corrupt(f"the span [{entry.start_byte}, {entry.end_byte}) cannot be that of a record")
         self._offset = 0
         self._parts = self._payload(span)
         self._part = memoryview(b"")
@@ -108,7 +108,7 @@ class _Payload:
         return Corrupt(message, path=self._entry.path, chunk=self._chunk, byte=self._entry.start_byte)
 
     def locate(self, error: Corrupt) -> None:
-        """Add the entry and its chunk to an error that does not have them."""
+        """Add the entry's path, the name of the archive and the start of the span to an error without a chunk."""
         if error.chunk is None:
             error.path, error.chunk, error.byte = self._entry.path, self._chunk, self._entry.start_byte
 

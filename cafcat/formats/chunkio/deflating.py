@@ -17,15 +17,15 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[bytes]:
-    """Return the inflated content, in blocks of at most 1 MiB.
+    """Decompress the content of one record, and yield it in blocks of at most 1 MiB.
 
     Memory: one compressed block, one decompressed block, and a window of 32 KiB.
 
     A stream that was flushed, but not closed, is accepted, as in the original program.
 
     Args:
-        blocks: the DEFLATE stream.
-        max_bytes: largest allowed size of the result in bytes.
+        blocks: the DEFLATE stream, in blocks of any size.
+        max_bytes: largest allowed size of the decompressed content in bytes.
 
     Raises:
         Corrupt: the stream is invalid, has bytes after its end, or inflates to more than `max_bytes`.
@@ -37,7 +37,7 @@ def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Ite
         # If a part is full, the stream object may hold more output, even if all input was consumed.
         while rest or (len(part) == _BLOCK_BYTES and not stream.eof):
             if stream.eof:
-                raise Corrupt("there are bytes after the end of the DEFLATE stream")
+                raise Corrupt("the record has bytes after the end of its DEFLATE stream")
             part = _inflate_block(stream, rest)
             rest = stream.unconsumed_tail or stream.unused_data
             found += len(part)

@@ -47,12 +47,12 @@ def is_position(position: int) -> bool:
 
 
 def position_to_offset(position: int) -> int:
-    """Return the number of payload bytes before a valid position. Padding counts as payload."""
+    """Return the number of bytes other than meters before a valid position (see `is_position`) in a file."""
     return position - METER_BYTES * -(-position // INTERVAL_BYTES)
 
 
 def offset_to_position(offset: int) -> int:
-    """Return the valid position with this many payload bytes before it."""
+    """Return the valid position in a file with `offset` bytes other than meters before it."""
     return offset + METER_BYTES * -(-offset // _PAYLOAD_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""Reads a ChunkIO archive: archives of cafcat by their index, other archives record by record."""
+"""Reads a ChunkIO archive: by its index if cafcat wrote the archive, otherwise record by record."""
 
 from collections.abc import Iterator
 from typing import Final

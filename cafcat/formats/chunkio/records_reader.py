@@ -147,7 +147,7 @@ class RecordReader:
         return found
 
     def middle(self, start: int, end: int) -> Record | None:
-        """Return a record that begins in `[start, end)`, preferably near the middle, or None if there is none."""
+        """Return a record that begins in `[start, end)`, preferably near the middle; None if no record does."""
         start, end = self._clamp(start, end)
         if start // INTERVAL_BYTES < end // INTERVAL_BYTES:
             meter = min(_boundary_before(end), _boundary_from(start + (end - start) // 2))

@@ -125,5 +125,5 @@ def _new_record(begin: int, user_data: bytes, content: bytes) -> Record:
         raise InvalidInput(f"a record cannot have {len(content):,} bytes: the limit is {MAX_CONTENT_BYTES:,}")
     end = end_position(begin, HEADER_BYTES + len(content))
     if end > MAX_POSITION:
-        raise InvalidInput(f"the file is too large for another record: it would begin at byte {begin}")
+        raise InvalidInput(f"the file is too large for another record, which would begin at byte {begin}")
     return Record(begin, end, user_data, len(content), siphash(content))

@@ -1,4 +1,4 @@
-"""A read buffer for small reads at scattered positions, where each read may be a network request."""
+"""Buffers small reads at scattered positions of a file, where each read may be a network request."""
 
 from typing import Final
 

@@ -185,7 +185,7 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
 
     @property
     def pending_bytes(self) -> int:
-        """Number of buffered bytes that were not written yet."""
+        """Number of bytes of the file that are buffered, and not written to the archive yet."""
         return len(self._piece)
 
     def write(self, block: bytes) -> None:
@@ -211,7 +211,7 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
         """Finish the file and return its entry.
 
         Raises:
-            Refused: the index is full.
+            Refused: the index of the archive has no space for the entry. Errors of the sink pass through.
         """
         self._check_open()
         writer = self._writer

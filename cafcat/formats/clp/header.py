@@ -41,7 +41,7 @@ class Header(NamedTuple):
         return HEADER_BYTES + self.metadata_bytes
 
     def pack(self) -> bytes:
-        """Return the 64 bytes of the header."""
+        """Encode the header: return the first 64 bytes of the archive."""
         major, minor, patch = self.version
         sizes = (self.uncompressed_size, self.compressed_size, self.padding, self.metadata_bytes)
         return _LAYOUT.pack(MAGIC, patch, minor, major, *sizes, ZSTD, self.padding_end)

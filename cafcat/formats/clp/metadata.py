@@ -310,7 +310,7 @@ def _check_plain(value: Any) -> None:
         elif isinstance(value, list):
             values.extend(value)
         elif value is not None and not isinstance(value, str | int | float):
-            raise TypeError(f"it has a value of type {type(value).__name__}")
+            raise TypeError(f"a value has the type {type(value).__name__}")
 
 
 def parse_timestamps(content: bytes, name: str) -> TimestampDictionary:

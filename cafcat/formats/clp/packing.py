@@ -56,7 +56,7 @@ def pack_head(
 
 
 def _decompresses_to(frame: bytes, raw: bytes) -> bool:
-    """Return True if the frame decompresses to exactly these bytes."""
+    """Return True if `frame` is one zstd frame that decompresses to exactly the bytes `raw`."""
     decompressor = FrameDecompressor(MAX_METADATA_BYTES)
     try:
         found = b"".join(decompressor.write(frame))

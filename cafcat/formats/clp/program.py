@@ -225,8 +225,11 @@ def compress(
         output: folder in which clp-s creates the archives.
         names: file with the names of the log files, one per line, relative to `folder`.
         folder: working folder of clp-s.
-        timestamp_key: key of the timestamp in the records, or None.
-        progress: its checkpoint is called regularly while clp-s runs. It may raise to end clp-s.
+        timestamp_key: JSON key that holds the timestamp of a record, or None.
+        progress: its `checkpoint` is called every 0.1 seconds while clp-s runs. If it raises, clp-s is ended.
+
+    Returns:
+        Whether clp-s succeeded, and its messages. A failure of clp-s is not raised.
 
     Raises:
         NotInstalled: clp-s is not installed.

@@ -170,8 +170,9 @@ class ClpReader:
         content = self._packet(ANNOTATION)
         annotation = None if content is None else parse_annotation(content, self._archive.name)
         if annotation is not None and len(annotation.checksums) != len(self._sections):
+            found = len(annotation.checksums)
             raise self._corrupt(
-                f"the annotation has {len(annotation.checksums)} checksums for {len(self._sections)} sections"
+                f"the annotation by cafcat has {found} checksums for {len(self._sections)} sections"
             )
         return annotation
 
@@ -261,7 +262,7 @@ class _SectionCheck:
 
     def finish(self) -> None:
         if not self._frames.at_frame_end:
-            raise self._damaged("its last zstd frame is incomplete")
+            raise self._damaged("the last zstd frame is incomplete")
         if self._is_dictionary:
             self._check_frames(int(any(self._count)))
             if len(self._count) < _COUNT_BYTES:
@@ -271,4 +272,4 @@ class _SectionCheck:
 
     def _check_frames(self, expected: int) -> None:
         if self._frames.frames != expected:
-            raise self._damaged(f"it has {self._frames.frames} zstd frames, expected {expected}")
+            raise self._damaged(f"the section has {self._frames.frames} zstd frames, expected {expected}")

@@ -93,7 +93,7 @@ def _union(one: TimeRange, other: TimeRange) -> TimeRange:
 
 
 def _milliseconds(value: int | float | None) -> int | Fraction | None:
-    """Return a bound of the timestamp dictionary in milliseconds, or None if it is not a valid time.
+    """Convert a bound of the timestamp dictionary to milliseconds; None if it is None or not a valid time.
 
     clp-s compares integers in the dictionary with milliseconds, and floats with seconds.
     """

@@ -109,7 +109,7 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Ite
     while remaining > 0:
         count = zeros.get(number, 0)
         if count * RECORD_BYTES > remaining:
-            raise source.corrupt("its decoding has more zero records than the file")
+            raise source.corrupt("the decoding of the file has more zero records than the file")
         for _ in range(count):
             yield ZEROS
         remaining, number = remaining - count * RECORD_BYTES, number + count
@@ -118,7 +118,7 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Ite
             yield source.read_piece(size_bytes, offset)
             remaining, number, offset = remaining - size_bytes, number + 1, 0
     if any(first >= number for first in zeros):
-        raise source.corrupt("its decoding has more zero records than the file")
+        raise source.corrupt("the decoding of the file has more zero records than the file")
     source.check_end()
 
 
@@ -151,7 +151,7 @@ class _SpanReader:
         elif not inflater.eof:
             self._skip_flush(inflater)
         else:
-            raise self.corrupt("its last record ends within the span of the file")
+            raise self.corrupt("the last record of the file ends before the file's span does")
         return b"".join(parts)
 
     def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
@@ -165,7 +165,7 @@ class _SpanReader:
         try:
             part = inflater.decompress(data, max_bytes)
         except zlib.error as error:
-            raise self.corrupt(f"its data is not valid DEFLATE: {error}") from error
+            raise self.corrupt(f"the data of the file is not valid DEFLATE: {error}") from error
         self._consume(data, len(inflater.unconsumed_tail) + len(inflater.unused_data))
         return part
 
@@ -183,10 +183,13 @@ class _SpanReader:
         self._skip(padding_after(self._position))
 
     def _skip_flush(self, inflater: "zlib._Decompress") -> None:
-        """Skip the bytes of the flush after the file. They contain no data, and the span ends with them."""
+        """Skip the bytes that flushing the compressor after the file produced, up to the end of the span.
+
+        Raises Corrupt if they contain data.
+        """
         while self._has_more():
             if self._inflate(inflater, 1) or inflater.eof:
-                raise self.corrupt("its span has more bytes after the end of the file")
+                raise self.corrupt("the span of the file has more bytes after the end of the file")
 
     def _skip(self, size_bytes: int) -> None:
         while size_bytes:
@@ -197,7 +200,7 @@ class _SpanReader:
     def check_end(self) -> None:
         """Check that all bytes of the span were read. Raises Corrupt if there are more."""
         if self._has_more():
-            raise self.corrupt("its span has more bytes after the end of the file")
+            raise self.corrupt("the span of the file has more bytes after the end of the file")
 
     def _has_more(self) -> bool:
         while not self._block:
@@ -210,7 +213,7 @@ class _SpanReader:
     def _next_input(self) -> memoryview:
         """Return some of the next bytes of the span, without consuming them. Raises Corrupt if none are left."""
         if not self._has_more():
-            raise self.corrupt("its span ends before the end of the file")
+            raise self.corrupt("the span of the file ends before the file does")
         return self._block[:_INPUT_BYTES]
 
     def _consume(self, data: memoryview, unused_bytes: int) -> None:

@@ -142,14 +142,14 @@ def parse_head(data: bytes) -> Any:
         NotInstalled: protobuf is not installed.
     """
     if len(data) < HEAD.size or not data.startswith(MAGIC):
-        raise ValueError("it does not begin with the magic number of a shard")
+        raise ValueError("the file does not begin with the magic number of a shard")
     _, header_bytes, data_start = HEAD.unpack_from(data)
     if HEAD.size + header_bytes > min(data_start, len(data)):
-        raise ValueError("its header is cut")
+        raise ValueError("the header is incomplete")
     try:
         return messages().ShardHeader.FromString(data[HEAD.size : HEAD.size + header_bytes])
     except messages().DecodeError as error:
-        raise ValueError("its header is not a valid message") from error
+        raise ValueError("the header is not a valid protobuf message") from error
 
 
 def padding_after(position: int) -> int:
@@ -199,10 +199,10 @@ def file_key(path: str) -> bytes:
 
 
 def parse_file_key(key: bytes) -> str | None:
-    """Return the path in the key of a file row, or None if the key belongs to another table.
+    """Return the path in the key of the row of a file, or None if the key is that of another kind of row.
 
     Raises:
-        ValueError: the key is malformed.
+        ValueError: the key is malformed, or the path is not valid UTF-8 or has a NUL.
     """
     if key[:1] != bytes([FILE_METADATA]):
         return None

@@ -33,7 +33,9 @@ def max_packed_bytes(size_bytes: int) -> int:
 
 
 class RecordPacker:
-    """Writes records from position 4096 on. An error of the sink breaks the packer.
+    """Compresses files into records, and writes these from position 4096 of the archive on.
+
+    After an error of the sink, the packer cannot be used.
 
     Attributes:
         position: current position in the archive in bytes.
@@ -42,10 +44,10 @@ class RecordPacker:
     """
 
     def __init__(self, out: BufferedBytes, table: TableWriter) -> None:
-        """Begin without an open record.
+        """Prepare to write the first record.
 
         Args:
-            out: receives the records.
+            out: writes to the archive.
             table: receives a row for each record.
         """
         self._out = out
@@ -86,7 +88,7 @@ class RecordPacker:
             self.end_record()
 
     def add_zero_record(self) -> None:
-        """Add a record of zeros, which has no bytes. No other record may be open."""
+        """Append a record of 256 KiB of zeros, which has no bytes in the archive. No other record may be open."""
         self._table.add_record(self.offset, None)
         self.offset += RECORD_BYTES
 
@@ -121,7 +123,7 @@ class FilePacking:
 
     @property
     def space_bytes(self) -> int:
-        """Size in bytes that the next piece must have, unless it is the last one."""
+        """Size in bytes that the next piece of the file must have to fill its record. The last may be smaller."""
         return RECORD_BYTES - self._packer.open_bytes
 
     def add_piece(self, data: bytes) -> None:

@@ -19,13 +19,13 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class PackedFile(NamedTuple):
-    """The position of a file that was packed.
+    """The position of a packed file in its archive.
 
     Attributes:
-        start_byte: start of its span.
-        end_byte: end of its span.
-        offset: its offset in the data of the chunk, in bytes before compression.
-        decoding: as in Entry.
+        start_byte: start of the file's span, in bytes from the start of the archive.
+        end_byte: end of the file's span.
+        offset: offset of the file in the data of all records, in bytes before compression.
+        decoding: the value of `Entry.decoding`; None for an empty file.
     """
 
     start_byte: int

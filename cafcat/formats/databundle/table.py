@@ -109,7 +109,7 @@ class Table:
         if key[0] == SHARD_METADATA:
             return bool(self._parse(messages().RecordMetadata, value, position).all_zeros)
         if key != bytes([BUNDLE_CONFIG]):
-            raise self._corrupt(f"a row has the unknown table number {key[0]}", position)
+            raise self._corrupt(f"a row of the table has a key of the unknown kind {key[0]}", position)
         return False
 
     def _entry(self, path: str, value: bytes, position: int) -> Entry:

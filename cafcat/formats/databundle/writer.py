@@ -130,7 +130,7 @@ class DataBundleWriter(ArchiveWriter):
         return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)
 
     def _tail(self, start: int) -> Iterator[bytes]:
-        """Return the parts after the records: table and trailer."""
+        """Yield the bytes after the records, which end at `start`: table and trailer."""
         yield from self._table.blocks()
         yield trailer(start, self._table.crc32c)
 

@@ -205,7 +205,8 @@ def _blocks(file: NewBundleFile) -> Iterator[bytes]:
             while block := source.read(_BLOCK_BYTES):
                 yield block
     except OSError as error:
-        raise SourceFailed(f"cannot be read: {error.strerror or error}", path=file.path) from error
+        message = f"the file for the bundle cannot be read: {error.strerror or error}"
+        raise SourceFailed(message, path=file.path) from error
 
 
 def _file_value(shard: int, stored: StoredFile, file: NewBundleFile) -> bytes:
@@ -332,7 +333,7 @@ class Bundle:
         return BundleCheck(len(files), size_bytes, problems)
 
     def close(self) -> None:
-        """Close the index, so that other processes can open it."""
+        """Close the index of the bundle, so that other processes can open the bundle."""
         self._index.close()
 
     def __enter__(self) -> Self:

@@ -97,11 +97,11 @@ def _inflate(data: bytes, max_bytes: int) -> bytes:
         found = inflater.decompress(data, max_bytes)
         while not inflater.eof and inflater.unconsumed_tail:
             if inflater.decompress(inflater.unconsumed_tail, 1):
-                raise ValueError(f"it has more than {max_bytes:,} bytes")
+                raise ValueError(f"the record has more than {max_bytes:,} bytes")
     except zlib.error as error:
-        raise ValueError(f"it is not a zlib stream: {error}") from error
+        raise ValueError(f"the record is not a zlib stream: {error}") from error
     if not inflater.eof:
-        raise ValueError("its zlib stream is incomplete")
+        raise ValueError("the zlib stream of the record is incomplete")
     return found
 
 
@@ -115,13 +115,16 @@ def _decode_frames(data: bytes, max_bytes: int) -> bytes:
         count = library.snappy.decompress_into(data[:end], output)
     except library.DecompressionError as error:
         raise ValueError(
-            f"it does not consist of valid snappy frames, or is larger than {max_bytes:,} bytes: {error}"
+            f"the record does not consist of valid snappy frames, or is larger than {max_bytes:,} bytes: {error}"
         ) from error
     return bytes(output[:count])
 
 
 def snappy_body_bytes(head: bytes) -> int | None:
-    """Return the size in bytes of the frame after this head, or None if the frames end here.
+    """Return the size in bytes of a snappy frame without its head, or None if the frames end before this head.
+
+    Args:
+        head: the first four bytes of a frame, fewer at the end of the data, or padding.
 
     Padding ends the frames: it looks like a frame of data without a checksum, which does not exist.
     """
@@ -131,9 +134,13 @@ def snappy_body_bytes(head: bytes) -> int | None:
 
 
 def snappy_content_bytes(kind: int, body: bytes) -> int:
-    """Return the size in bytes that a frame states for its content. It is checked when the frame is decompressed.
+    """Return the size in bytes that a snappy frame states for its content; 0 for other types of frames.
 
-    The CRC-32C comes first. Compressed data then begins with its size, a varint.
+    The size is checked when the frame is decompressed.
+
+    Args:
+        kind: type of the frame, the first byte of its head.
+        body: the frame without its head: a CRC-32C, then the data. Compressed data begins with its size, a varint.
     """
     if kind == _STORED_FRAME:
         return max(0, len(body) - 4)

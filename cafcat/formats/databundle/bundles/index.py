@@ -56,7 +56,11 @@ class BundleIndex:
 
     @contextmanager
     def batch(self) -> Iterator["IndexBatch"]:
-        """Provide a batch that writes rows in groups of 1000. The last group is written when the context ends."""
+        """Provide an object that writes rows in groups of 1000.
+
+        The last group is written when the context ends without an error. Errors of LevelDB become StoreFailed or
+        Corrupt.
+        """
         with self._translate_errors():
             batch = IndexBatch(self._rows)
             yield batch
@@ -121,16 +125,20 @@ class BundleIndex:
 
 
 class IndexBatch:
+    """Writes rows into the index of a bundle in groups of 1000. Created by `BundleIndex.batch`."""
+
     def __init__(self, rows: Any) -> None:
         self._rows = rows
         self._pending: list[tuple[bytes, bytes]] = []
 
     def put(self, key: bytes, value: bytes) -> None:
+        """Add a row, and write all added rows once they are 1000."""
         self._pending.append((key, value))
         if len(self._pending) >= _BATCH_ROWS:
             self.flush()
 
     def flush(self) -> None:
+        """Write the added rows. They need not be durable yet."""
         with self._rows.write_batch() as batch:
             for key, value in self._pending:
                 batch.put(key, value)

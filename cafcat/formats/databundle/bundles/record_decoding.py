@@ -162,7 +162,7 @@ def _stream_records(source: "_SpanReader", decoding: RecordDecoding, entry: Entr
         if number == first + count:
             first, count = next(runs)
     if first >= number:
-        raise source.corrupt("its decoding has more zero records than the file")
+        raise source.corrupt("the decoding of the file has more zero records than the file")
 
 
 def _unknown_decoding(entry: Entry, chunk: str | None) -> Corrupt | Unsupported:
@@ -277,7 +277,7 @@ class _SpanReader:
         while not self._block:
             block = next(self._span, None)
             if block is None:
-                raise self.corrupt("its span ends before the end of the file")
+                raise self.corrupt("the span of the file ends before the file does")
             self._block = memoryview(block)
         return self._block
 

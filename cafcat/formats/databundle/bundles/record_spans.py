@@ -62,7 +62,7 @@ class RecordSpans:
     def _find_span(self, file: BundleFile) -> _Span:
         end = file.offset + file.size_bytes
         if end > MAX_OFFSET:
-            raise Corrupt("its offset exceeds the limit for data")
+            raise Corrupt(f"the file ends beyond the largest offset for data, {MAX_OFFSET:,} bytes")
         if self._method == NONE:
             return _Span(file.offset, end)
         return self._span_in_records(file.offset, end) if file.size_bytes else _Span(self._position, self._position)
@@ -129,14 +129,14 @@ class RecordSpans:
         """Return the span from the first record with stored bytes to the end of the last such record."""
         text = str(decoding)
         if len(text) > MAX_RUNS_CHARACTERS:
-            raise Unsupported("it has too many runs of zero records")
+            raise Unsupported("the file has too many runs of zero records")
         if not stored:
             return _Span(self._position, self._position, text)
         first, last = stored[0], stored[-1]
         end = self._cached_end if last == self._cached else self._rows.stored_end(self._shard, last)
         assert first.position is not None and last.position is not None  # noqa: S101, PT018 - stored records have positions
         if not last.position < end <= MAX_OFFSET:
-            raise Corrupt("one of its records has no bytes, or an offset beyond the limit for data")
+            raise Corrupt("a record of the file has no bytes, or an offset beyond the limit for data")
         return _Span(first.position, end, text)
 
 
@@ -144,7 +144,7 @@ def _add_zero_record(runs: list[tuple[int, int]], number: int) -> None:
     if runs and sum(runs[-1]) == number:
         runs[-1] = runs[-1][0], runs[-1][1] + 1
     elif len(runs) == _MAX_RUNS:
-        raise Unsupported("it has too many runs of zero records")
+        raise Unsupported("the file has too many runs of zero records")
     else:
         runs.append((number, 1))
 
@@ -159,7 +159,7 @@ def _append_stored(stored: list[Record], record: Record, max_bytes: int) -> list
         last, position = stored[-1].position, record.position
         assert last is not None and position is not None  # noqa: S101, PT018 - stored records have positions
         if not last < position <= last + max_bytes:
-            raise Unsupported("its records are not stored one after the other")
+            raise Unsupported("the records of the file are not stored one after the other")
     return [*stored[:1], record]
 
 

@@ -110,7 +110,11 @@ class BundleConfig(NamedTuple):
 
 
 class BundleRows:
-    """Decodes the rows of a bundle. Invalid rows raise Corrupt."""
+    """Decodes the rows of a bundle. Methods raise Corrupt for invalid rows.
+
+    Attributes:
+        config: configuration of the bundle.
+    """
 
     def __init__(self, source: RowSource, name: str, config: BundleConfig | None = None) -> None:
         """Read the configuration of the bundle.

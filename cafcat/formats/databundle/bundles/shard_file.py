@@ -19,7 +19,7 @@ class ShardFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a shard file.
+        """Open a shard file for reading.
 
         Raises:
             NotFound: the file is missing.

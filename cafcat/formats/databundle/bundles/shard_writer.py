@@ -42,7 +42,7 @@ class ShardWriter:
 
         Args:
             path: path of the file, which must not exist.
-            method: the compression method.
+            method: the compression method, a value of `compression.METHODS`.
             shard: number of the shard.
             shards: number of shards in the bundle.
             rows: receives a row for each record. With the method NONE there are no such rows, because offsets are
