@@ -92,7 +92,7 @@ def archive_address(name: str) -> ObjectAddress:
         return kind_of(name).address(name)
     except Unsupported as error:
         hint = f"URLs can begin with {shown_schemes()}; write ./NAME for a local file with such a name"
-        message = "the name of an archive must be that of a local file, or the URL of an object in a store"
+        message = "an archive must be a local file or an object in a store"
         raise InvalidInput(message, path=name, hint=hint) from error
 
 
