@@ -151,7 +151,7 @@ class _SpanReader:
         elif not inflater.eof:
             self._skip_flush(inflater)
         else:
-            raise self.corrupt("the last record of the file ends before the file's span does")
+            raise self.corrupt("the last record of the file ends within the span of the file")
         return b"".join(parts)
 
     def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
@@ -213,7 +213,7 @@ class _SpanReader:
     def _next_input(self) -> memoryview:
         """Return some of the next bytes of the span, without consuming them. Raises Corrupt if none are left."""
         if not self._has_more():
-            raise self.corrupt("the span of the file ends before the file does")
+            raise self.corrupt("the file's span ends before the end of the file")
         return self._block[:_INPUT_BYTES]
 
     def _consume(self, data: memoryview, unused_bytes: int) -> None:

@@ -277,7 +277,7 @@ class _SpanReader:
         while not self._block:
             block = next(self._span, None)
             if block is None:
-                raise self.corrupt("the span of the file ends before the file does")
+                raise self.corrupt("the file's span ends before the end of the file")
             self._block = memoryview(block)
         return self._block
 
