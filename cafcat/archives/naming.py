@@ -33,7 +33,7 @@ class FolderArchive(NamedTuple):
 
 
 class ObjectOpener(Protocol[_Single_co]):
-    """Opens what the name of an archive can refer to."""
+    """Opens the file, the object or the folder that the name of an archive refers to."""
 
     def open_object(self, address: ObjectAddress) -> _Single_co:
         """Open a file or object. Raises NotFound if it is missing: then the name may be that of a folder."""
@@ -43,7 +43,7 @@ class ObjectOpener(Protocol[_Single_co]):
 
 
 def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Single | FolderArchive:
-    """Find the archive that the address of a file, an object or a folder refers to.
+    """Find the archive at the address of a file, an object or a folder.
 
     An s3:// URL that ends in "/" refers to a folder, even if an object has that key: consoles create such empty
     objects.
@@ -53,13 +53,14 @@ def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Sing
         opener: opens the object or the folder.
 
     Returns:
-        The object that was opened, or the folder if that is one archive.
+        The result of `opener.open_object` for a file or object; for a folder, the archive in it.
 
     Raises:
         InvalidInput: the folder is no archive.
         NotFound: neither a file nor an archive in a folder has this name.
-        Corrupt, Unsupported: the folder holds an archive that cannot be read. Errors of `opener` and of stores pass
-            through.
+        Corrupt: the folder holds an archive that is damaged.
+        Unsupported: the folder holds an archive with a feature that cafcat does not have. Errors of `opener` and of
+            stores pass through.
     """
     if not address.key:
         return _open_folder(address, opener.open_store(address.store_url))

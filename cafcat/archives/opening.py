@@ -65,12 +65,12 @@ def open_archive(
 
     Args:
         address: address of the archive.
-        context: what the settings provide for this address.
-        format_choice: the format, for archives whose content does not show it.
+        context: the settings for the store of this address.
+        format_choice: the format to read the archive with, or to detect it.
 
     Raises:
         NotFound: neither a file nor an archive in a folder has this name.
-        InvalidInput: the URL is not valid, the folder is no archive, or `format_choice` does not fit the archive.
+        InvalidInput: the folder is no archive, or `format_choice` does not fit the archive.
         Corrupt: the archive is damaged, as far as opening shows it.
         Unsupported: no format recognizes the archive, or it uses a feature that cafcat does not have.
         IndexMissing: the archive is one of several files, and the file with the index is missing.
@@ -88,7 +88,7 @@ def open_archive(
 
 
 class _Opener(NamedTuple):
-    """Opens an object, or the folder that has the same name, with one context."""
+    """Opens an object, or the folder that has its name, with the settings of one context. An `ObjectOpener`."""
 
     context: StoreContext
 

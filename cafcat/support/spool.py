@@ -85,7 +85,7 @@ class Spool:
             raise _failure(self._label, error) from error
 
     def blocks_from(self, start_byte: int, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """Yield all bytes from an offset to the end, in blocks of at most 256 KiB, or of `block_bytes`."""
+        """Yield all bytes from `start_byte` to the end of the file, in blocks of at most `block_bytes` bytes."""
         with temporary_file_of(self._label):
             self._file.seek(start_byte)
             while block := self._file.read(block_bytes):

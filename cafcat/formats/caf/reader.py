@@ -169,7 +169,12 @@ def _index_span(archive: RandomReader) -> tuple[int, int]:
 
 
 class _UsualGroup(NamedTuple):
-    """Entries in the usual notation: their columns, and the position of their end in the window."""
+    """Adjacent entries of the index in the usual notation.
+
+    Attributes:
+        columns: the names and the numbers of the entries, as bytes.
+        end: index in `cursor.text` at which the entries end.
+    """
 
     columns: _Columns
     end: int
@@ -192,14 +197,14 @@ class _IndexParser:
             yield group.columns[0] if isinstance(group, _UsualGroup) else (group[0],)
 
     def entries(self) -> Iterator[Iterable[Entry]]:
-        """Return all entries in the order of the index, in groups."""
+        """Yield all entries in the order of the index, in groups, also those whose name comes again later."""
         for group in self._groups():
             yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
 
     def _groups(self) -> Iterator["_UsualGroup | _RawEntry"]:
-        """Go through the index, and return groups of entries in the usual notation, and single entries in others.
+        """Parse the whole index. Yield entries in the usual notation in groups, and others one by one.
 
-        A group begins at the cursor, which is moved to its end when the next one is requested.
+        A group begins at the cursor, which moves to the end of the group when the next one is requested.
         """
         cursor = self._cursor
         seen: set[bytes] = set()
@@ -228,8 +233,8 @@ class _IndexParser:
         """Match entries in the usual notation, from the cursor on, up to _GROUP_ENTRIES and only within the window.
 
         Returns:
-            The entries, or None if the next entry does not match. The next entry may
-            be the last one of the index, cut by the end of the window, or in another notation.
+            The entries. None if the next entry does not match: it is the last one of the index, is cut by the end
+            of the window, or has another notation.
         """
         # A scanner is an undocumented part of `re`: each match begins where the previous match ended. findall()
         # would skip text that does not match, and finditer() would search for a match up to the end of the window.
