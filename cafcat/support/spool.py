@@ -43,42 +43,42 @@ class Spool:
         self._close = weakref.finalize(self, self._file.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write at the current position."""
+        """Write the data at the current position, and move the position to the end of the data."""
         try:
             self._file.write(data)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def flush(self) -> None:
-        """Write buffered bytes to the file. Later calls need no more space."""
+        """Write buffered bytes to the file, so that no later call fails for lack of space unless it writes more."""
         try:
             self._file.flush()
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def seek(self, start_byte: int) -> None:
-        """Move to an offset from the start."""
+        """Move the position to the byte `start_byte` of the file."""
         try:
             self._file.seek(start_byte)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def seek_end(self) -> None:
-        """Move to the end."""
+        """Move the position to the end of the file."""
         try:
             self._file.seek(0, 2)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def skip(self, size_bytes: int) -> None:
-        """Move forward by some bytes."""
+        """Move the position forward by `size_bytes` bytes."""
         try:
             self._file.seek(size_bytes, 1)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def read(self, size_bytes: int) -> bytes:
-        """Return at most this many bytes; fewer only at the end."""
+        """Read and return `size_bytes` bytes from the current position; fewer only at the end of the file."""
         try:
             return self._file.read(size_bytes)
         except OSError as error:
