@@ -1,5 +1,5 @@
-"""Archives as files, without a catalog: open them, convert them to another format, and write new ones.
+"""Opens archives by their path or URL, and writes new archives as files. Uses no catalog.
 
-This package may use stores and the read path. It knows where archives are stored (a local file or an object of a
+This package may use stores and the read path. It finds where an archive is stored (a local file, or an object of a
 bucket), so that formats need not.
 """

@@ -1,4 +1,4 @@
-"""Choice of the format of a new archive."""
+"""Chooses the format of a new archive from its file name, or from the name that the user gave."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ __all__ = ["format_of_output"]
 
 
 def format_of_output(output: Path, name: str | None) -> Format:
-    """Return the format for a new archive: the named one, or else the one whose suffix the file name has.
+    """Return the format for a new archive. It is not checked whether the format can be written.
 
     Args:
         output: path of the new archive.
-        name: name of the format, or None.
+        name: name of the format; None to choose the format by the suffix of the file name, in any case of letters.
 
     Raises:
-        InvalidInput: there is no such format, or no format has the suffix of the file name.
+        InvalidInput: no format has this name, or the file name has the suffix of no format.
     """
     if name is not None:
         return formats.by_name(formats.validate_name(name))

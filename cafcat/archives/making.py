@@ -1,4 +1,4 @@
-"""Writes a new archive as a file. The file appears complete and durable, or not at all."""
+"""Writes a new archive as a local file. The file appears complete and durable, or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -23,16 +23,14 @@ _GROUP_BYTES: Final = 1 << 20
 
 
 class FileSink:
-    """A HeadSink that writes into an open file.
-
-    Methods raise OutputFailed.
+    """A HeadSink that writes a new archive into an open file. Methods raise OutputFailed if the file fails.
 
     Attributes:
-        size_bytes: number of bytes written so far.
+        size_bytes: number of bytes appended so far.
     """
 
     def __init__(self, file: int, label: str) -> None:
-        """Use an open file.
+        """Prepare to write into an open file.
 
         Args:
             file: descriptor of the file.
@@ -43,13 +41,13 @@ class FileSink:
         self.size_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """Append the bytes to the file."""
+        """Append the bytes to the archive."""
         with disk_errors(self._label):
             write_all(self._file, data)
         self.size_bytes += len(data)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Overwrite the first bytes of the file."""
+        """Overwrite the first bytes of the archive. No bytes can be appended afterwards."""
         with disk_errors(self._label):
             os.lseek(self._file, 0, os.SEEK_SET)
             write_all(self._file, data)
@@ -59,7 +57,7 @@ class FileSink:
 def new_file(output: Output) -> Iterator[FileSink]:
     """Provide a sink for a new file, which gets its name, durably, when the context ends without an error.
 
-    After an error the temporary file is removed.
+    If the `with` block raises, the temporary file is removed, and a file of this name stays as it was.
 
     Raises:
         Conflict: the file exists and must not be overwritten.
@@ -72,7 +70,23 @@ def new_file(output: Output) -> Iterator[FileSink]:
 
 @contextmanager
 def new_archive(output: Output, archive_format: Format, *, progress: Progress) -> Iterator["NewArchive"]:
-    """Provide a new archive in such a file. The archive is finalized when the context ends without an error."""
+    """Provide an object that writes a new archive into a new file.
+
+    When the context ends without an error, the archive is finalized, and the file gets its name, durably. If the
+    `with` block raises, the temporary file is removed.
+
+    Args:
+        output: the file to write.
+        archive_format: format of the archive.
+        progress: receives the number of files and bytes.
+
+    Raises:
+        Conflict: the file exists and must not be overwritten.
+        InvalidInput: the output is a device or a pipe.
+        OutputFailed: the file cannot be written.
+        Unsupported: archives of the format can only be read.
+        NotInstalled: a library that the format needs is not installed.
+    """
     with new_file(output) as sink:
         archive = NewArchive(archive_format.writer(sink), progress)
         yield archive
@@ -85,16 +99,16 @@ class NewArchive:
     Memory: 2 MiB, plus the memory of the writer.
 
     Attributes:
-        file_count: number of files added so far.
+        file_count: number of files written so far. Small files are written in groups, so it can lag behind `add`.
         content_bytes: total size of these files in bytes.
-        size_bytes: size of the finished archive in bytes; 0 before.
+        size_bytes: size of the finished archive in bytes; 0 before `finalize`.
     """
 
     def __init__(self, writer: Writer, progress: Progress) -> None:
-        """Begin an archive.
+        """Prepare to add files.
 
         Args:
-            writer: writes the archive.
+            writer: the format's writer for this archive.
             progress: receives the number of files and bytes.
         """
         self._writer = writer
@@ -104,19 +118,21 @@ class NewArchive:
         self.file_count = self.content_bytes = self.size_bytes = 0
 
     def add(self, path: str, size_bytes: int, modified_ns: int | None, blocks: Iterator[bytes]) -> None:
-        """Add a file.
+        """Add a file to the archive.
 
         If `blocks` raises, the file is not added and may be added again later. Bytes already written stay in the
         archive as dead bytes.
 
         Args:
             path: name of the entry.
-            size_bytes: expected size in bytes. Larger files are streamed.
+            size_bytes: expected size in bytes. A file of more than 1 MiB is written block by block. Smaller files
+                are collected, and written in groups of up to 256 files.
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
-            blocks: the content.
+            blocks: the content of the file.
 
         Raises:
-            Refused: the format cannot store this name, or no more files.
+            Refused: the format cannot store the name of this file, or of an earlier file that was collected, or the
+                archive is full.
             OutputFailed: the archive cannot be written. Errors of `blocks` pass through.
         """
         if size_bytes > _WHOLE_FILE_BYTES:
@@ -162,6 +178,11 @@ class NewArchive:
         self.content_bytes += content_bytes
 
     def finalize(self) -> None:
-        """Finish the archive. No files can be added afterwards. Raises OutputFailed."""
+        """Write the collected files and finish the archive. No files can be added afterwards.
+
+        Raises:
+            Refused: the format cannot store the name of a collected file, or the archive is full.
+            OutputFailed: the archive cannot be written.
+        """
         self._flush()
         self.size_bytes = self._writer.finalize().size_bytes

@@ -1,4 +1,4 @@
-"""Resolves the name of an archive to a file, an object, or a folder that is one archive."""
+"""Finds what the name of an archive refers to: a file, an object, or a folder that is one archive."""
 
 import os
 import re
@@ -19,12 +19,12 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 class FolderArchive(NamedTuple):
-    """A folder that is one archive in several files.
+    """A folder, or a prefix of a bucket, whose files together are one archive.
 
     Attributes:
         store: the folder, opened as a store.
         format: format of the archive.
-        archive: the archive.
+        archive: the archive that the files in the folder make up.
     """
 
     store: Store
@@ -33,7 +33,7 @@ class FolderArchive(NamedTuple):
 
 
 class ObjectOpener(Protocol[_Single_co]):
-    """Opens what the name of an archive can refer to."""
+    """Opens the file, the object or the folder that the name of an archive refers to."""
 
     def open_object(self, address: ObjectAddress) -> _Single_co:
         """Open a file or object. Raises NotFound if it is missing: then the name may be that of a folder."""
@@ -43,7 +43,7 @@ class ObjectOpener(Protocol[_Single_co]):
 
 
 def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Single | FolderArchive:
-    """Find the archive that the address of a file, an object or a folder refers to.
+    """Find the archive at the address of a file, an object or a folder.
 
     An s3:// URL that ends in "/" refers to a folder, even if an object has that key: consoles create such empty
     objects.
@@ -53,13 +53,14 @@ def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Sing
         opener: opens the object or the folder.
 
     Returns:
-        The object that was opened, or the folder if that is one archive.
+        The result of `opener.open_object` for a file or object; for a folder, the archive in it.
 
     Raises:
         InvalidInput: the folder is no archive.
         NotFound: neither a file nor an archive in a folder has this name.
-        Corrupt, Unsupported: the folder holds an archive that cannot be read. Errors of `opener` and of stores pass
-            through.
+        Corrupt: the folder holds an archive that is damaged.
+        Unsupported: the folder holds an archive with a feature that cafcat does not have. Errors of `opener` and of
+            stores pass through.
     """
     if not address.key:
         return _open_folder(address, opener.open_store(address.store_url))
@@ -75,7 +76,7 @@ def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Sing
 def _open_folder(address: ObjectAddress, store: Store) -> FolderArchive:
     folder = _detect_folder(store)
     if folder is None:
-        hint = "name the archives in it; a DataBundle bundle has a subfolder index with a file CURRENT"
+        hint = "name an archive in this folder; a DataBundle bundle has a subfolder index with a file CURRENT"
         raise InvalidInput(f"{address.name} is a folder, not an archive", hint=hint)
     return folder
 
@@ -105,6 +106,6 @@ def _folder_named_like_object(address: ObjectAddress, opener: ObjectOpener[_Sing
 
 
 def _detect_folder(store: Store) -> FolderArchive | None:
-    """Return the archive that the folder is, or None."""
+    """Return the archive that the files of a folder make up, or None if they are no archive."""
     found = formats.detect_folder(StoredFolder(store))
     return None if found is None else FolderArchive(store, *found)

@@ -1,4 +1,4 @@
-"""Opens an archive by name: a local file, an object, or a folder that is one archive in several files."""
+"""Opens an archive by its path or URL: a local file, an object, or a folder whose files are one archive."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,12 @@ __all__ = ["OpenArchive", "Part", "open_archive"]
 
 
 class Part(NamedTuple):
-    """One file of an archive, with its reader."""
+    """One of the files that an archive consists of.
+
+    Attributes:
+        archive: the bytes of the file.
+        reader: reads the entries that are stored in the file.
+    """
 
     archive: RandomReader
     reader: Reader
@@ -27,7 +32,7 @@ class OpenArchive:
     """An archive that is open for reading.
 
     Attributes:
-        name: absolute path or URL.
+        name: absolute path or URL of the archive.
         format: format of the archive.
         size_bytes: total size in bytes of all files that hold entries.
         multi_file: the archive as a MultiFileArchive, or None if it is a single file.
@@ -40,11 +45,12 @@ class OpenArchive:
     _parts: Callable[[], Iterator[Part]]
 
     def parts(self) -> Iterator[Part]:
-        """Return the files of the archive: one for most archives.
+        """Return the files that the archive consists of: one for most archives.
 
         Raises:
             NotFound: a file is missing.
-            Corrupt: a file is damaged.
+            Corrupt: the head of a file is damaged.
+            Unsupported: a file uses a feature that cafcat does not have. Errors of the store pass through.
         """
         return self._parts()
 
@@ -59,11 +65,18 @@ def open_archive(
 
     Args:
         address: address of the archive.
-        context: what the settings provide for this address.
-        format_choice: the format, for archives whose content does not show it.
+        context: the settings for the store of this address.
+        format_choice: the format to read the archive with, or to detect it.
 
     Raises:
-        NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
+        NotFound: neither a file nor an archive in a folder has this name.
+        InvalidInput: the folder is no archive, or `format_choice` does not fit the archive.
+        Corrupt: the archive is damaged, as far as opening shows it.
+        Unsupported: no format recognizes the archive, or it uses a feature that cafcat does not have.
+        IndexMissing: the archive is one of several files, and the file with the index is missing.
+        NotInstalled: a library that the format needs is not installed.
+        AccessDenied: the store rejected the credentials.
+        StoreFailed: the store cannot be read.
     """
     archive = find_archive(address, _Opener(context))
     if isinstance(archive, FolderArchive):
@@ -75,7 +88,7 @@ def open_archive(
 
 
 class _Opener(NamedTuple):
-    """Opens an object, or the folder that has the same name, with one context."""
+    """Opens an object, or the folder that has its name, with the settings of one context. An `ObjectOpener`."""
 
     context: StoreContext
 
@@ -87,7 +100,7 @@ class _Opener(NamedTuple):
 
 
 def _open_multi_file(found: FolderArchive) -> OpenArchive:
-    """Open an archive in several files. Raises NotFound if one of the files is missing."""
+    """Open an archive in several files. Raises NotFound if one of the files that hold entries is missing."""
     folder, multi_file = StoredFolder(found.store), found.archive
     sizes = [folder.open(name).size_bytes for name in multi_file.names]
 

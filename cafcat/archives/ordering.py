@@ -1,4 +1,4 @@
-"""Sorts the entries of an archive by their byte offset, in bounded memory."""
+"""Sorts the entries of an archive by their byte offset, on disk if there are many."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -23,11 +23,14 @@ class EntriesByOffset:
 
     Attributes:
         count: number of entries.
-        size_bytes: total size of all files in bytes.
+        size_bytes: total size of the files of all entries in bytes.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        """Read and sort all entries.
+        """Read all entries.
+
+        Args:
+            entries: the entries in the order of the archive's index.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be written. Errors of `entries` pass through.
@@ -40,7 +43,7 @@ class EntriesByOffset:
             self.size_bytes += entry.size_bytes
 
     def __iter__(self) -> Iterator[Entry]:
-        """Return the entries in order.
+        """Return an iterator over the sorted entries.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read.
@@ -48,7 +51,7 @@ class EntriesByOffset:
         return map(_unpacked, self._sort)
 
     def close(self) -> None:
-        """Remove the temporary file. Further calls do nothing."""
+        """Remove the temporary file of the sorted entries. Further calls of `close` do nothing."""
         self._sort.close()
 
 

@@ -1,1 +1,1 @@
-"""Archive formats: conversion between archive bytes and entries."""
+"""Archive formats: each reads archives as entries, and writes entries as an archive."""

@@ -49,36 +49,39 @@ UNLIMITED: Final = 1 << 63
 
 
 class RandomReader(Protocol):
-    """An immutable sequence of bytes with random access. Formats use nothing else of a store."""
+    """The bytes of one archive, readable at any position. Readers of formats get no other access to a store.
+
+    Bytes that exist never change. A file that another program is still writing may grow.
+    """
 
     @property
     def name(self) -> str:
-        """The chunk's UUID, file name or URL, for messages."""
+        """Name of the archive in messages: the chunk's UUID, a file name or a URL."""
 
     @property
     def size_bytes(self) -> int:
-        """The size in bytes."""
+        """Size of the archive in bytes."""
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Return exactly the bytes of `[start_byte, end_byte)`.
 
         Raises:
-            Corrupt: the object ends before `end_byte`.
+            Corrupt: the archive ends before `end_byte`. Errors of the store that holds the archive pass through.
         """
 
 
 class ArchiveFolder(Protocol):
-    """A folder, or a prefix of a bucket, with its files.
+    """A folder, or a prefix of a bucket, whose files a format reads as parts of one archive.
 
     File names are relative to the folder and use slashes.
     """
 
     @property
     def name(self) -> str:
-        """The path or URL of the folder, for messages."""
+        """Path or URL of the folder, for messages."""
 
     def files(self, below: str) -> Iterator[tuple[str, int]]:
-        """Return the names and sizes (bytes) of all files below a subfolder, such as "index/"."""
+        """Return the name and the size in bytes of each file below the subfolder `below`, such as "index/"."""
 
     def open(self, name: str) -> RandomReader:
         """Open one file of the folder.
@@ -98,18 +101,18 @@ class LocatedArchive(RandomReader, Protocol):
 
 
 class Sink(Protocol):
-    """Receives the bytes of an archive from a writer, in order.
+    """Receives the bytes of a new archive from a format's writer, in order.
 
-    After its first error it refuses all further writes.
+    After the first error of a sink, the archive has an unknown number of bytes, and the writer writes no more.
     """
 
     def write(self, data: bytes) -> None:
-        """Append these bytes."""
+        """Append these bytes to the archive."""
 
 
 @runtime_checkable
 class HeadSink(Sink, Protocol):
-    """A sink whose first bytes can be overwritten once."""
+    """A sink that can overwrite the first bytes of its archive once."""
 
     def rewrite_head(self, data: bytes) -> None:
         """Overwrite the first bytes of the archive with `data` (at most 4 KiB).
@@ -122,14 +125,14 @@ class NullSink:
     """A HeadSink that discards all bytes. Used to compute archive sizes with a writer."""
 
     def write(self, data: bytes) -> None:
-        """Discard these bytes."""
+        """Discard the bytes of the archive."""
 
     def rewrite_head(self, data: bytes) -> None:
-        """Discard these bytes."""
+        """Discard the new first bytes of the archive."""
 
 
 class FinishedArchive(NamedTuple):
-    """Sizes of a finished archive.
+    """Sizes and positions in a finished archive, as its writer returns them.
 
     Attributes:
         size_bytes: size of the archive in bytes.
@@ -151,32 +154,42 @@ class FinishedArchive(NamedTuple):
 
 
 class EntryWriter(Protocol):
-    """Writes one file in blocks. The caller ends it with exactly one of `close` and `abandon`."""
+    """Writes one file of an archive in blocks. The caller ends the file with either `close` or `abandon`."""
 
     def write(self, block: bytes) -> None:
-        """Append a block to the file."""
+        """Append a block to the file. Raises the errors of the sink."""
 
     def close(self) -> Entry:
-        """Finish the file and return its entry."""
+        """Finish the file and return its entry.
+
+        Raises:
+            Refused: the file cannot be stored, or exceeds a limit of the format. Errors of the sink pass through.
+        """
 
     def abandon(self) -> None:
         """Discard the file. Bytes already written stay in the archive as dead bytes that no entry refers to."""
 
 
 class Writer(Protocol):
-    """Writes one archive, one file at a time. Computes the CRC-32C of each file while writing it."""
+    """Writes one archive, one file at a time. Computes the CRC-32C of each file while writing it.
+
+    All methods raise the errors of the sink, StoreFailed after such an error, and InvalidInput after `finalize`.
+    """
 
     @property
     def file_count(self) -> int:
         """Number of files added so far."""
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Append a whole file.
+        """Append a whole file and return its entry.
 
         Args:
             path: name of the entry.
             content: the bytes of the file.
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None if it is unknown.
+
+        Raises:
+            Refused: the file cannot be stored, or the archive is full; then no bytes were written.
         """
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
@@ -195,7 +208,16 @@ class Writer(Protocol):
         """
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
-        """Begin a file that is written in blocks."""
+        """Begin a file that is written in blocks, and return its writer.
+
+        Args:
+            path: name of the entry.
+            modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None if it is unknown.
+
+        Raises:
+            Refused: the name cannot be stored, or the archive is full.
+            InvalidInput: another file of this archive is still open.
+        """
 
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
         """Return an upper bound for the size of the archive in bytes if it were finalized now. Takes O(1) time.
@@ -203,24 +225,32 @@ class Writer(Protocol):
         Args:
             path: name of one more file to include in the estimate, or None.
             size_bytes: size of that file in bytes.
+
+        Raises:
+            Refused: the name cannot be stored.
         """
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if one more such file would exceed a limit of the format.
-
-        An example of such a limit is the largest size of the index.
+        """Return False if one more file could exceed a limit of the format, such as the largest size of its index.
 
         Args:
             path: name of the file.
             size_bytes: size of the file in bytes.
+
+        Raises:
+            Refused: the name cannot be stored.
         """
 
     def finalize(self) -> FinishedArchive:
-        """Write the index and the footer. No files can be added afterwards."""
+        """Write the index and the footer, and return the sizes of the archive. No files can be added afterwards.
+
+        Raises:
+            InvalidInput: a file is still open, or the archive is finished already.
+        """
 
 
 class Reader(Protocol):
-    """Reads one archive."""
+    """Reads the entries of one archive, and their content."""
 
     def entries(self) -> Iterator[Entry]:
         """Return the entries in the order of the archive's index, each path once. Memory is bounded.
@@ -250,7 +280,7 @@ class Reader(Protocol):
 
 @runtime_checkable
 class HasProperties(Reader, Protocol):
-    """A reader of archives that have properties besides their entries."""
+    """A reader of archives that have properties of their own, such as the version of their format."""
 
     def properties(self) -> dict[str, Any]:
         """Return the properties of the archive by name, as JSON values. `version` is the version of the format.
@@ -266,7 +296,7 @@ class Remark(NamedTuple):
     Attributes:
         kind: UNCHECKED_HASH or NOT_IN_TREE.
         blocks: number of blocks that the remark is about.
-        message: the remark in words.
+        message: the fact, as a message for the user.
     """
 
     kind: str
@@ -276,12 +306,13 @@ class Remark(NamedTuple):
 
 @runtime_checkable
 class HasRemarks(Reader, Protocol):
-    """A reader that collects remarks while it reads an archive."""
+    """A reader that collects remarks (facts for the user that are no damage) while it reads an archive."""
 
     def remarks(self) -> Sequence[Remark]:
         """Return the remarks about the archive.
 
-        If not all entries were listed before, this call reads the rest of the archive to complete the remarks.
+        Blocks that were not read before are read by this call. NOT_IN_TREE is only found if all `entries` were
+        listed before.
 
         Raises:
             Corrupt: the archive is damaged.
@@ -290,24 +321,23 @@ class HasRemarks(Reader, Protocol):
 
 @runtime_checkable
 class BlockReader(Reader, Protocol):
-    """A reader of archives that consist of blocks with CIDs."""
+    """A reader of archives that consist of blocks with CIDs (content identifiers), such as CAR."""
 
     def blocks(self) -> Iterator[Entry]:
-        """Return the blocks, each CID once, even if `entries` returns files.
+        """Return an entry for each block, each CID once, even if `entries` returns files.
 
-        Raises the same errors as `entries`.
+        Raises:
+            Corrupt: the archive is damaged.
+            Unsupported: the archive uses a feature that this reader does not have.
         """
 
 
 @runtime_checkable
 class UnitReader(Reader, Protocol):
-    """A reader of log archives.
-
-    The entries of such an archive are not the log files that were compressed into it.
-    """
+    """A reader of log archives, whose entries are not the log files that were compressed into the archive."""
 
     def units(self) -> ArchiveUnits:
-        """Return the log files in the archive and their time ranges.
+        """Return the log files that were compressed into the archive, and their time ranges.
 
         Raises:
             Corrupt: the archive is damaged.
@@ -316,21 +346,21 @@ class UnitReader(Reader, Protocol):
 
 
 class Format(Protocol):
-    """An archive format."""
+    """An archive format: its names, and how its archives are recognized, written and read."""
 
     @property
     def name(self) -> str:
-        """The name that the column `chunks.format` holds, such as "caf"."""
+        """Name of the format in the column `chunks.format` and on the command line, such as "caf"."""
 
     @property
     def suffix(self) -> str:
-        """The suffix of object keys, such as ".caf"."""
+        """Suffix of the object keys of chunks in this format, such as ".caf"."""
 
     @property
     def names_files(self) -> bool:
         """True if entry names identify files outside the archive, as paths do.
 
-        False for names that every archive of the format uses alike.
+        False if every archive of the format uses the same entry names, as clp-s archives do.
         """
 
     @property
@@ -346,10 +376,21 @@ class Format(Protocol):
         """
 
     def writer(self, sink: Sink) -> Writer:
-        """Return a writer for a new archive."""
+        """Return a writer that writes a new archive to `sink`.
+
+        Raises:
+            Unsupported: archives of this format can only be read.
+            NotInstalled: a library that the writer needs is not installed.
+        """
 
     def reader(self, archive: RandomReader) -> Reader:
-        """Return a reader for an archive."""
+        """Return a reader for an archive.
+
+        Raises:
+            Corrupt: the archive is damaged, as far as the reader looks at it already.
+            Unsupported: the archive uses a feature that the reader does not have.
+            NotInstalled: a library that the reader needs is not installed.
+        """
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """Return the content of an entry that has a `decoding`, in blocks of at most 1 MiB.
@@ -360,6 +401,7 @@ class Format(Protocol):
 
         Raises:
             Corrupt: the bytes of the span are damaged, as far as the span alone can show.
+            Unsupported: the format does not have this `decoding`.
         """
 
 
@@ -368,9 +410,10 @@ class AllowsZeroPadding(Format, Protocol):
     """A format whose archives some programs pad with zeros at the end."""
 
     def with_zero_padding(self) -> Format:
-        """Return the same format with readers that accept zero padding.
+        """Return a variant of this format whose readers accept zeros at the end of an archive.
 
-        Such a reader treats the first zero byte at the start of a section as the end of the archive.
+        Such a reader treats a zero byte where the next section (a block with its length) should begin as the end of
+        the archive.
         """
 
 
@@ -383,18 +426,18 @@ class MultiFileArchive(Protocol):
         """Names of the files that hold entries, in order. Some of the files may be missing from the folder."""
 
     def reader(self, archive: RandomReader, name: str) -> Reader:
-        """Return a reader for one of the files. Its entries are those stored in that file.
+        """Return a reader for one of the archive's files. It returns the entries stored in that file.
 
         Args:
-            archive: the file.
-            name: the name of the file in the folder.
+            archive: the bytes of the file.
+            name: the name of the file in the folder, one of `names`.
 
         Raises:
             Corrupt: the file is damaged.
         """
 
     def properties(self) -> dict[str, Any]:
-        """Return the properties of the whole archive, as `HasProperties.properties` does for one file."""
+        """Return the properties of the whole archive by name, as JSON values; see `HasProperties.properties`."""
 
 
 @runtime_checkable
@@ -406,7 +449,7 @@ class MultiFileFormat(Format, Protocol):
     """
 
     def open_folder(self, folder: ArchiveFolder) -> MultiFileArchive | None:
-        """Return the archive that the folder contains, or None if its content shows no archive of this format.
+        """Return the archive that consists of the folder's files, or None if they are no archive of this format.
 
         Raises:
             Corrupt: the index of the archive is damaged.
@@ -419,7 +462,9 @@ class ReassemblableFormat(Format, Protocol):
     """A format whose archives can be rewritten from their own parts, without their original files."""
 
     def reassemble(self, archive: RandomReader) -> Iterator[bytes]:
-        """Return a byte-for-byte copy of the archive, in blocks. Each part is checked.
+        """Return a copy of the archive, in blocks, made from its own parts. Each part is checked.
+
+        The copy is identical, byte for byte, if the archive is laid out as the format's own program does.
 
         Raises:
             Corrupt: a part of the archive is damaged.

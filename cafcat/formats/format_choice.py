@@ -1,4 +1,4 @@
-"""The choice of the format that an archive is read with: detected from its content, or named by the user."""
+"""Chooses the format to read an archive with: detected from the content of the archive, or named by the user."""
 
 from typing import Final, NamedTuple
 
@@ -21,24 +21,25 @@ class FormatChoice(NamedTuple):
     zero_padding: bool = False
 
     def format_of(self, archive: RandomReader) -> Format:
-        """Return the format to read an archive with.
+        """Return the chosen format, or detect the format from the archive's first and last bytes.
 
         Raises:
-            InvalidInput: no format has this name, or its archives cannot have zero padding.
-            Corrupt, Unsupported: the format cannot be detected; see `registry.detect`.
+            InvalidInput: no format has the chosen name, or archives of the format cannot have zero padding.
+            Corrupt: the archive is too small for any format, or is named like a CAF but does not end like one.
+            Unsupported: no format recognizes the archive.
         """
         chosen = registry.detect(archive) if self.format is None else self._named(self.format)
         return self._with_padding(chosen)
 
     def check_folder(self, name: str, found: Format) -> None:
-        """Check that a folder that is one archive may be read with this choice.
+        """Check that this choice allows the format of an archive that consists of all files of a folder.
 
         Args:
             name: path or URL of the folder, for messages.
-            found: format of the archive.
+            found: format of the archive in the folder.
 
         Raises:
-            InvalidInput: another format was chosen, or the format has no zero padding.
+            InvalidInput: another format was chosen, or zero padding was chosen and the format has none.
         """
         if self.format is not None and self._named(self.format).name != found.name:
             raise InvalidInput(f"the folder is an archive of the format {found.name}, not {self.format}", path=name)
@@ -57,11 +58,11 @@ class FormatChoice(NamedTuple):
 
 
 DETECT_FORMAT: Final = FormatChoice()
-"""Detect the format from the content, without zero padding."""
+"""Detect the format of an archive from its content; the archive may not be padded with zeros."""
 
 
 def allow_zero_padding(archive_format: Format) -> Format:
-    """Return the format with zero padding allowed, if it supports that.
+    """Return a variant of the format that accepts zeros at the end of archives; the format itself if it has none.
 
     This is for archives that the catalog has already: they may have been adopted with zero padding.
     """

@@ -1,4 +1,4 @@
-"""The checksum member that ends the JSON index of CAF, CAR and ChunkIO archives written by cafcat.
+"""Writes and checks the checksum member that ends the JSON index of CAF, CAR and ChunkIO archives of cafcat.
 
 The index ends with a member that other programs ignore: `,"index_crc32c":"0a1b2c3d"}`. The value is the CRC-32C of
 all bytes of the index before this member, as eight lower-case hexadecimal digits. See docs/formats/caf.md.
@@ -40,7 +40,9 @@ def stored_checksum(archive: RandomReader, index_start: int, index_end: int) -> 
 
 
 class IndexChecksum:
-    """A RandomReader that computes the checksum of the index while the index is read in order.
+    """A RandomReader for an archive that computes the CRC-32C of the index while the index is read in order.
+
+    The CRC-32C covers the bytes `[index_start, covered_end)`. `check` compares it with the one in the index.
 
     Attributes:
         name: name of the archive.
@@ -48,13 +50,13 @@ class IndexChecksum:
     """
 
     def __init__(self, archive: RandomReader, index_start: int, covered_end: int, expected: int) -> None:
-        """Wrap an archive.
+        """Prepare to read the index from its start.
 
         Args:
             archive: the archive.
-            index_start: start of the index in bytes.
-            covered_end: end of the bytes that the checksum covers.
-            expected: the CRC-32C that the archive stores.
+            index_start: first byte of the index.
+            covered_end: end of the bytes of the index that the checksum covers.
+            expected: the CRC-32C that is stored at the end of the index.
         """
         self.name = archive.name
         self.size_bytes = archive.size_bytes
@@ -65,14 +67,14 @@ class IndexChecksum:
         self.restart()
 
     def restart(self) -> None:
-        """Reset the checksum, so that the index can be read from its start again."""
+        """Reset the computed checksum, before the index is read from its start again."""
         self._position = self._index_start
         self._computed = 0
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes of `[start_byte, end_byte)`.
+        """Return exactly the bytes of `[start_byte, end_byte)` of the archive.
 
-        Bytes that continue the index update the checksum.
+        If they begin where the last read of the index ended, they update the checksum.
         """
         data = self._archive.read_at(start_byte, end_byte)
         if start_byte == self._position < self._covered_end:
@@ -82,15 +84,15 @@ class IndexChecksum:
         return data
 
     def read_all(self) -> None:
-        """Read the rest of the index, from the first byte that was not read yet."""
+        """Read the rest of the index, from the first byte that was not read yet, only to compute the checksum."""
         while self._position < self._covered_end:
             self.read_at(self._position, min(self._position + _BLOCK_BYTES, self._covered_end))
 
     def check(self) -> None:
-        """Check the computed checksum against the stored one.
+        """Compare the computed CRC-32C with the one that the index stores.
 
         Raises:
-            Corrupt: the checksums differ, or not all covered bytes were read.
+            Corrupt: the two differ, or not all bytes that the checksum covers were read.
         """
         if (self._position, self._computed) != (self._covered_end, self._expected):
             message = f"the index is damaged: its CRC-32C is {self._computed:08x}, expected {self._expected:08x}"

@@ -1,4 +1,4 @@
-"""Writes the JSON index of CAF, with the members of each file. CAR and ChunkIO archives use the same text."""
+"""Makes the JSON text of the index that ends a CAF. CAR and ChunkIO archives of cafcat use the same text."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -37,7 +37,7 @@ _LONGEST_MEMBERS: Final = len(_ENTRY % (b",", b"", _INT64_MAX, _INT64_MAX, 0xFFF
 
 
 def _quoted(path: str) -> bytes:
-    """Return the path as a JSON string. Raises Refused."""
+    """Return the path as a JSON string. Raises Refused for a path that cannot be stored."""
     if not path or "\0" in path or len(path) > _SHORT_PATH:
         _check_path(path)
     try:
@@ -48,7 +48,7 @@ def _quoted(path: str) -> bytes:
 
 
 def entry_text(comma: bytes, entry: Entry) -> bytes:
-    """Return the text of an entry in the index.
+    """Return the JSON text of one entry in the index.
 
     A modification time that does not fit a signed 64-bit number of nanoseconds (before 1677 or after 2262) is left
     out.
@@ -58,7 +58,7 @@ def entry_text(comma: bytes, entry: Entry) -> bytes:
         entry: the entry.
 
     Raises:
-        Refused: the name cannot be stored.
+        Refused: the name is empty, has a NUL byte, is too long, or is not valid UTF-8.
     """
     path, start, end, checksum, modified_ns, _, _ = entry
     quoted = _quoted(path)
@@ -78,21 +78,20 @@ def _check_path(path: str) -> None:
 
 
 class IndexText:
-    """The text of an index that is being written. Text beyond 8 MiB spills to a temporary file.
+    """Collects the JSON text of an index while its archive is written. Beyond 8 MiB it uses a temporary file.
 
     Attributes:
         size_bytes: size in bytes of the whole index if it ended now.
     """
 
     def __init__(self) -> None:
-        """Begin an index without entries."""
         self.size_bytes = len(_HEAD) + len(_TAIL) + CHECKSUM_BYTES
         self._checksum = 0
         self._pending = bytearray(_HEAD)
         self._spool = Spool("an index", _INDEX_MEMORY_BYTES)
 
     def append(self, text: bytes) -> None:
-        """Append text to the index, unchanged.
+        """Append the text of one or more entries (see `entry_text`) to the index.
 
         Raises:
             StoreFailed: the temporary file cannot be written.
@@ -108,7 +107,7 @@ class IndexText:
         self._pending.clear()
 
     def blocks(self) -> Iterator[bytes]:
-        """End the index and return it in blocks of 1 MiB, the last one shorter. Then remove the temporary file.
+        """End the index and return its text in blocks of 1 MiB, the last one shorter. Remove the temporary file.
 
         Raises:
             StoreFailed: the temporary file cannot be read or written.
@@ -122,5 +121,8 @@ class IndexText:
 
 @lru_cache(maxsize=2)  # writers compute this size twice for a path before they add the file
 def longest_text_bytes(path: str) -> int:
-    """Return the largest size in bytes that an entry with this path can have in the index. Raises Refused."""
+    """Return the largest size in bytes that an entry with this path can have in the index.
+
+    Raises Refused for a path that cannot be stored.
+    """
     return len(_quoted(path)) + _LONGEST_MEMBERS

@@ -1,6 +1,6 @@
 """A strict JSON parser (RFC 8259) for indexes that may be larger than memory. It reads the text in windows.
 
-The cursor returns one token at a time. It refuses everything that the standard forbids. It also refuses bytes that
+The cursor returns one token at a time. It refuses all text that the standard forbids. It also refuses bytes that
 are not UTF-8, unpaired surrogates, a byte order mark, nesting deeper than 64 levels and single tokens above 1 MiB.
 """
 
@@ -34,7 +34,9 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class JsonCursor:
-    """A position in the JSON text `[start_byte, end_byte)` of an archive. All methods raise Corrupt or Unsupported.
+    """A position in the JSON text of an archive's index, from which methods read one token after the other.
+
+    Methods that read raise Corrupt for text that is not valid, and Unsupported for a token of more than 1 MiB.
 
     Attributes:
         text: the current window of the JSON text.
@@ -43,12 +45,15 @@ class JsonCursor:
     """
 
     def __init__(self, archive: RandomReader, start_byte: int, end_byte: int) -> None:
-        """Move to the first token.
+        """Move to the first token of the JSON text.
 
         Args:
-            archive: the archive.
-            start_byte: start of the JSON text in bytes.
-            end_byte: end of the JSON text in bytes, exclusive.
+            archive: the archive that contains the text.
+            start_byte: start of the JSON text in the archive, in bytes.
+            end_byte: end of the JSON text in the archive, in bytes, exclusive.
+
+        Raises:
+            Corrupt: the text begins with a byte order mark.
         """
         self.text = b""
         self.position = 0
@@ -61,7 +66,7 @@ class JsonCursor:
             raise self.corrupt("the index begins with a byte order mark")
 
     def _read_window(self) -> bool:
-        """Drop the bytes before the position and append the next window. Return False at the end of the text."""
+        """Drop the text before the cursor, and read and append the next 1 MiB. Return False if no text is left."""
         begin = self._next_byte
         if begin == self._end_byte:
             return False
@@ -72,7 +77,7 @@ class JsonCursor:
         return True
 
     def corrupt(self, message: str, byte: int | None = None) -> Corrupt:
-        """Return an error with the chunk, the path and the byte offset.
+        """Return (not raise) a Corrupt with the name of the archive, `path` and the byte offset.
 
         Args:
             message: the message.
@@ -82,7 +87,7 @@ class JsonCursor:
         return Corrupt(message, path=self._shown_path(), chunk=self._archive.name, byte=where)
 
     def unsupported(self, message: str) -> Unsupported:
-        """Return an error with the chunk, the path and the byte offset of the cursor."""
+        """Return (not raise) an Unsupported with the name of the archive, `path` and the cursor's byte offset."""
         return Unsupported(message, path=self._shown_path(), chunk=self._archive.name, byte=self.byte)
 
     @property
@@ -94,7 +99,7 @@ class JsonCursor:
         return None if self.path is None else shown_path(self.path)
 
     def peek(self) -> bytes:
-        """Return the next byte that is not white space, or b"" at the end. Moves the cursor to that byte."""
+        """Move the cursor past white space. Return the byte at the cursor, or b"" at the end of the JSON text."""
         while True:
             found = _SPACE.match(self.text, self.position)
             assert found is not None  # noqa: S101 - the pattern matches the empty string
@@ -103,7 +108,7 @@ class JsonCursor:
                 return self.text[self.position : self.position + 1]
 
     def expect(self, expected: bytes) -> None:
-        """Move past one character of punctuation, which must come next."""
+        """Move past white space and the character `expected`. Raises Corrupt if another character comes next."""
         found = self.peek()
         if found != expected:
             raise self._unexpected(expected.decode(), found)
@@ -114,7 +119,7 @@ class JsonCursor:
         return self.corrupt(f"the index is malformed: expected {expected}, but {actual}", byte)
 
     def _token_end(self, pattern: re.Pattern[bytes]) -> int:
-        """Return the position after the longest match that starts at the cursor.
+        """Return the index in `text` after the longest match of the pattern that starts at the cursor.
 
         Reads more windows as long as the end of the window may have cut the token.
         """
@@ -133,7 +138,7 @@ class JsonCursor:
         return found.end()
 
     def string(self, label: str) -> bytes:
-        """Read a string and return it as UTF-8. `label` describes the string in messages."""
+        """Move past a JSON string, and return its value as UTF-8. `label` describes the string in messages."""
         if self.peek() != b'"':
             raise self._unexpected(label, self.peek())
         self.position += 1
@@ -156,7 +161,7 @@ class JsonCursor:
             raise self.corrupt(f"{label} has an unpaired surrogate") from error
 
     def scalar(self, label: str) -> bytes:
-        """Read a number, true, false or null, and return its text. `label` describes the value in messages."""
+        """Move past a number, true, false or null, and return its text. `label` describes the value in messages."""
         found = self.peek()
         end = self._token_end(_SCALAR)
         if end == self.position:
@@ -166,7 +171,7 @@ class JsonCursor:
         return raw
 
     def members(self, label: str) -> Iterator[bytes]:
-        """Return the keys of the object at the cursor, as UTF-8.
+        """Yield the keys of the JSON object at the cursor, as UTF-8, with the cursor before the value of the key.
 
         The caller must read or skip each value before it requests the next key. `label` describes the object in
         messages.
@@ -177,7 +182,7 @@ class JsonCursor:
             yield key
 
     def items(self, label: str, brackets: bytes) -> Iterator[None]:
-        """Yield once for each item of the object or list at the cursor, with the cursor at the item.
+        """Yield None for each item of the JSON object or list at the cursor, with the cursor at the item.
 
         The caller must read or skip the item before it requests the next one.
 
@@ -200,7 +205,11 @@ class JsonCursor:
             self.expect(b",")
 
     def skip(self, nesting: int = 1) -> None:
-        """Skip one value of any kind. The value must still be well-formed."""
+        """Move past one JSON value of any type, which must be well-formed.
+
+        Args:
+            nesting: nesting level of the value; 1 for the outermost value that is skipped.
+        """
         if nesting > MAX_NESTING:
             raise self.corrupt(f"the index is nested deeper than {MAX_NESTING} levels")
         found = self.peek()

@@ -1,4 +1,4 @@
-"""Helpers for the readers of all formats: read the span of an entry, and check its content."""
+"""Functions for the readers of all formats: read the span of an entry, and check the CRC-32C of its content."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def read_span(archive: RandomReader, entry: Entry) -> Iterator[bytes]:
-    """Return the bytes of an entry's span in blocks of at most 1 MiB. Raises the errors of `archive.read_at`."""
+    """Yield the bytes of an entry's span in blocks of at most 1 MiB. Raises the errors of `archive.read_at`."""
     for start in range(entry.start_byte, entry.end_byte, _BLOCK_BYTES):
         yield archive.read_at(start, min(start + _BLOCK_BYTES, entry.end_byte))
 
@@ -22,11 +22,11 @@ def read_span(archive: RandomReader, entry: Entry) -> Iterator[bytes]:
 def verified_content(
     content: Iterator[bytes], entry: Entry, archive: RandomReader, checksum_source: str
 ) -> Iterator[bytes]:
-    """Return the blocks of an entry's content, and check the CRC-32C after the last one.
+    """Yield the blocks of an entry's content unchanged, and check their CRC-32C after the last block.
 
     Args:
         content: the content of the entry, in blocks.
-        entry: the entry. Without a `crc32c` nothing is checked.
+        entry: the entry, with the expected `crc32c`. If that is None, the content is not checked.
         archive: the archive, for messages.
         checksum_source: what stores the checksum, such as "index", for messages.
 

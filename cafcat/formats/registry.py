@@ -1,4 +1,4 @@
-"""The available archive formats, and detection of the format of an archive.
+"""Finds archive formats by name or suffix, and detects the format of an archive.
 
 Third parties add a format with an entry point in the group `cafcat.formats`. The name of the entry point is the
 name of the format, as in the column `chunks.format`; its value is a `Format`.
@@ -51,7 +51,7 @@ _SMALLEST_BYTES: Final = 4
 
 
 def by_name(name: str) -> Format:
-    """Return the format with this name, as in the column `chunks.format`.
+    """Return the format with this name, as the column `chunks.format` has it.
 
     Raises:
         Unsupported: there is no such format.
@@ -64,7 +64,7 @@ def by_name(name: str) -> Format:
 
 
 def validate_name(name: str) -> str:
-    """Return a format name that a user typed, if there is such a format.
+    """Check that a format with the name that a user typed exists, and return the format's own name.
 
     Raises:
         InvalidInput: there is no such format.
@@ -121,7 +121,7 @@ def is_read_only(name: str) -> bool:
 
 
 def by_suffix(object_key: str) -> Format:
-    """Return the format whose object keys end like this key.
+    """Return the first format (see `all_formats`) whose suffix ends this object key, such as ".caf".
 
     Raises:
         Unsupported: no format has this suffix.
@@ -139,8 +139,7 @@ def detect(archive: RandomReader) -> Format:
     Only a reader of that format can show whether the archive is complete.
 
     Raises:
-        Corrupt: the archive is too small for any format, or its name ends with ".caf" but its end is not that of a
-            CAF.
+        Corrupt: the archive has fewer than 4 bytes. Or its name ends with ".caf", and it does not end like a CAF.
         Unsupported: no format recognizes the archive.
     """
     size = archive.size_bytes
@@ -162,7 +161,7 @@ def detect(archive: RandomReader) -> Format:
 
 
 def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | None:
-    """Return the archive that a folder contains as a whole, with its format, or None if there is none.
+    """Return the format of the archive that consists of a folder's files, and that archive; None if they are none.
 
     Raises:
         Corrupt: the index of the archive is damaged.
@@ -176,7 +175,7 @@ def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | No
 
 
 def all_formats() -> Iterator[Format]:
-    """Return all formats in the order of detection.
+    """Return all installed formats, in the order in which `detect` tries them.
 
     Third-party formats come first, so that they can override built-in ones.
     """

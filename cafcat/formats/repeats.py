@@ -1,4 +1,4 @@
-"""Finds the entries of an index that share their name with another entry, in bounded memory."""
+"""Finds the entries of an index that share their name with another entry, in little memory for any index size."""
 
 import zlib
 from array import array
@@ -26,14 +26,19 @@ _BLOCK_BYTES: Final = 4096 * _RECORD.size
 
 
 class SupersededNames:
-    """The ordinals (from 0) of names that come again later in the index. False if there are none.
+    """The entries of an index whose name comes again later: a set of their ordinals, 0 for the first entry.
+
+    `bool()` is False if no name is repeated. `ordinal in names` tests one entry.
 
     Memory: 8 MiB of records, the hashes of one bucket, and one bit per name if any name is repeated. An index of 4
     GiB has at most 130 million names; for these it needs less than 64 MiB.
     """
 
     def __init__(self, names: Iterable[bytes]) -> None:
-        """Read all names, in order.
+        """Read the names of all entries, and find the repeated ones.
+
+        Args:
+            names: the names in the order of the index.
 
         Raises:
             StoreFailed: the temporary file cannot be read or written.
@@ -63,7 +68,10 @@ class SupersededNames:
 
 
 class RepeatedNames(SupersededNames):
-    """The ordinals (from 0) of names that occurred before in the index. False if there are none."""
+    """The entries of an index whose name came before: a set of their ordinals, 0 for the first entry.
+
+    `bool()` is False if no name is repeated.
+    """
 
     def _mark(self, records: "_Records", bucket: int) -> None:
         bits = self._bits = self._bits or bytearray(records.count // 8 + 1)
@@ -76,7 +84,13 @@ class RepeatedNames(SupersededNames):
 
 
 class _Records:
-    """The records of names, by bucket: in memory first, then in a temporary file. Methods raise StoreFailed."""
+    """Collects a record (hash, checksum, ordinal) for each name, by bucket: in memory, then in a temporary file.
+
+    Methods raise StoreFailed if the temporary file fails.
+
+    Attributes:
+        count: number of names.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -107,7 +121,7 @@ class _Records:
             self._file.flush()
 
     def blocks(self, bucket: int) -> Iterator[bytes]:
-        """Return the records of a bucket in order, in blocks of at most 64 KiB."""
+        """Return the packed records of a bucket, in the order of the names, in blocks of at most 64 KiB."""
         for begin, end in self._spilled[bucket]:
             for position in range(begin, end, _BLOCK_BYTES):
                 yield self._read(position, min(position + _BLOCK_BYTES, end))

@@ -1,6 +1,6 @@
 """Base classes for the writers of all formats.
 
-They make sure that one file is written at a time, and that nothing is written after the end or after an error.
+They refuse to write two files at a time, and to write after `finalize` or after an error of the sink.
 """
 
 from abc import ABC, abstractmethod
@@ -20,21 +20,22 @@ WriterT = TypeVar("WriterT", bound="ArchiveWriter")
 
 
 class ArchiveWriter(ABC):
-    """Base class of writers. After an error of the sink, and after `finalize`, every call raises.
+    """Base class of the writers of all formats.
+
+    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
 
     Attributes:
         file_count: number of files added so far.
     """
 
     def __init__(self) -> None:
-        """Begin without files."""
         self._open: FileWriter[Any] | None = None
         self._ended = ""  # then "broken" or "finished"
         self._cause: BaseException | None = None
         self.file_count = 0
 
     def add(self, path: str, content: bytes, modified_ns: int | None) -> Entry:
-        """Append a whole file; see `Writer.add`.
+        """Append a whole file and return its entry; see `Writer.add`.
 
         Raises:
             Refused: the file cannot be stored, or the archive is full. No bytes were written.
@@ -46,21 +47,23 @@ class ArchiveWriter(ABC):
 
     @abstractmethod
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as fit; see `Writer.add_all`."""
+        """Append as many whole files as fit, and return their entries; see `Writer.add_all`."""
 
     @abstractmethod
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if one more such file would exceed a limit of the format; see `Writer.can_add`."""
+        """Return False if one more file could exceed a limit of the format; see `Writer.can_add`."""
 
     @abstractmethod
     def _full_error(self, path: str) -> Refused:
-        """Return the error for a file that the archive has no space for."""
+        """Return (not raise) the error for the file `path`, for which the archive has no space."""
 
     def _check_can_open(self, path: str) -> None:
-        """Check that one more file can be opened.
+        """Check that the file `path` can be opened for writing.
 
         Raises:
-            Refused: the archive is full.
+            Refused: the name cannot be stored, or the archive is full.
+            InvalidInput: another file is still open, or the archive is finished.
+            StoreFailed: an earlier call failed.
         """
         self._check_usable()
         if not self.can_add(path, 0):
@@ -68,7 +71,7 @@ class ArchiveWriter(ABC):
 
     @contextmanager
     def _break_on_error(self) -> Iterator[None]:
-        """Mark the archive as broken if the body raises."""
+        """Mark the archive as broken if the `with` block raises. Later calls then raise StoreFailed."""
         # It is unknown how many bytes arrived, so all later offsets would be unreliable (compare restic's
         # ErrBroken).
         try:
@@ -91,13 +94,13 @@ class ArchiveWriter(ABC):
 
 
 class IndexedWriter(ArchiveWriter):
-    """Base class of writers whose archives have an index in the text of CAF."""
+    """Base class of the writers of formats whose index has the JSON text of a CAF's index, such as ChunkIO."""
 
     _INDEX_LABEL: str
     """The name of the index in messages."""
 
     def __init__(self, max_index_bytes: int) -> None:
-        """Begin an empty archive.
+        """Prepare to write an archive.
 
         Args:
             max_index_bytes: largest size of the index in bytes. The archive is full when its index would exceed
@@ -110,7 +113,7 @@ class IndexedWriter(ArchiveWriter):
         self._content_bytes = 0
 
     def _index_bytes(self) -> int:
-        """Return the size of the index in bytes, including a file that is still being written."""
+        """Return the size of the index in bytes. A file that is being written counts with its largest entry."""
         size = self._index.size_bytes
         return size if self._open is None else size + longest_text_bytes(self._open.path)
 
@@ -118,9 +121,12 @@ class IndexedWriter(ArchiveWriter):
         """Append the entries of `count` files to the index.
 
         Args:
-            text: the text of the entries.
+            text: the JSON text of the entries.
             count: number of files.
             content_bytes: total size of the files in bytes.
+
+        Raises:
+            StoreFailed: the temporary file of the index cannot be written.
         """
         with self._break_on_error():
             self._index.append(text)
@@ -134,13 +140,13 @@ class IndexedWriter(ArchiveWriter):
 
 
 class FileWriter(Generic[WriterT]):
-    """Base class of entry writers: one file that is being written in blocks."""
+    """Base class of the entry writers of all formats: writes one file of an archive in blocks."""
 
     def __init__(self, writer: WriterT, path: str, modified_ns: int | None) -> None:
-        """Begin a file.
+        """Prepare to write a file.
 
         Args:
-            writer: the writer of the archive.
+            writer: the writer of the archive that gets the file.
             path: name of the entry.
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
         """
@@ -152,7 +158,10 @@ class FileWriter(Generic[WriterT]):
     def abandon(self) -> None:
         """Discard the file. Bytes already written stay in the archive as dead bytes that no entry refers to.
 
-        On a broken archive this does nothing.
+        After an error of the sink this does nothing.
+
+        Raises:
+            InvalidInput: this file of the archive is already closed, or was abandoned.
         """
         if not self._writer._ended:
             self._check_open()
@@ -161,7 +170,7 @@ class FileWriter(Generic[WriterT]):
     def _check_open(self) -> None:
         self._writer._check_not_ended()
         if self._writer._open is not self:
-            raise InvalidInput("this file is already closed", path=self.path)
+            raise InvalidInput("this file of the archive is already closed, or was abandoned", path=self.path)
 
 
 class BufferedBytes:
@@ -171,13 +180,12 @@ class BufferedBytes:
     """
 
     def __init__(self, sink: Sink) -> None:
-        """Begin with an empty buffer for this sink."""
         self._sink = sink
         self._parts: list[bytes] = []
         self._size_bytes = 0
 
     def write(self, *parts: bytes) -> int:
-        """Append the parts, and return their total size in bytes. Raises the errors of the sink."""
+        """Append the parts to the buffer, and return their total size in bytes. Raises the errors of the sink."""
         size_bytes = sum(map(len, parts))
         self._parts += parts
         self._size_bytes += size_bytes

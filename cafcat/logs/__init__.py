@@ -1,1 +1,1 @@
-"""Archives of JSON logs: packing and searching."""
+"""Packs JSON log files into archives of the program clp-s, and searches these archives."""

@@ -1,4 +1,4 @@
-"""Packing of log files into archives that the program clp-s makes. Each archive becomes one chunk."""
+"""Packs log files into archives that the program clp-s makes. Each archive becomes one chunk."""
 
 import os
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ _HINT: Final = "`cafcat rm -r` removes an archive from the catalog; then its log
 
 
 def check_log_sources(sources: Sequence[Source]) -> None:
-    """Raise InvalidInput for sources that clp-s cannot read: all but local folders and files."""
+    """Check that clp-s can read all sources. Raises InvalidInput for sources other than local folders and files."""
     for source in sources:
         if not isinstance(source, LocalSource):
             hint = "name local folders and files of JSON lines"
@@ -44,10 +44,10 @@ def check_log_sources(sources: Sequence[Source]) -> None:
 
 
 class LogIngest:
-    """State and steps of one ingest of log files.
+    """One ingest of log files: collects them in groups, and makes an archive and a chunk of each group.
 
     Attributes:
-        report: The totals so far. Files and bytes are those of log files.
+        report: The totals so far. Its files and bytes are those of log files.
     """
 
     def __init__(
@@ -60,14 +60,16 @@ class LogIngest:
         dry_run: bool,
         progress: Progress,
     ) -> None:
-        """Prepare the ingest.
+        """Prepare the ingest, and check that clp-s is installed.
 
         Args:
-            target: Where new chunks go.
-            target_bytes: Bytes of the log files in one archive.
-            timestamp_key: JSON key that holds the timestamp of a record.
-            on_conflict: What to do with a log file that the catalog has.
-            dry_run: Write nothing.
+            target: Catalog, store, format, run and owner of new chunks.
+            target_bytes: Size of the log files in one archive, in bytes. A larger log file gets an archive of its
+                own.
+            timestamp_key: JSON key that holds the timestamp of a record; None if there is none.
+            on_conflict: FAIL raises Conflict for a log file that the catalog has with another size or time. The
+                others report that file as a problem, and go on.
+            dry_run: True to count the log files without making archives or chunks.
             progress: Receives progress and problems. When it is stopping, no further archive is begun, and a
                 finished one is still committed. If its checkpoint raises, the archive at hand is abandoned.
 
@@ -88,15 +90,20 @@ class LogIngest:
         self._problems = Problems(target.catalog, self.report, progress)
 
     def run(self, sources: Sequence[Source]) -> None:
-        """Pack all log files of the sources, or those until the user ends the operation.
+        """Pack all log files of the sources, or the files up to the moment when the user ends the operation.
 
-        Archives that were committed before an error stay.
+        Archives that were committed before an error, or before the end by the user, stay. Log files that were
+        collected, but not packed yet, are then left out.
 
         Raises:
             Conflict: The catalog has a log file with another size or time, and `on_conflict` is FAIL.
-            InvalidInput, ProgramFailed, TemporaryFileFailed: clp-s cannot work.
-            StoreFailed, AccessDenied: A store or a source failed.
-            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+            ProgramFailed: clp-s fails even for a log file of one record.
+            TemporaryFileFailed: A temporary file or folder cannot be written.
+            InvalidInput: A source cannot be read as it was given.
+            StoreFailed: The store, or a source, failed.
+            AccessDenied: The store rejected the credentials.
+            CatalogUnavailable: The database does not answer.
+            CatalogOutdated: The database has another schema.
         """
         try:
             for source in sources:
@@ -161,9 +168,9 @@ class LogIngest:
         self._name_bytes += name_bytes
 
     def _pack_group(self) -> None:
-        """Make an archive of the collected files, and a chunk of the archive.
+        """Make an archive of the collected log files, and a chunk of the archive. Forget the collected files.
 
-        Does nothing once the user ends the run.
+        With `dry_run`, only count the files. Once the user ends the ingest, do neither.
         """
         group, self._group = self._group, []
         self._paths.clear()
@@ -201,14 +208,20 @@ class LogIngest:
         self._progress.advance(len(files), size_bytes)
 
     def _is_stopping(self) -> bool:
-        """Return True if the user ends the run. Raises what `Progress.checkpoint` raises."""
+        """Return True if the user ends the ingest, and then note in the report that it was interrupted.
+
+        Raises the errors of `Progress.checkpoint`.
+        """
         self._progress.checkpoint()
         self.report.interrupted = self._progress.stopping or self.report.interrupted
         return self.report.interrupted
 
 
 class _ArchiveRun:
-    """A run of clp-s in a temporary folder. The log files are symbolic links there, named as in the catalog."""
+    """Makes one archive by clp-s in a temporary folder, which has symbolic links to the log files.
+
+    The links have the names that the log files get in the catalog. A blank log file becomes an empty file.
+    """
 
     def __init__(self, folder: Path, timestamp_key: str | None, problems: Problems, progress: Progress) -> None:
         self._links = folder / "links"
@@ -219,10 +232,16 @@ class _ArchiveRun:
         self._progress = progress
 
     def make(self, files: Sequence[SourceFile]) -> tuple[Path, Sequence[SourceFile]] | None:
-        """Make one archive of all files that can be in one. Each other file is reported as a problem.
+        """Make one archive of all log files that clp-s accepts.
+
+        A file that clp-s rejects, or that changed meanwhile, is reported as a problem.
 
         Returns:
-            The path of the archive, and its files; None if no file is left.
+            The path of the archive, and the files in it; None if no file is left.
+
+        Raises:
+            ProgramFailed: clp-s fails even for a log file of one record.
+            TemporaryFileFailed: The temporary folder cannot be written.
         """
         files = [file for file in files if self._link(file)]
         while files:
@@ -254,13 +273,16 @@ class _ArchiveRun:
             else:
                 os.symlink(os.path.abspath(file.locator), link)
         except OSError as error:
-            message = f"cannot link it for clp-s under this name: {error.strerror}"
+            message = f"cannot link the log file for clp-s under this name: {error.strerror}"
             self._problems.add(FileProblem(file.path, ProblemKind.NAME, message))
             return False
         return True
 
     def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
-        """Run clp-s. Several archives count as an error: they could not be committed at once."""
+        """Run clp-s on the log files, and return its result. Old archives in the output folder are removed first.
+
+        If clp-s makes several archives, that is an error, because they could not be committed at once.
+        """
         with temporary_file_of("an archive of logs"):
             self._names.write_bytes("".join(f"{file.path}\n" for file in files).encode())
             self._output.mkdir(exist_ok=True)
@@ -271,11 +293,13 @@ class _ArchiveRun:
             self._output, self._names, self._links, timestamp_key=self._timestamp_key, progress=self._progress
         )
         if finished.error is None and (count := len(list(self._output.iterdir()))) != 1:
-            return finished._replace(error=f"it is too large for one archive: clp-s made {count} archives")
+            return finished._replace(
+                error=f"the log files are too large for one archive: clp-s made {count} archives"
+            )
         return finished
 
     def _check_works(self) -> None:
-        """Check that clp-s can make any archive at all, so that its failure is the log files' fault.
+        """Check that clp-s can make an archive of one record, so that an earlier failure is due to the log files.
 
         Raises:
             ProgramFailed: clp-s fails even for one record.
@@ -290,15 +314,20 @@ class _ArchiveRun:
             probe / "archives", probe / "names", probe, timestamp_key=None, progress=self._progress
         )
         if finished.error is not None:
-            hint = "is there space in the folder for temporary files? Set TMPDIR to use another folder"
+            hint = "free space in the folder for temporary files, or set TMPDIR to another folder"
             raise program.ProgramFailed(
                 f"clp-s cannot make an archive of a single record: {finished.error}", hint=hint
             )
 
     def _rejected(self, files: Sequence[SourceFile], error: str) -> list[FileProblem]:
-        """Return the files that clp-s rejects, each with its own error.
+        """Find the log files that clp-s rejects, and return a problem for each.
 
-        Runs clp-s for half of the files at a time, because the error of all together does not name a file.
+        Runs clp-s for half of the files at a time, because the error of all together does not name a file. If both
+        halves succeed, the files are too large for one archive, and those of the second half are returned.
+
+        Args:
+            files: The files, for which clp-s failed.
+            error: The error message of clp-s for all of them.
         """
         if len(files) == 1:
             return [FileProblem(files[0].path, ProblemKind.UNREADABLE, f"clp-s: {error}")]
@@ -307,18 +336,18 @@ class _ArchiveRun:
         for half in (files[:middle], files[middle:]):
             if (found := self._run(half).error) is not None:
                 rejected += self._rejected(half, found)
-        # Each half succeeds alone, so all files together are too large. The next run packs the second half.
-        later = f"the next run packs it; clp-s: {error}"
+        # Each half succeeds alone, so all files together are too large. The next ingest packs the second half.
+        later = f"the next `cafcat ingest` packs it; clp-s: {error}"
         return rejected or [FileProblem(file.path, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
 
 
-_CHANGED: Final = "changed while clp-s read it: the next run packs it"
+_CHANGED: Final = "changed while clp-s read it: the next `cafcat ingest` packs it"
 
 
 def _is_blank(name: str) -> bool:
-    """Return True if a log file has only white space.
+    """Return True if the file at the path `name` has only white space; False also if it cannot be read.
 
-    clp-s rejects such a file, because it is not JSON, but accepts an empty file.
+    clp-s rejects such a log file, because it is not JSON, but accepts an empty file.
     """
     with suppress(OSError), open(name, "rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -329,7 +358,7 @@ def _is_blank(name: str) -> bool:
 
 
 def _is_changed(file: SourceFile) -> bool:
-    """Return True if the file is not the one that was listed any more."""
+    """Return True if a log file has another size or other times than when it was listed, or is missing."""
     with suppress(OSError):
         status = os.stat(file.locator)
         changed_ns = status.st_ctime_ns if file.changed_ns is None else file.changed_ns

@@ -1,4 +1,4 @@
-"""Search for records in archives of logs.
+"""Searches for records in archives of logs.
 
 The catalog finds the archives that can have matching records, and the program clp-s finds the records.
 """
@@ -40,15 +40,15 @@ _NO_MATCH: Final = (
 
 
 class SearchQuery(NamedTuple):
-    """A search for records.
+    """A search for records in archives of logs.
 
     Attributes:
         text: The query, in the language of clp-s.
-        prefix: Search only log files below this folder, or of this name; "" for all.
-        from_ms: Earliest time, in milliseconds since 1970, inclusive; None for no limit.
-        to_ms: Latest time, in milliseconds since 1970, inclusive; None for no limit.
-        ignore_case: Ignore the case of letters.
-        projection: Columns of the found records; empty for all.
+        prefix: Search only log files below this folder, or the log file of this name; "" for all.
+        from_ms: Earliest time of a record, in milliseconds since 1970 UTC, inclusive; None for no limit.
+        to_ms: Latest time of a record, in milliseconds since 1970 UTC, inclusive; None for no limit.
+        ignore_case: True to ignore the case of letters.
+        projection: Columns of the found records to return; empty for all.
     """
 
     text: str
@@ -69,7 +69,9 @@ class SearchQuery(NamedTuple):
         ignore_case: bool,
         projection: Sequence[str],
     ) -> "SearchQuery":
-        """Return a checked query.
+        """Check the arguments and return the query. The syntax of `text` is not checked.
+
+        The arguments are the attributes; slashes at the end of `prefix` are removed.
 
         Raises:
             InvalidInput: The query is empty, the times are reversed, or `projection` is not a list of names.
@@ -77,18 +79,18 @@ class SearchQuery(NamedTuple):
         if not text.strip() or "\0" in text:
             raise InvalidInput("the query is empty", hint="write a query such as level: ERROR")
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
-            raise InvalidInput("the search begins after it ends: the first time is later than the last one")
+            raise InvalidInput("the search begins after it ends: its first time is later than its last time")
         if isinstance(projection, str) or any(not name or "\0" in name for name in projection):
-            raise InvalidInput("the columns must be a list of names")
+            raise InvalidInput("the columns to return must be a list of names that are not empty")
         return cls(text, folder_of_logs(prefix), from_ms, to_ms, ignore_case, tuple(projection))
 
 
 class FoundRecord(NamedTuple):
-    """A found record.
+    """A log record that a search found.
 
     Attributes:
-        record: The record in JSON, as clp-s prints it.
-        chunk: Uuid of the archive that has the record.
+        record: The record in JSON, as clp-s prints it, without a newline.
+        chunk: UUID of the archive (chunk) that has the record.
     """
 
     record: bytes
@@ -97,13 +99,13 @@ class FoundRecord(NamedTuple):
 
 @dataclass(slots=True)
 class SearchReport:
-    """Totals of a search.
+    """Totals of a search for log records.
 
     Attributes:
         archives: Number of archives of logs in the catalog.
-        searched: Number of archives that can have matching records and were read to their end.
+        searched: Number of archives that can have matching records and were searched to their end.
         records: Number of records that were found.
-        failed: One message for each archive that could not be searched to its end.
+        failed: A message for each archive that could not be searched to its end.
     """
 
     archives: int = 0
@@ -113,7 +115,7 @@ class SearchReport:
 
 
 class LogSearch:
-    """State and steps of one search, in one archive after the other.
+    """One search for log records, in one archive after the other.
 
     An archive in a bucket is first copied into a temporary file without a name, which vanishes with the process.
 
@@ -128,11 +130,11 @@ class LogSearch:
         query: SearchQuery,
         progress: Progress,
     ) -> None:
-        """Check the query; search nothing yet.
+        """Check the syntax of the query. Nothing is searched yet.
 
         Args:
-            catalog: The catalog.
-            stores: Stores by their URL.
+            catalog: The catalog that lists the archives.
+            stores: The stores of the catalog by their URL.
             query: The search.
             progress: Receives a warning if a copy of an archive is searched, or if no record can match the query.
 
@@ -149,10 +151,11 @@ class LogSearch:
         self.report = SearchReport()
 
     def records(self) -> Generator[FoundRecord, None, None]:
-        """Give records as they are found. An archive that fails is noted in the report; the others are searched.
+        """Yield records as they are found. An archive that fails is noted in `report`, and the search goes on.
 
         Raises:
-            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+            CatalogUnavailable: The database does not answer.
+            CatalogOutdated: The database has another schema.
             TemporaryFileFailed: A temporary file cannot be written.
         """
         query, logs = self._query, self._catalog.logs
@@ -180,10 +183,10 @@ class LogSearch:
             self.report.failed.append(f"archive {archive.uuid}: {error}{so_far}")
 
     def _records_with_fallback(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
-        """Give the records from the first store that has the whole archive.
+        """Yield the matching records of an archive from the first of its stores in which it can be searched.
 
-        Records cannot be withdrawn once the caller has them. While another store is left to try, the first records
-        are therefore buffered, and the next store is searched if they fail.
+        Records cannot be withdrawn once the caller has them. Therefore 1 MiB of records is buffered while another
+        store is left to try. If the search fails within these records, the archive is searched in the next store.
         """
         stores = self._stores(archive)
         for url, following in pairwise(stores):
@@ -201,9 +204,10 @@ class LogSearch:
         yield from self._records_in(stores[-1], archive)
 
     def _stores(self, archive: SearchedArchive) -> list[str]:
-        """Return the URLs of stores in the order in which they are tried.
+        """Return the URLs of the stores that have an archive, or a copy, in the order in which they are tried.
 
-        An archive that `verify` found damaged comes after its copies, because clp-s does not notice all damage.
+        If `cafcat verify` found the archive damaged, its copies come first, because clp-s does not notice all
+        damage. A warning is then emitted.
         """
         damaged = self._catalog.verification.damaged([archive.uuid])
         if not damaged:
@@ -213,12 +217,15 @@ class LogSearch:
         return [*archive.copies, archive.store]
 
     def _records_in(self, url: str, archive: SearchedArchive) -> Generator[bytes, None, None]:
-        """Give the records of an archive in one store.
+        """Yield the matching records of an archive, read from one store.
 
         Raises:
-            ProgramFailed: clp-s fails, although the archive is undamaged as far as the catalog has a checksum.
+            ProgramFailed: clp-s fails, and the checksum in the catalog, if any, shows no damage.
             Corrupt: The archive is damaged.
-            NotFound, StoreFailed, AccessDenied: The archive cannot be read.
+            NotFound: The archive is missing from the store.
+            StoreFailed: The store cannot be read.
+            AccessDenied: The store rejected the credentials.
+            TemporaryFileFailed: The temporary file cannot be written.
         """
         store = self._stores_by_url[url]
         with self._open(store, archive) as file:
@@ -245,16 +252,18 @@ class LogSearch:
 
     @contextmanager
     def _open(self, store: Store, archive: SearchedArchive) -> Iterator[str | int]:
-        """Open a file with the archive: its path, or the descriptor of a temporary file.
+        """Provide a local file with the archive: its path, or the descriptor of a temporary file with a copy.
 
         Raises:
-            Corrupt: The archive has another size than in the catalog, or a fetched archive has another checksum.
-            NotFound, StoreFailed, AccessDenied: The archive cannot be read.
+            Corrupt: The archive has another size than in the catalog, or the copy has another checksum.
+            NotFound: The archive is missing from the store.
+            StoreFailed: The store cannot be read.
+            AccessDenied: The store rejected the credentials.
             TemporaryFileFailed: The temporary file cannot be written.
         """
         size_bytes = store.stat(archive.object_key).size_bytes
         if size_bytes != archive.size_bytes:
-            message = f"it has {size_bytes:,} bytes instead of {archive.size_bytes:,}"
+            message = f"the archive has {size_bytes:,} bytes instead of {archive.size_bytes:,}"
             raise Corrupt(message, chunk=store.locate(archive.object_key))
         if isinstance(store, FileStore):
             yield store.locate(archive.object_key)
@@ -265,7 +274,7 @@ class LogSearch:
 
 
 def folder_of_logs(prefix: str) -> str:
-    """Return a folder of log files without slashes at its end; "" for all log files.
+    """Return the name of a folder of log files, as typed, without slashes at its end; "" for "." (all log files).
 
     A leading slash stays, because archives of other programs can have such names.
     """
@@ -273,7 +282,7 @@ def folder_of_logs(prefix: str) -> str:
 
 
 def _first_of(records: Iterator[bytes]) -> list[bytes]:
-    """Return the first records, up to _BUFFERED_BYTES of them or one more."""
+    """Take records from the iterator until they have 1 MiB together, or it ends. Return these records."""
     first: list[bytes] = []
     size_bytes = 0
     for record in records:
@@ -293,18 +302,18 @@ def _fetch(store: Store, archive: SearchedArchive, file: IO[bytes]) -> None:
 
 
 def _check(store: Store, archive: SearchedArchive) -> None:
-    """Read the whole archive if the catalog has its checksum. Raises Corrupt if the checksum differs."""
+    """Read the whole archive and check its CRC-64/NVME, if the catalog has one. Raises Corrupt if they differ."""
     if archive.crc64nvme is not None:
         for _ in _checked_blocks(store, archive):
             pass
 
 
 def _checked_blocks(store: Store, archive: SearchedArchive) -> Iterator[bytes]:
-    """Give all bytes. Raises Corrupt after the last block if the checksum is not that of the catalog."""
+    """Yield all bytes of an archive. Raises Corrupt after the last block if the catalog has another checksum."""
     checksum = 0
     for block in store.stream(archive.object_key, 0, archive.size_bytes):
         checksum = crc64nvme(block, checksum)
         yield block
     if archive.crc64nvme not in (None, to_base64(checksum)):
-        message = f"it is damaged: CRC-64/NVME {to_base64(checksum)} instead of {archive.crc64nvme}"
+        message = f"the archive is damaged: its CRC-64/NVME is {to_base64(checksum)}, expected {archive.crc64nvme}"
         raise Corrupt(message, chunk=store.locate(archive.object_key))

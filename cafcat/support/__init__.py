@@ -1,1 +1,1 @@
-"""Helpers for files and processes of the operating system, used by every layer above."""
+"""Functions for files, processes, checksums and values of the command line, used by every layer above."""

@@ -1,4 +1,4 @@
-"""Arguments that are more than a word: byte ranges, dates, text."""
+"""Parses values that users type on the command line: byte ranges, dates, durations, percentages, text."""
 
 import re
 from datetime import UTC, datetime
@@ -24,11 +24,11 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class ByteRange(NamedTuple):
-    """Bytes `[start, end)` of a file, as in a slice of Python.
+    """The bytes `[start, end)` of a file, as in a slice of Python.
 
     Attributes:
-        start: Offset in bytes. A negative offset counts from the end.
-        end: Offset in bytes, exclusive. None: the end of the file.
+        start: Offset in bytes. A negative offset counts from the end of the file.
+        end: Offset in bytes, exclusive. None means the end of the file.
     """
 
     start: int
@@ -39,7 +39,7 @@ WHOLE = ByteRange(0, None)
 
 
 def parse_text(text: str) -> str:
-    """Return a text, if the catalog can store it: valid UTF-8. Raises InvalidInput."""
+    """Return `text` unchanged. Raises InvalidInput if it is not valid UTF-8, which the catalog requires."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -48,7 +48,7 @@ def parse_text(text: str) -> str:
 
 
 def parse_new_file(text: str) -> str:
-    """Return the name of a file that is written with random access.
+    """Return `text` unchanged, as the name of a new file that cannot be standard output.
 
     Raises:
         InvalidInput: The name is "-", which would mean standard output.
@@ -59,9 +59,12 @@ def parse_new_file(text: str) -> str:
 
 
 def parse_range(text: str) -> ByteRange:
-    """Return a byte range as in HTTP (RFC 9110, 14.1.2). Both ends are inclusive.
+    """Parse a byte range as in HTTP (RFC 9110, 14.1.2). Both ends are inclusive.
 
-    "0-99" means 100 bytes, "100-" all bytes from byte 100 on, "-100" the last 100 bytes. Raises InvalidInput.
+    "0-99" means 100 bytes, "100-" all bytes from byte 100 on, "-100" the last 100 bytes.
+
+    Raises:
+        InvalidInput: The text is not a byte range, or the range has no bytes.
     """
     match = re.fullmatch(r"(\d{0,18})-(\d{0,18})", text, re.ASCII)
     if not match or text == "-":
@@ -75,9 +78,9 @@ def parse_range(text: str) -> ByteRange:
 
 
 def parse_date(text: str) -> int:
-    """Return a date or time in ISO 8601 as nanoseconds since 1970 UTC.
+    """Parse a date or time in ISO 8601, and return it as nanoseconds since 1970 UTC.
 
-    A time without an offset is UTC. Raises InvalidInput.
+    A time without an offset is UTC. Raises InvalidInput if the text is not a date.
     """
     try:
         when = datetime.fromisoformat(text)
@@ -90,7 +93,10 @@ def parse_date(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds in "60", "60s", "15m", "1h" or "7d". Raises InvalidInput, also for zero."""
+    """Parse a duration such as "60", "60s", "15m", "1h" or "7d", and return it in seconds.
+
+    Raises InvalidInput for any other text, and for zero.
+    """
     match = re.fullmatch(r"(\d{1,9})([smhd]?)", text.strip().lower(), re.ASCII)
     seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
     if not seconds:
@@ -99,14 +105,14 @@ def parse_duration(text: str) -> int:
 
 
 def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
-    """Return the fraction of 1 for a text such as "20%" or "0.5%".
+    """Parse a percentage such as "20%" or "0.5%", and return it as a fraction of 1, such as 0.2.
 
     Args:
-        text: A percentage up to 100.
+        text: A percentage up to "100%".
         may_be_zero: True to allow "0%".
 
     Raises:
-        InvalidInput: This is not such a percentage.
+        InvalidInput: The text is not a percentage, or is out of range.
     """
     number = text.strip()
     try:
@@ -114,22 +120,22 @@ def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1 or (share == 0 and not may_be_zero):
-        raise InvalidInput(f"not a share: {text!r}", hint="write 20% or 0.5%")
+        raise InvalidInput(f"not a share from 0% to 100%: {text!r}", hint="write 20% or 0.5%")
     return share
 
 
 def parse_share(text: str) -> float:
-    """Return the fraction as `parse_percent` does. "0%" is allowed."""
+    """Parse a percentage from "0%" to "100%", and return it as a fraction of 1. Raises InvalidInput."""
     return parse_percent(text, may_be_zero=True)
 
 
 def parse_grace(text: str) -> int:
-    """Return the seconds as `parse_duration` does. "0" is allowed."""
+    """Parse a duration such as "7d" or "0", and return it in seconds; see `parse_duration`. Raises InvalidInput."""
     return 0 if text.strip() == "0" else parse_duration(text)
 
 
 def format_duration(seconds: int) -> str:
-    """Return a duration as `parse_grace` reads it: 604800 -> "7d", 5400 -> "90m", 0 -> "0"."""
+    """Return a duration in seconds as text that `parse_grace` reads: 604800 -> "7d", 5400 -> "90m", 0 -> "0"."""
     for unit in ("d", "h", "m", "s"):
         if seconds and not seconds % _SECONDS[unit]:
             return f"{seconds // _SECONDS[unit]}{unit}"

@@ -1,6 +1,6 @@
-"""Checksums of files (CRC-32C) and of whole chunks (CRC-64/NVME).
+"""Computes checksums of files (CRC-32C) and of whole chunks (CRC-64/NVME).
 
-CRC-32C (Castagnoli, RFC 3720) is stored in `file_locations.crc32c`. CRC-64/NVME is what S3 stores for a whole
+CRC-32C (Castagnoli, RFC 3720) is stored in `file_locations.crc32c`. S3 servers store CRC-64/NVME for a whole
 object. So a chunk can be compared with a server's copy without reading it.
 """
 
@@ -23,7 +23,7 @@ def crc32c(data: bytes, value: int = 0) -> int:
 
     Args:
         data: The bytes.
-        value: CRC-32C of the bytes before them; 0 at the start.
+        value: CRC-32C of the bytes before these, to continue it; 0 at the start.
     """
     return _extend(value, data)
 
@@ -33,7 +33,7 @@ def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
 
     Args:
         data: The bytes.
-        value: CRC-64/NVME of the bytes before them; 0 at the start.
+        value: CRC-64/NVME of the bytes before these, to continue it; 0 at the start.
     """
     # Imported here because it takes some 60 ms, and only commands that write need it.
     from awscrt.checksums import crc64nvme as compute
@@ -42,7 +42,7 @@ def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
 
 
 def combined(first: int, second: int, second_bytes: int) -> int:
-    """Return the CRC-64/NVME of two runs of bytes that follow each other, without reading them.
+    """Return the CRC-64/NVME of two adjacent runs of bytes together, computed from the CRC of each run.
 
     Args:
         first: CRC-64/NVME of the first run.
@@ -60,5 +60,5 @@ def to_base64(crc64: int) -> str:
 
 
 def from_base64(text: str) -> int:
-    """Return the CRC-64/NVME that `to_base64` encoded. Raises ValueError if the text is not base64."""
+    """Return the CRC-64/NVME that `to_base64` encoded. Raises ValueError if the text is not padded base64."""
     return int.from_bytes(base64.b64decode(text))

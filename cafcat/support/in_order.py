@@ -1,4 +1,4 @@
-"""Call a function for many items in threads, and return the results in the order of the items."""
+"""Calls a function for many items in threads, and yields the results in the order of the items."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -30,12 +30,12 @@ def in_order(
 
     Args:
         function: Called once for each item.
-        items: They are read no further ahead than the limits below allow.
-        most_in_flight: Most calls that run at the same time.
-        most_begun: Most items that were read and whose results were not yielded yet. The default is most_in_flight.
-            With more, a single slow call does not keep the next ones from beginning.
-        cost: Returns what the result of an item costs, for instance its size in bytes.
-        budget: Most summed cost of the items that were read and whose results were not yielded yet. A single item
+        items: The items. They are read no further ahead than the limits below allow.
+        most_in_flight: Largest number of calls that run at the same time.
+        most_begun: Largest number of items that were read and whose results were not yielded yet. None means
+            `most_in_flight`. With a larger number, a single slow call does not keep the next calls from beginning.
+        cost: Returns the cost of an item's result, for instance its size in bytes. Without it, all cost 0.
+        budget: Largest total cost of the items that were read and whose results were not yielded yet. A single item
             may cost more.
     """
     from concurrent.futures import ThreadPoolExecutor  # a command that reads one file needs no threads

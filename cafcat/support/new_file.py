@@ -1,4 +1,4 @@
-"""A new file that has no name until its content is complete."""
+"""Creates files that get their final name only when their content is complete."""
 
 import errno
 import os
@@ -21,10 +21,10 @@ _COPIED_BYTES: Final = 1 << 20
 
 
 class NewFile:
-    """A file that is being written in an open folder.
+    """A new file in an open folder, which has no name, or a temporary name, while it is written.
 
-    A file without a name disappears with its process. A file with a temporary name is closed to other users until
-    it gets its final name.
+    A file without a name disappears with its process. A file with a temporary name cannot be opened by other users
+    until it gets its final name.
 
     Attributes:
         descriptor: File descriptor, -1 once the file is closed.
@@ -34,13 +34,13 @@ class NewFile:
     __slots__ = ("_folder", "_mode", "descriptor", "temporary")
 
     def __init__(self, folder: int, descriptor: int, temporary: str | None, mode: int | None) -> None:
-        """Wrap an open file.
+        """Manage a file that was created already; see `new_file` and `new_named_file`.
 
         Args:
             folder: Descriptor of the folder.
             descriptor: Descriptor of the file.
-            temporary: Temporary name of the file, None if it has none.
-            mode: Permissions to set before the file gets its name. None: they are right already.
+            temporary: Temporary name of the file; None if it has no name.
+            mode: Permissions to set before the file gets its name; None if it has the final permissions already.
         """
         self._folder = folder
         self.descriptor = descriptor
@@ -50,11 +50,11 @@ class NewFile:
     def take_name(self, name: str, *, overwrite: bool) -> None:
         """Give the file its final name, and close it.
 
-        This is one step: at every moment, the name leads to the old file or to this one. The content must be
-        durable before.
+        This is one step: at every moment, the name leads to the old file or to this file. The caller makes the
+        content durable before, and the name afterwards.
 
         Args:
-            name: The name in the folder.
+            name: The final name in the folder.
             overwrite: True to replace an existing file.
 
         Raises:
@@ -74,7 +74,11 @@ class NewFile:
         self._close()
 
     def _link(self, name: str, *, overwrite: bool) -> None:
-        """Give a file without a name its final name, or a temporary one if another step is needed."""
+        """Give a file without a name its final name.
+
+        If the name is taken and `overwrite` is true, or the file cannot be linked, the file gets a temporary name
+        instead; the caller then renames it.
+        """
         own = f"/proc/self/fd/{self.descriptor}"
         try:
             os.link(own, name, dst_dir_fd=self._folder, follow_symlinks=True)
@@ -90,7 +94,7 @@ class NewFile:
             self._copy()
 
     def _copy(self) -> None:
-        """Replace a file that cannot be linked by a copy that has a temporary name."""
+        """Replace this file, which the file system cannot link, by a durable copy that has a temporary name."""
         source = self.descriptor
         copy = new_named_file(self._folder, os.fstat(source).st_mode & 0o777)
         self.descriptor, self.temporary = copy.descriptor, copy.temporary
@@ -127,7 +131,7 @@ class NewFile:
         os.unlink(temporary, dir_fd=folder)
 
     def discard(self) -> None:
-        """Close the file and remove its temporary name, if it has one. After `take_name` this does nothing."""
+        """Close and remove the file. After `take_name` this does nothing. Errors of the removal are ignored."""
         self._close()
         if self.temporary is not None:
             with suppress(OSError):
@@ -140,7 +144,7 @@ class NewFile:
 
 
 def new_file(folder: int, mode: int = 0o666) -> NewFile:
-    """Create a file in an open folder: without a name if the file system supports that, else with a temporary one.
+    """Create a file in an open folder: without a name if the file system can, else with a temporary name.
 
     Args:
         folder: Descriptor of the folder.
@@ -184,7 +188,7 @@ def _temporary_name() -> str:
 
 
 def write_all(file: int, block: bytes) -> int:
-    """Write a whole block to an open file, and return its size in bytes. Raises OSError."""
+    """Write all bytes of a block to the file with the descriptor `file`. Return their number. Raises OSError."""
     written = os.write(file, block)
     while written < len(block):
         written += os.write(file, memoryview(block)[written:])

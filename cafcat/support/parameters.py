@@ -1,4 +1,4 @@
-"""How an option of an operation appears on the command line.
+"""Classes that annotate the options of operations: how each option appears on the command line.
 
 Each operation declares its options once, as a frozen dataclass. A field that is annotated with one of these classes
 is an argument or a flag of the command; any other field is for callers of the Python API only.
@@ -28,12 +28,12 @@ __all__ = [
 
 
 class Argument(NamedTuple):
-    """A positional argument.
+    """Annotates a field that is a positional argument of the command.
 
     Attributes:
-        metavar: Name in the help text. A sequence of values ends with "...".
+        metavar: Name of the argument in the help text. It ends with "..." if the argument has several values.
         help: Help text.
-        parse: Converts a word to the value of the field; raises InvalidInput.
+        parse: Converts a word to the value of the field; raises InvalidInput. None: the value is the word.
     """
 
     metavar: str
@@ -42,15 +42,16 @@ class Argument(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """A flag such as `--sample 5%`.
+    """Annotates a field that is a flag of the command, such as `--sample 5%`.
 
     Attributes:
         names: Names of the flag, separated by spaces.
         help: Help text.
         metavar: Name of the value in the help text; None for a switch without value.
-        parse: Converts the value of the flag to the value of the field; raises InvalidInput.
-        default: The default as text, where the value of the field is not what a user types.
-        least: Smallest value of a number.
+        parse: Converts the text after the flag to the value of the field; raises InvalidInput. None: the type of
+            the field decides.
+        default: The default as a user would type it; None if the default of the field is that already.
+        least: Smallest allowed value of a number; None for no limit.
     """
 
     names: str
@@ -62,7 +63,7 @@ class Flag(NamedTuple):
 
 
 class Unless(NamedTuple):
-    """A switch that makes the field false, such as `--no-unpack` for `unpack_tars`.
+    """Annotates a field that a switch of the command makes false, such as `--no-unpack` for `unpack_tars`.
 
     Attributes:
         names: Names of the flag, separated by spaces.
@@ -74,7 +75,7 @@ class Unless(NamedTuple):
 
 
 class OnlyInStore(NamedTuple):
-    """The field gets the value of the shared flag `--store`."""
+    """Annotates a field that gets the value of the flag `--store`, which all commands share."""
 
 
 InputFormat = Annotated[
@@ -90,5 +91,9 @@ NewChunkSize = Annotated[int | None, Flag("--target-size", "Size of new chunks, 
 
 
 def folder_flag(help: str) -> Flag:
-    """Return the flag `--prefix` for a folder of the catalog."""
+    """Return the annotation of a field that is the flag `--prefix FOLDER`, for a folder of the catalog.
+
+    Args:
+        help: Help text of the flag.
+    """
     return Flag("--prefix", help, "FOLDER", parse_text)

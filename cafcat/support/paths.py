@@ -1,10 +1,10 @@
-"""Paths of the catalog: how typed text is converted to a path, and which texts can be a path."""
+"""Converts text that users type to paths of the catalog, and checks which texts can be such a path."""
 
 __all__ = ["file_of", "folder_of", "from_root", "is_text"]
 
 
 def from_root(typed: str) -> str:
-    """Return a typed path from the root of the catalog on: "./a", "/a" -> "a"; "./", "/", "." -> "", the root."""
+    """Convert a typed path to a path from the catalog's root: "./a", "/a" -> "a"; "./", "/", "." -> "" (root)."""
     name = typed
     while name.startswith(("./", "/")):
         name = name.removeprefix(".").removeprefix("/")
@@ -12,19 +12,19 @@ def from_root(typed: str) -> str:
 
 
 def folder_of(prefix: str) -> str:
-    """Return a typed folder as a prefix of paths: "./a", "/a", "a/" -> "a/"; ".", "./", "" -> ""."""
+    """Convert a typed folder to the prefix of its files' paths: "./a", "/a", "a/" -> "a/"; ".", "./", "" -> ""."""
     name = from_root(prefix)
     return name if not name or name.endswith("/") else f"{name}/"
 
 
 def file_of(prefix: str) -> str | None:
-    """Return a typed path as the path of a file. None if it ends in a slash, or is the root."""
+    """Convert a typed path to the path of a file: "./a" -> "a". None if it ends in a slash, or is the root."""
     folder = folder_of(prefix)
     return None if not folder or prefix.endswith("/") else folder[:-1]
 
 
 def is_text(name: str) -> bool:
-    """Return True if Postgres can store a text: it is valid UTF-8 without NUL."""
+    """Return True if Postgres can store `name` as text, because it is valid UTF-8 without a NUL byte."""
     try:
         return b"\0" not in name.encode()
     except UnicodeEncodeError:

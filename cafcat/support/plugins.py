@@ -1,4 +1,4 @@
-"""Objects registered by name: built-in ones in a table, third-party ones as entry points of installed packages."""
+"""Finds objects that are registered by name: built-in objects in a table, third-party objects as entry points."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -7,7 +7,7 @@ __all__ = ["find_plugin", "plugin_names"]
 
 
 def find_plugin(group: str, name: str, built_in: Mapping[str, str]) -> object | None:
-    """Return the object that is registered under a name, and import its module.
+    """Import and return the object that is registered under a name, such as a kind of store.
 
     Entry points are searched only for names that are not built in, because that takes some milliseconds.
 
@@ -32,7 +32,12 @@ def find_plugin(group: str, name: str, built_in: Mapping[str, str]) -> object | 
 
 
 def plugin_names(group: str, built_in: Mapping[str, str]) -> list[str]:
-    """Return all registered names, in alphabetical order."""
+    """Return the names of all registered objects, built-in and third-party, in alphabetical order.
+
+    Args:
+        group: Group of the entry points, as "cafcat.stores".
+        built_in: "MODULE:VARIABLE" of each built-in object, by name.
+    """
     from importlib.metadata import entry_points
 
     return sorted({*built_in, *(point.name for point in entry_points(group=group))})

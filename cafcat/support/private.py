@@ -1,4 +1,4 @@
-"""Folders and files that only their owner can read.
+"""Creates folders that only their owner can read, and closes existing folders to other users.
 
 Names and contents of private files must not become public because they were packed. So cafcat's home, and the store
 in it, are closed to other users, whatever the umask is.
@@ -38,14 +38,14 @@ _OF_HOME: Final = ("postgres", "chunks", "cafcat.toml")
 
 
 def close_home(home: Path, *, is_default: bool) -> None:
-    """Close the home to other users, if an earlier version created it with other permissions.
+    """Remove the permissions of other users from cafcat's home, which earlier versions created with permissions.
 
-    A folder that the user has named is left alone if it contains anything but cafcat's own files. Errors are
-    ignored.
+    A home that the user has chosen is left alone if it contains other files than cafcat's. A database server that
+    runs as another user may still enter the home. Errors are ignored.
 
     Args:
-        home: The home.
-        is_default: True for the default home of this user, false for a folder that was named.
+        home: The folder of cafcat's home.
+        is_default: True for the default home of this user, False for a folder that the user has chosen.
     """
     with suppress(OSError):
         status = os.lstat(home)
@@ -66,7 +66,7 @@ def close_to_others(folder: str | Path, *, except_entering: bool = False) -> Non
 
     Args:
         folder: The folder.
-        except_entering: True to keep the permission to enter it, which `let_enter` gives.
+        except_entering: True to keep the permission to enter the folder, which `let_enter` gives.
     """
     removed = _OTHERS & ~_ENTER if except_entering else _OTHERS
     with suppress(OSError), _opened(folder) as descriptor:
@@ -79,19 +79,21 @@ def let_enter(folder: Path) -> None:
     """Allow other users to enter a folder, but not to list it: root's database server runs as another user.
 
     Raises:
-        OSError: The permissions cannot be changed, or another user made a link to the folder.
+        OSError: The permissions cannot be changed, or the path is a link that does not belong to the owner of the
+            folder.
     """
     with _opened(os.path.realpath(folder)) as descriptor:
         status = os.fstat(descriptor)
         if stat.S_IMODE(status.st_mode) & _ENTER == _ENTER:
             return
         if os.lstat(folder).st_uid != status.st_uid:
-            raise PermissionError(errno.EPERM, "another user made this link", str(folder))
+            message = "the link belongs to another user than the folder that it points to"
+            raise PermissionError(errno.EPERM, message, str(folder))
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | _ENTER)
 
 
 def give_to_owner(made: int, folder: int) -> None:
-    """Give a file or folder that root has created to the owner of the folder that it is in.
+    """If this process runs as root, give a file or folder that it created to the owner of the folder around it.
 
     Root must not leave files in the folder of another user that this user cannot read. Errors are ignored.
 
@@ -106,7 +108,7 @@ def give_to_owner(made: int, folder: int) -> None:
 
 
 def make_private_folder(path: str) -> None:
-    """Create a folder that is closed to other users, and give it to the owner of its parent. Raises OSError."""
+    """Create a folder that only its owner can enter. Root gives it to the owner of its parent. Raises OSError."""
     parent, name = os.path.split(path)
     with _opened(os.path.realpath(parent)) as folder:
         os.mkdir(name, PRIVATE_FOLDER, dir_fd=folder)
@@ -117,7 +119,12 @@ def make_private_folder(path: str) -> None:
 
 @contextmanager
 def _opened(folder: str | Path, *, below: int | None = None) -> Iterator[int]:
-    """Open a folder that is not a link, and close it afterwards. Raises OSError."""
+    """Provide the descriptor of a folder that is not a link, and close it afterwards. Raises OSError.
+
+    Args:
+        folder: Path of the folder.
+        below: Descriptor of the folder from which the path begins; None for the current folder.
+    """
     descriptor = os.open(folder, _FOLDER_FLAGS, dir_fd=below)
     try:
         yield descriptor
@@ -126,5 +133,5 @@ def _opened(folder: str | Path, *, below: int | None = None) -> Iterator[int]:
 
 
 def is_below(path: str | os.PathLike[str], folder: Path) -> bool:
-    """Return True if a path is the folder itself, or anywhere below it. Links are followed."""
+    """Return True if `path` is the folder itself, or anywhere below it, after all links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

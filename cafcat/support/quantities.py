@@ -1,4 +1,4 @@
-"""Sizes as people write them, and times as the catalog stores them.
+"""Converts sizes from and to text, and times to the precision of the catalog.
 
 SI units are powers of 1000 (kB, MB, GB), IEC units powers of 1024 (KiB, MiB, GiB).
 """
@@ -19,7 +19,10 @@ _LAST_MICROSECOND = 253_402_300_799_999_999
 
 
 def parse_size(text: str | int) -> int:
-    """Return the number of bytes in "30GB", "20 MB", "1.5GiB", "4k" or "1000". Raises InvalidInput."""
+    """Parse a size such as "30GB", "20 MB", "1.5GiB", "4k" or "1000", and return it in bytes.
+
+    Raises InvalidInput if the text is not a size, or exceeds 2^63-1 bytes.
+    """
     match = _SIZE.fullmatch(str(text).strip())
     if not match:
         raise InvalidInput(f"not a size: {text!r}", hint="write a size as 30GB, 1.5GiB or 1000")
@@ -27,7 +30,7 @@ def parse_size(text: str | int) -> int:
     power = _PREFIXES.lower().index(prefix.lower()) + 1 if prefix else 0
     size = int(Decimal(number) * (1024 if binary else 1000) ** power)
     if size > _LARGEST:
-        raise InvalidInput(f"size too large: {text!r}", hint=f"the largest is {_LARGEST} bytes")
+        raise InvalidInput(f"size too large: {text!r}", hint=f"the largest size is {_LARGEST} bytes")
     return size
 
 
@@ -44,7 +47,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def to_microseconds(modified_ns: int) -> int:
-    """Return a time in microseconds since 1970 UTC, rounded down.
+    """Convert a time to microseconds since 1970 UTC, rounded down, as the catalog stores it.
 
     A time before the year 1 or after 9999 becomes the first or last microsecond of these years. File systems can
     have such times, but clients of Postgres and calendars cannot.
@@ -59,5 +62,5 @@ def to_microseconds(modified_ns: int) -> int:
 
 
 def to_nanoseconds(microseconds: int | None) -> int | None:
-    """Return a time of the catalog, in microseconds, as nanoseconds since 1970 UTC. None stays None."""
+    """Convert a time of the catalog from microseconds to nanoseconds since 1970 UTC. None stays None."""
     return None if microseconds is None else microseconds * 1000

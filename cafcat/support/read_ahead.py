@@ -1,4 +1,4 @@
-"""Read an archive in few large requests where its reader sends many small ones."""
+"""Reads an archive in few large requests, although its reader requests many small parts."""
 
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -23,14 +23,18 @@ class _Object(Protocol[_Folder_co]):
 
 
 class ReadAhead(Generic[_Folder_co]):
-    """A LocatedArchive that buffers another one.
+    """Reads a LocatedArchive through a buffer with the bytes of the last request. Is a LocatedArchive itself.
 
-    Each request reads more than the caller needs: twice as much whenever a read begins where the ones before ended,
-    up to 8 MiB. The buffer is the last request.
+    Each request reads more than the caller needs: 64 KiB after a jump, and twice as much as before, up to 8 MiB, if
+    the read begins in the buffer or shortly after it.
+
+    Attributes:
+        name: name of the archive.
+        size_bytes: size of the archive in bytes.
     """
 
     def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
-        """Read nothing yet. size_bytes: size of the archive."""
+        """Prepare to read an archive of `size_bytes` bytes. Nothing is read yet."""
         self._archive = archive
         self.name = archive.name
         self.size_bytes = size_bytes
@@ -39,11 +43,15 @@ class ReadAhead(Generic[_Folder_co]):
         self._ahead_bytes = _FIRST_BYTES
 
     def parent_folder(self) -> _Folder_co:
-        """Return the folder that the archive is in."""
+        """Return the folder that contains the archive; None if the archive does not know its folder."""
         return self._archive.parent_folder()
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly those bytes. Raises Corrupt if the archive ends before, and what its store raises."""
+        """Return exactly the bytes of `[start_byte, end_byte)`.
+
+        Raises:
+            Corrupt: The archive ends before `end_byte`. Errors of the store that holds the archive pass through.
+        """
         buffered_end = self._start + len(self._data)
         if not self._start <= start_byte <= end_byte <= buffered_end:
             continues = self._start <= start_byte <= buffered_end + self._ahead_bytes

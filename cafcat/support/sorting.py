@@ -21,14 +21,18 @@ class ExternalSort:
 
     It takes 24 MiB of memory, and 64 KiB for each of the merged runs, which have 24 MiB each. So 100 million
     records of 40 bytes take less than 64 MiB. The temporary file is as large as all records.
+
+    Attributes:
+        count: Number of records.
+        size_bytes: Total size of all records in bytes.
     """
 
     def __init__(self, label: str, memory_bytes: int = _MEMORY_BYTES) -> None:
-        """Begin without records.
+        """Prepare to collect records.
 
         Args:
             label: Name of the records, for messages.
-            memory_bytes: More records than this are stored in the file.
+            memory_bytes: When the records in memory take this many bytes, they move to the temporary file.
         """
         self._memory_bytes = memory_bytes
         self._records: list[bytes] = []
@@ -39,10 +43,9 @@ class ExternalSort:
         self._sorted = True
         self.count = 0
         self.size_bytes = 0
-        """Size of all records together, in bytes."""
 
     def add(self, record: bytes) -> None:
-        """Add a record. Raises TemporaryFileFailed."""
+        """Add a record. Raises TemporaryFileFailed if the temporary file cannot be written."""
         self._records.append(record)
         self._sorted = False
         self.count += 1
@@ -70,7 +73,10 @@ class ExternalSort:
         self._buffered = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield all records in order. No record may be added meanwhile. Raises TemporaryFileFailed."""
+        """Return an iterator over all records in ascending order. No record may be added meanwhile.
+
+        Raises TemporaryFileFailed if the temporary file cannot be read.
+        """
         if not self._sorted:
             self._records.sort()
             self._sorted = True
@@ -79,6 +85,6 @@ class ExternalSort:
         return heapq.merge(*(self._spool.records(start, end) for start, end in self._runs), self._records)
 
     def close(self) -> None:
-        """Remove the temporary file. Idempotent."""
+        """Remove all records and the temporary file. Further calls of `close` do nothing."""
         self._records.clear()
         self._spool.close()

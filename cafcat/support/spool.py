@@ -1,4 +1,4 @@
-"""A buffer for bytes: in memory as long as they are few, else in a temporary file without a name."""
+"""Buffers bytes in memory while they are few, and in a temporary file without a name when they are many."""
 
 import struct
 import weakref
@@ -18,81 +18,83 @@ _SIZE: Final = struct.Struct("<I")
 
 
 def packed(record: bytes) -> bytes:
-    """Return a record as `Spool.records` reads it: with its size before it."""
+    """Return a record preceded by its size, to be written to a Spool and read by `Spool.records`."""
     return _SIZE.pack(len(record)) + record
 
 
 class Spool:
-    """A temporary file. Its methods raise TemporaryFileFailed if there is no space.
+    """A temporary file, which is in memory while it is small. Methods raise TemporaryFileFailed if it fails.
 
-    It is removed by `close`, at the end of a `with` block, or when the last reference to it is gone.
+    The file is removed by `close`, at the end of a `with` block, or when the last reference to the Spool is gone.
     """
 
     def __init__(self, label: str, memory_bytes: int) -> None:
-        """Begin with an empty file.
+        """Create an empty file in memory.
 
         Args:
             label: Name of the contents, for messages.
-            memory_bytes: Contents beyond this size are written to disk.
+            memory_bytes: If the contents exceed this size, they move to disk. With 0, they are on disk from the
+                start.
         """
         self._label = label
-        self._file = SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by close()
+        # For SpooledTemporaryFile, the size 0 means that the contents never move to disk.
+        self._file = SpooledTemporaryFile(max_size=max(memory_bytes, 1))  # noqa: SIM115 - closed by close()
         # An abandoned owner, such as an unfinished generator, never calls close().
         self._close = weakref.finalize(self, self._file.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write at the current position."""
+        """Write the data at the current position, and move the position to the end of the data."""
         try:
             self._file.write(data)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def flush(self) -> None:
-        """Write buffered bytes to the file. Later calls need no more space."""
+        """Write buffered bytes to the file, so that no later call fails for lack of space unless it writes more."""
         try:
             self._file.flush()
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def seek(self, start_byte: int) -> None:
-        """Move to an offset from the start."""
+        """Move the position to the byte `start_byte` of the file."""
         try:
             self._file.seek(start_byte)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def seek_end(self) -> None:
-        """Move to the end."""
+        """Move the position to the end of the file."""
         try:
             self._file.seek(0, 2)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def skip(self, size_bytes: int) -> None:
-        """Move forward by some bytes."""
+        """Move the position forward by `size_bytes` bytes."""
         try:
             self._file.seek(size_bytes, 1)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def read(self, size_bytes: int) -> bytes:
-        """Return at most this many bytes; fewer only at the end."""
+        """Read and return `size_bytes` bytes from the current position; fewer only at the end of the file."""
         try:
             return self._file.read(size_bytes)
         except OSError as error:
             raise _failure(self._label, error) from error
 
     def blocks_from(self, start_byte: int, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """Yield all bytes from an offset to the end, in blocks of at most 256 KiB, or of `block_bytes`."""
+        """Yield all bytes from `start_byte` to the end of the file, in blocks of at most `block_bytes` bytes."""
         with temporary_file_of(self._label):
             self._file.seek(start_byte)
             while block := self._file.read(block_bytes):
                 yield block
 
     def records(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the records in a part of the file that were written as `packed` returns them.
+        """Yield the records in `[start_byte, end_byte)` of the file, which were written as `packed` returns them.
 
-        The caller may read and write between two records.
+        The caller may use other methods of the Spool between two records.
         """
         rest = b""
         while start_byte < end_byte:
@@ -110,7 +112,7 @@ class Spool:
             rest = rest[at:]
 
     def close(self) -> None:
-        """Remove the file. Idempotent."""
+        """Remove the file. Further calls of `close` do nothing."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -124,10 +126,10 @@ class Spool:
 
 @contextmanager
 def temporary_file_of(label: str) -> Iterator[None]:
-    """Convert an OSError inside a `with` block to TemporaryFileFailed.
+    """Convert an OSError inside the `with` block to TemporaryFileFailed, with a hint about space.
 
     Args:
-        label: Name of the contents, for the message.
+        label: Name of the temporary file's contents, for the message.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""System calls that make files, folders and whole file systems durable.
+"""Makes files, folders and whole file systems durable by system calls.
 
 A file is durable when three things are on the disk: its bytes, its name in its folder, and the names of all folders
 above, up to the root of the file system. A folder that any process created a moment ago may be gone after a power
@@ -51,7 +51,7 @@ _RENAME_NOREPLACE: Final = 1
 
 
 def sync_file(descriptor: int) -> None:
-    """Write an open file to the disk, with its size and times. Raises OSError."""
+    """Write the content, the size and the times of an open file to the disk. Raises OSError."""
     if _FULL_SYNC is not None:
         with suppress(OSError):  # a network file system may not have this command
             fcntl.fcntl(descriptor, _FULL_SYNC)
@@ -60,7 +60,7 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_folder(folder: str | int) -> None:
-    """Write the names in a folder to the disk. Does nothing if the file system cannot do that.
+    """Write the names that a folder contains to the disk. Does nothing if the file system cannot sync folders.
 
     Args:
         folder: Path or descriptor of the folder.
@@ -82,8 +82,8 @@ def sync_folder(folder: str | int) -> None:
 def sync_ancestors(folder: str) -> None:
     """Write the names of a folder, and of all folders above it in its file system, to the disk.
 
-    Any process may have created these folders. A parent that this user may not read is skipped. This takes one call
-    per level, and little time if nothing has changed. Raises OSError.
+    Any process may have created these folders. A parent that this user may not read is skipped. This takes one
+    system call per level, and little time if no folder has changed. Raises OSError.
     """
     path = os.path.realpath(folder)
     device = os.stat(path).st_dev
@@ -113,7 +113,10 @@ def sync_file_system(descriptor: int) -> None:
 
 
 def can_sync_file_system(descriptor: int) -> bool:
-    """Return True if `sync_file_system` works here: it writes everything, and reports errors."""
+    """Return True if `sync_file_system` is reliable for the file system of an open file.
+
+    It is reliable on Linux 5.8 or later, and for file systems that write all changes and report errors.
+    """
     return _kernel_reports() and _type_of(descriptor) in _SYNCABLE
 
 
@@ -125,7 +128,7 @@ def _kernel_reports() -> bool:
 
 
 def _type_of(descriptor: int) -> int:
-    """Return the type of a file system: the first field of struct statfs. The buffer is larger than the struct."""
+    """Return the type of the file system of an open file, as statfs(2) has it; 0 if it cannot be found out."""
     buffer = (ctypes.c_long * 64)()
     if _library().fstatfs(descriptor, buffer):
         return 0
@@ -133,7 +136,7 @@ def _type_of(descriptor: int) -> int:
 
 
 def rename_new(folder: int, old: str, new: str) -> bool:
-    """Rename a file of an open folder, unless the new name is taken.
+    """Rename a file within an open folder in one step, without replacing a file that has the new name.
 
     Args:
         folder: Descriptor of the folder.
@@ -141,7 +144,8 @@ def rename_new(folder: int, old: str, new: str) -> bool:
         new: The new name.
 
     Returns:
-        False if the system or file system cannot do that in one step. Then nothing was done.
+        True if the file was renamed. False if the system or the file system cannot do that in one step; then
+        nothing was changed.
 
     Raises:
         FileExistsError: The new name is taken.
@@ -160,5 +164,5 @@ def rename_new(folder: int, old: str, new: str) -> bool:
 
 @functools.cache
 def _library() -> Any:
-    """Return the C library. Calls release the lock of the interpreter."""
+    """Return the C library. While its functions run, other Python threads can run."""
     return ctypes.CDLL(None, use_errno=True)

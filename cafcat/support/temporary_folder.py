@@ -1,4 +1,7 @@
-"""Temporary folders. The folder of a killed process is removed by the next process that creates a similar one."""
+"""Creates temporary folders, and removes those that killed processes left behind.
+
+The folder of a killed process is removed by the next process that creates a folder with the same prefix.
+"""
 
 import fcntl
 import os
@@ -20,11 +23,13 @@ _YOUNG_SECONDS: Final = 60
 
 @contextmanager
 def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
-    """Create a temporary folder for a `with` block. It is locked while it is used, and removed afterwards.
+    """Create a temporary folder for a `with` block. The folder is locked while it is used, and removed afterwards.
+
+    Folders of killed processes with the same prefix are removed first.
 
     Args:
-        prefix: Prefix of its name, which only folders of this kind have ("cafcat-logs-").
-        label: Name of the contents, for messages.
+        prefix: Prefix of the folder's name, which only folders of this kind have, such as "cafcat-logs-".
+        label: Name of the folder's contents, for messages.
 
     Raises:
         TemporaryFileFailed: The folder cannot be created.
@@ -42,7 +47,10 @@ def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
 
 
 def _sweep(where: Path, prefix: str) -> None:
-    """Remove unlocked folders of this user: those of killed processes."""
+    """Remove this user's folders in `where` with this prefix that killed processes left. Errors are ignored.
+
+    These are the folders that are not locked and at least 60 seconds old.
+    """
     for folder in where.glob(f"{prefix}*"):
         with suppress(OSError):  # a folder of another user, one that is in use, or one that was just removed
             status = folder.lstat()

@@ -1,4 +1,4 @@
-"""Worker processes, each connected to this process by a pipe.
+"""Starts worker processes, each connected to this process by a pipe, and exchanges messages with them.
 
 A worker is a Python process that runs one function. It is not started by multiprocessing, which would run the
 caller's main script again, nor by fork, which does not work with threads. Each worker has a process group of its
@@ -31,7 +31,10 @@ _END_SECONDS: Final = 5.0
 class Workers:
     """A group of worker processes, as a context manager.
 
-    At the end of the `with` block, the workers are ended. After an error, they are killed at once.
+    At the end of the `with` block, the workers are ended. If the block raised, they are killed at once.
+
+    Attributes:
+        pipes: This process's end of the pipe to each worker.
     """
 
     def __init__(self, function: Callable[[WorkerPipe], None], count: int, *, label: str) -> None:
@@ -41,7 +44,10 @@ class Workers:
             function: The function that each worker runs. It must be at the top level of a module. It gets the
                 worker's end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
             count: Number of workers.
-            label: Name of their work, for messages.
+            label: Name of the workers' task, for messages.
+
+        Raises:
+            Unavailable: A process cannot be started.
         """
         self.pipes: list[WorkerPipe] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -77,14 +83,18 @@ class Workers:
             self._processes.append(process)
 
     def send(self, pipe: WorkerPipe, message: object) -> None:
-        """Send a message to a worker. Raises Unavailable if the worker died."""
+        """Send a message to the worker at the other end of a pipe. Raises Unavailable if the worker died."""
         try:
             pipe.send(message)
         except OSError as error:
             raise self._died(pipe) from error
 
     def receive(self, pipe: WorkerPipe) -> tuple[str, Any]:
-        """Return the next message of a worker: its kind and value. Raises Unavailable if the worker died."""
+        """Wait for the next message of a worker, and return its kind and its value.
+
+        Raises:
+            Unavailable: The worker died.
+        """
         try:
             kind, value = pipe.recv()
         except (EOFError, OSError) as error:
@@ -92,7 +102,10 @@ class Workers:
         return kind, value
 
     def ready(self, pipes: Sequence[WorkerPipe], seconds: float = _WAIT_SECONDS) -> list[WorkerPipe]:
-        """Return the pipes that have a message or were closed. Empty if there is none within some seconds."""
+        """Wait until at least one pipe has a message or was closed, and return all such pipes.
+
+        Return an empty list if there is no such pipe within `seconds` seconds.
+        """
         found = wait(pipes, seconds)
         return [pipe for pipe in pipes if pipe in found]
 
@@ -106,11 +119,11 @@ class Workers:
         return Unavailable(f"a process of {self._label} died (exit code {code})", hint=hint)
 
     def end(self, *, at_once: bool, seconds: float = _END_SECONDS) -> None:
-        """Close the pipes, which ends workers that wait for messages, and wait for the workers.
+        """Close the pipes, which ends workers that wait for messages, and wait until all workers have ended.
 
         Args:
             at_once: True to kill the workers first.
-            seconds: How long to wait. Workers that still run are killed then.
+            seconds: How long to wait for all workers. Workers that run longer are killed.
         """
         ends_at = time.monotonic() + seconds
         for pipe in self.pipes:
@@ -134,7 +147,10 @@ class Workers:
 
 
 def processors() -> int:
-    """Return how many processors this process may use; 1 if Python cannot be started again."""
+    """Return the number of processors that this process may use; 1 if the path of Python is unknown.
+
+    Without this path, no worker processes can be started.
+    """
     if not sys.executable:
         return 1
     if hasattr(os, "sched_getaffinity"):
@@ -143,7 +159,13 @@ def processors() -> int:
 
 
 def run_worker(module: str, function: str, descriptor: int) -> None:
-    """Run the function of a worker. This is the main function of its process."""
+    """Run the function of a worker with its end of the pipe. This is the main function of a worker process.
+
+    Args:
+        module: Name of the module of the function.
+        function: Name of the function.
+        descriptor: Descriptor of the worker's end of the pipe.
+    """
     from importlib import import_module
 
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the parent handles signals, and then ends its workers

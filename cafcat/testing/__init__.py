@@ -1,4 +1,4 @@
-"""Conformance suites for formats, stores and sources.
+"""Conformance test suites for formats, stores and sources, also those of other packages.
 
 Inherit a suite, override its fixtures, and run pytest.
 """

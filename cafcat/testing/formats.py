@@ -1,4 +1,4 @@
-"""The conformance tests for archive formats. Inherit FormatSuite, override its fixture, and run pytest."""
+"""The conformance suite for archive formats. Inherit FormatSuite, override its fixture, and run pytest."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,13 @@ TIMES = [None, 0, 1, -1, 1_700_000_000_123_456_789, -(1 << 63), (1 << 63) - 1]
 
 
 class BytesArchive:
-    """A RandomReader over bytes in memory. `reads` lists the spans that were read."""
+    """An archive in memory, as a RandomReader for tests.
+
+    Attributes:
+        name: Name of the archive in messages.
+        size_bytes: Size of the archive in bytes.
+        reads: The spans that were read, in order.
+    """
 
     def __init__(self, data: bytes, name: str = "test-archive") -> None:
         self.name = name
@@ -31,12 +37,12 @@ class BytesArchive:
         self._data = data
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes of `[start_byte, end_byte)`.
+        """Return exactly the bytes of `[start_byte, end_byte)`, and add the span to `reads`.
 
         Raises:
             Corrupt: the archive ends before `end_byte`.
         """
-        assert 0 <= start_byte <= end_byte, f"[{start_byte}, {end_byte}) makes no sense"
+        assert 0 <= start_byte <= end_byte, f"the span [{start_byte}, {end_byte}) is negative or reversed"
         if end_byte > self.size_bytes:
             raise Corrupt(f"the object ends at byte {self.size_bytes}", chunk=self.name, byte=self.size_bytes)
         self.reads.append((start_byte, end_byte))
@@ -44,7 +50,7 @@ class BytesArchive:
 
 
 class ListSink:
-    """A HeadSink that stores all blocks in a list."""
+    """A HeadSink for tests that stores all written blocks in the list `blocks`."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
@@ -58,14 +64,19 @@ class ListSink:
 
     @property
     def data(self) -> bytes:
+        """All bytes that were written, with the rewritten head."""
         return b"".join(self.blocks)
 
 
 class FailingSink(ListSink):
-    """Accepts `room_bytes` bytes, fails once, then accepts writes again.
+    """A HeadSink for tests that fails once, like a full disk on which space becomes free later.
 
-    It behaves like a full disk on which space becomes free. A writer that went on after the error would leave a
-    gap.
+    It accepts writes while they fit into `room_bytes` bytes. The first write that does not fit is dropped, and
+    raises StoreFailed. All later writes are accepted. So a writer that continues after the error leaves a gap.
+
+    Attributes:
+        room_bytes: Number of bytes that are accepted before the failure.
+        failed: True after the failure.
     """
 
     def __init__(self, room_bytes: int) -> None:
@@ -81,9 +92,11 @@ class FailingSink(ListSink):
 
 
 def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], FinishedArchive]:
-    """Return an archive with these paths, contents and times (nanoseconds).
+    """Write an archive in memory with these paths, contents and times (in nanoseconds).
 
-    Also returns its entries in the order of the files, and the sizes of the archive.
+    Returns:
+        The bytes of the archive, its entries in the order of the files, and its sizes as `Writer.finalize` returns
+        them.
     """
     sink = ListSink()
     writer = archive_format.writer(sink)
@@ -93,14 +106,22 @@ def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], Fini
 
 
 class FormatSuite:
-    """The tests. Override the fixture `format` with your format."""
+    """Tests for every archive format that can be written. Override the fixture `format`."""
 
     @pytest.fixture
     def format(self) -> Format:
+        """Return the format to test."""
         raise NotImplementedError
 
     def check(self, archive_format: Format, data: bytes, expected: list[Entry], contents: dict[str, bytes]) -> None:
-        """Check that the archive has exactly these entries, within its data, with these contents."""
+        """Check that an archive has exactly the expected entries, within its data, with these contents.
+
+        Args:
+            archive_format: The format to read the archive with.
+            data: The bytes of the archive.
+            expected: The entries, in any order.
+            contents: The content of some of the entries by path.
+        """
         reader = archive_format.reader(BytesArchive(data))
         found = {entry.path: entry for entry in reader.entries()}
         assert found == {entry.path: entry for entry in expected}

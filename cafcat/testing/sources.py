@@ -15,17 +15,17 @@ MIB = 1 << 20
 
 
 class RawFiles(Protocol):
-    """Access to the files of a source without using the source. Paths are those of the catalog."""
+    """Changes the files of a source without using the source. Paths are those that the source yields."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create a file or replace its content. Its modification time may stay the same."""
+        """Create a file or replace its content. The file's modification time may stay the same."""
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file of the source."""
 
 
 def found(source: Source) -> dict[str, SourceFile]:
-    """Return all files by path. Fails if a path occurs twice, or something is reported as a problem."""
+    """Return all files of a source by path. Fails if a path occurs twice, or the source reports a problem."""
     files: dict[str, SourceFile] = {}
     for item in source.files():
         assert isinstance(item, SourceFile), item
@@ -35,23 +35,23 @@ def found(source: Source) -> dict[str, SourceFile]:
 
 
 class SourceSuite:
-    """Tests for every source. Override the fixtures: how to open the source, and raw access to its files."""
+    """Tests for every source of files. Override the fixtures `open_source` and `raw`."""
 
     ordered = True
     """True if files come in ascending byte order of their paths."""
 
     @pytest.fixture
     def open_source(self) -> Callable[[], Source]:
-        """Return a function that opens the source as it is now."""
+        """Return a function that opens the source, with the files that it has when the function is called."""
         raise NotImplementedError
 
     @pytest.fixture
     def raw(self) -> RawFiles:
-        """Return raw access to the files of the source."""
+        """Return an object that changes the files of the source without using the source."""
         raise NotImplementedError
 
     def test_every_file_comes_once_with_its_content(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
-        """`files` yields each file once. `open` returns its content, size and time."""
+        """`Source.files` yields each file once. `Source.open` gives its content, size and time."""
         expected = {f"folder{n % 7}/sub{n % 3}/file{n}": b"%d" % n * n for n in range(100)}
         expected |= {"top": b"", "folder1.txt": b"x", "folder1/sub1.txt": b"y"}
         for path, data in expected.items():
@@ -66,7 +66,7 @@ class SourceSuite:
                 assert opened.read() == data
 
     def test_files_come_in_byte_order(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
-        """`files` yields paths in byte order, unless `ordered` is false."""
+        """`Source.files` yields paths in byte order, unless the suite's `ordered` is False."""
         names = [
             "a",
             "a.txt",
@@ -93,7 +93,7 @@ class SourceSuite:
     def test_blocks_are_the_content_in_pieces_of_at_most_1_mib(
         self, open_source: Callable[[], Source], raw: RawFiles, size_bytes: int
     ) -> None:
-        """`blocks` yields the content in blocks of at most 1 MiB."""
+        """`OpenFile.blocks` yields the content of a file in blocks of at most 1 MiB."""
         data = (bytes(range(253)) * (size_bytes // 253 + 1))[:size_bytes]
         raw.write("file", data)
         source = open_source()
@@ -109,7 +109,7 @@ class SourceSuite:
     def test_odd_but_valid_names_are_taken_as_they_are(
         self, open_source: Callable[[], Source], raw: RawFiles, path: str
     ) -> None:
-        """Unusual names are neither changed nor refused."""
+        """The source neither changes nor refuses unusual file names."""
         raw.write(path, b"data")
         source = open_source()
         with source.open(found(source)[path]) as opened:
@@ -118,7 +118,7 @@ class SourceSuite:
     def test_names_that_the_catalog_cannot_take_are_problems(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A name of more than 2,048 bytes is a problem of the kind `name`."""
+        """The source reports a name of more than 2,048 bytes as a problem of the kind `name`."""
         longest = "/".join(["d" * 200] * 10) + "/" + "f" * (2048 - 2010)
         raw.write(longest, b"fits")
         raw.write(longest + "f", b"does not")
@@ -130,7 +130,7 @@ class SourceSuite:
     def test_a_file_that_changed_since_it_was_listed_is_taken_as_it_is_now(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A file that changes between `files` and `open` is opened with its new content."""
+        """A file that changes between `Source.files` and `Source.open` is opened with its new content."""
         raw.write("file", b"old")
         source = open_source()
         listed = found(source)["file"]
@@ -144,7 +144,7 @@ class SourceSuite:
     def test_a_file_that_changes_while_open_fails(
         self, open_source: Callable[[], Source], raw: RawFiles, change: bytes, by_blocks: bool
     ) -> None:
-        """A file that changes after `open` raises SourceFailed with the problem `changed`."""
+        """Reading a file that changes after `Source.open` raises SourceFailed with the problem `changed`."""
         raw.write("file", b"content " * MIB)
         source = open_source()
         with source.open(found(source)["file"]) as opened:
@@ -157,7 +157,7 @@ class SourceSuite:
     def test_a_file_that_vanished_fails_and_others_go_on(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """A missing file raises SourceFailed with the problem `vanished`."""
+        """Opening a file that was removed raises SourceFailed with the problem `vanished`. Others can be opened."""
         raw.write("gone", b"1")
         raw.write("here", b"2")
         source = open_source()
@@ -171,6 +171,6 @@ class SourceSuite:
             assert opened.read() == b"2"
 
     def test_the_source_has_a_name(self, open_source: Callable[[], Source], raw: RawFiles) -> None:
-        """The name is not empty."""
+        """The name of the source is not empty."""
         raw.write("file", b"")
         assert open_source().name

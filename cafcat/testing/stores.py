@@ -20,33 +20,33 @@ BAD_KEYS += ["k" * 300, "k/" * 600 + "k"]
 
 
 class RawObjects(Protocol):
-    """Access to the objects of a store without using the store."""
+    """Reads and writes the objects of a store without using the store."""
 
     def write(self, key: str, data: bytes) -> None:
-        """Create or replace an object."""
+        """Create an object, or replace the object with this key."""
 
     def read(self, key: str) -> bytes | None:
-        """Return the bytes of an object, None if there is none."""
+        """Return the bytes of the object with this key, or None if the store has no such object."""
 
 
 def put(store: Store, key: str, data: bytes) -> None:
-    """Write an object through the store."""
+    """Write an object by the methods of the store, and commit it."""
     upload = store.create(key)
     upload.write(data)
     upload.commit()
 
 
 class StoreSuite:
-    """Tests for every store. Override the fixtures: an empty store, and raw access to its objects."""
+    """Tests for every store. Override the fixtures `store` and `raw`."""
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
-        """Return an empty store."""
+        """Provide an empty store."""
         raise NotImplementedError
 
     @pytest.fixture
     def raw(self, store: Store) -> RawObjects:
-        """Return raw access to the objects of the store."""
+        """Return an object that reads and writes the objects of the store without using the store."""
         raise NotImplementedError
 
     ordered = True
@@ -56,7 +56,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("size_bytes", [0, 1, 4095, 4096, 4097, 3 * MIB, 9 * MIB + 1])
     def test_an_object_comes_back_as_it_was_written(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
-        """An object of any size is read, and has its size in `stat`."""
+        """An object of any size can be read again, and `Store.stat` returns its size."""
         data = bytes(range(251)) * (size_bytes // 251 + 1)
         data = data[:size_bytes]
         put(store, "chunk.caf", data)
@@ -65,7 +65,7 @@ class StoreSuite:
         assert store.stat("chunk.caf")[:2] == ("chunk.caf", size_bytes)
 
     def test_pieces_are_put_together_in_order(self, store: Store, raw: RawObjects) -> None:
-        """Pieces of any size become one object."""
+        """Pieces of any size, written one after the other, become one object."""
         pieces = [bytes([n]) * (n * 1237 % 5000) for n in range(200)]
         upload = store.create("chunk.caf")
         for piece in pieces:
@@ -74,7 +74,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"".join(pieces)
 
     def test_a_buffer_may_be_used_again_after_each_write(self, store: Store, raw: RawObjects) -> None:
-        """`write` copies the bytes before it returns."""
+        """`Upload.write` copies the bytes before it returns."""
         buffer = bytearray(MIB)
         upload = store.create("chunk.caf")
         for n in range(20):
@@ -97,7 +97,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("folder/chunk.caf", 4 * MIB)]
 
     def test_abort_leaves_nothing_and_frees_the_key(self, store: Store, raw: RawObjects) -> None:
-        """The key can be written again after `abort`."""
+        """After `Upload.abort`, no object is visible, and the key can be written again."""
         upload = store.create("chunk.caf")
         upload.write(b"first" * MIB)
         upload.abort()
@@ -108,7 +108,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"second"
 
     def test_abort_after_commit_does_nothing(self, store: Store, raw: RawObjects) -> None:
-        """`abort` does not remove a committed object."""
+        """`Upload.abort` does not remove a committed object."""
         upload = store.create("chunk.caf")
         upload.write(b"stays")
         upload.commit()
@@ -117,7 +117,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("size_bytes", [1, 110, 4096, 5000, 5 * MIB, 11 * MIB + 1, 23 * MIB])
     def test_the_head_can_be_written_anew(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
-        """`rewrite_head` replaces the first bytes, whatever the size of the object."""
+        """`Upload.rewrite_head` replaces the first bytes of an object of any size."""
         data = bytes(range(251)) * (size_bytes // 251 + 1)
         data = data[:size_bytes]
         head = b"!" * min(size_bytes, HEAD_BYTES)
@@ -152,7 +152,7 @@ class StoreSuite:
             assert raw.read(key) == key[:4].encode().upper() + data[4:]
 
     def test_abort_after_the_head_leaves_nothing(self, store: Store, raw: RawObjects) -> None:
-        """`abort` works after `rewrite_head`, too."""
+        """`Upload.abort` after `rewrite_head` leaves no object, and the head cannot be rewritten any more."""
         upload = store.create("chunk.caf", rewrites_head=True)
         upload.write(b"first" * MIB)
         upload.rewrite_head(b"FIRST")
@@ -165,7 +165,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("ending", ["commit", "abort"])
     def test_an_upload_that_ended_takes_nothing_more(self, store: Store, raw: RawObjects, ending: str) -> None:
-        """`write` and `commit` fail and change nothing after `commit` or `abort`."""
+        """After `commit` or `abort` of an upload, `write` and `commit` fail and change nothing."""
         upload = store.create("chunk.caf")
         upload.write(b"all")
         getattr(upload, ending)()
@@ -181,7 +181,7 @@ class StoreSuite:
             pytest.skip("the server of this store ignores If-None-Match")
 
     def test_an_object_never_replaces_another(self, store: Store, raw: RawObjects) -> None:
-        """A second object with the same key is a Conflict."""
+        """Writing a second object with the same key raises Conflict, and the first object stays."""
         self._needs_conditional_writes()
         put(store, "chunk.caf", b"first")
         with pytest.raises(Conflict):
@@ -189,7 +189,7 @@ class StoreSuite:
         assert raw.read("chunk.caf") == b"first"
 
     def test_a_key_taken_while_writing_is_not_replaced(self, store: Store, raw: RawObjects) -> None:
-        """`commit` fails if another writer created the object meanwhile."""
+        """`Upload.commit` raises Conflict if another writer created an object with the key meanwhile."""
         self._needs_conditional_writes()
         upload = store.create("chunk.caf")
         upload.write(b"ours")
@@ -201,7 +201,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("chunk.caf", 6)]
 
     def test_of_many_who_write_one_key_exactly_one_wins(self, store: Store, raw: RawObjects) -> None:
-        """If several threads write one key, one succeeds and the others get Conflict."""
+        """If several threads write an object with the same key, one succeeds and the others get Conflict."""
         self._needs_conditional_writes()
         writers = 8
         ready = threading.Barrier(writers)
@@ -233,7 +233,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 1), (3, 7), (9, 10), (0, 10), (10, 10)])
     def test_reads_give_exactly_the_span(self, store: Store, raw: RawObjects, start: int, end: int) -> None:
-        """`read` and `stream` return exactly the requested bytes."""
+        """`Store.read` and `Store.stream` return exactly the requested bytes."""
         raw.write("chunk.caf", b"0123456789")
         assert store.read("chunk.caf", start, end) == b"0123456789"[start:end]
         assert b"".join(store.stream("chunk.caf", start, end)) == b"0123456789"[start:end]
@@ -242,7 +242,7 @@ class StoreSuite:
     def test_an_object_that_ends_earlier_is_corrupt(
         self, store: Store, raw: RawObjects, start: int, end: int
     ) -> None:
-        """Reading beyond the end raises Corrupt with the object and its size."""
+        """Reading beyond the end of an object raises Corrupt with the object's location and size."""
         raw.write("chunk.caf", b"0123456789")
         with pytest.raises(Corrupt) as caught:
             store.read("chunk.caf", start, end)
@@ -255,13 +255,13 @@ class StoreSuite:
     def test_a_span_that_makes_no_sense_is_refused(
         self, store: Store, raw: RawObjects, start: int, end: int
     ) -> None:
-        """Negative and reversed ranges raise InvalidInput."""
+        """`Store.read` raises InvalidInput for negative and reversed ranges."""
         raw.write("chunk.caf", b"0123456789")
         with pytest.raises(InvalidInput):
             store.read("chunk.caf", start, end)
 
     def test_streams_come_in_blocks_of_at_most_1_mib(self, store: Store, raw: RawObjects) -> None:
-        """`stream` yields blocks of at most 1 MiB."""
+        """`Store.stream` yields blocks of at most 1 MiB."""
         data = bytes(range(256)) * (5 * MIB // 256) + b"tail"
         raw.write("chunk.caf", data)
         blocks = list(store.stream("chunk.caf", 7, len(data)))
@@ -269,7 +269,7 @@ class StoreSuite:
         assert max(map(len, blocks)) <= MIB
 
     def test_missing_objects_are_not_found(self, store: Store, raw: RawObjects) -> None:
-        """`read`, `stream` and `stat` raise NotFound for missing keys and for folders."""
+        """`Store.read`, `stream` and `stat` raise NotFound for missing keys and for folders."""
         raw.write("folder/chunk.caf", b"x")
         for key in ("chunk.caf", "folder", "folder/chunk", "folder/chunk.caf/below", "nowhere/chunk.caf"):
             with pytest.raises(NotFound):
@@ -280,7 +280,7 @@ class StoreSuite:
                 store.stat(key)
 
     def test_delete_is_idempotent(self, store: Store, raw: RawObjects) -> None:
-        """`delete` removes one object, and ignores missing ones."""
+        """`Store.delete` removes one object, and does nothing if the object is missing."""
         raw.write("folder/chunk.caf", b"x")
         raw.write("folder/other.caf", b"y")
         store.delete("folder/chunk.caf")
@@ -290,14 +290,14 @@ class StoreSuite:
         assert raw.read("folder/other.caf") == b"y"
 
     def test_a_deleted_key_can_be_written_again(self, store: Store, raw: RawObjects) -> None:
-        """A key is free after `delete`."""
+        """After `Store.delete`, an object with the same key can be written."""
         put(store, "chunk.caf", b"first")
         store.delete("chunk.caf")
         put(store, "chunk.caf", b"second")
         assert raw.read("chunk.caf") == b"second"
 
     def test_lists_are_in_byte_order_of_keys(self, store: Store, raw: RawObjects) -> None:
-        """`list` yields keys and sizes in byte order of the keys."""
+        """`Store.list` yields keys and sizes in byte order of the keys, unless the suite's `ordered` is False."""
         keys = ["a", "b/c", "b.d", "b0", "b/c.d/e", "é", "z/1", "z/10", "z/2", "Z"]
         for key in keys:
             raw.write(key, key.encode())
@@ -308,7 +308,7 @@ class StoreSuite:
         assert listed == [ObjectInfo(key, len(key.encode())) for key in expected]
 
     def test_a_folder_of_keys_is_listed_alone(self, store: Store, raw: RawObjects) -> None:
-        """`list` with a folder yields only the keys below it."""
+        """`Store.list` with a folder yields only the keys below that folder."""
         for key in ("a", "b/c", "b/d/e", "b.d", "bc/x", "b0"):
             raw.write(key, b"x")
         assert [found.key for found in store.list("b/")] == ["b/c", "b/d/e"]
@@ -316,7 +316,7 @@ class StoreSuite:
         assert list(store.list("nowhere/")) == list(store.list("a/")) == []
 
     def test_an_object_opens_its_folder(self, store: Store, raw: RawObjects) -> None:
-        """StoredObject.beside lists and opens the keys of the same folder."""
+        """`StoredObject.parent_folder` returns a folder that lists and opens only the objects below it."""
         for key in ("folder/one", "folder/below/two", "other"):
             raw.write(key, b"data")
         folder = StoredObject(store, "folder/one").parent_folder()
@@ -339,7 +339,7 @@ class StoreSuite:
         BAD_KEYS,
     )
     def test_keys_that_could_lead_elsewhere_are_refused(self, store: Store, key: str) -> None:
-        """Every method raises InvalidInput for keys that are not allowed."""
+        """All methods of a store raise InvalidInput for keys that are not allowed."""
         with pytest.raises(InvalidInput):
             store.create(key)
         with pytest.raises(InvalidInput):
@@ -360,7 +360,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo(key, 4)]
 
     def test_an_object_is_a_random_reader_for_formats(self, store: Store, raw: RawObjects) -> None:
-        """StoredObject has name and size, and reads ranges."""
+        """A StoredObject has a name and a size, and reads ranges of bytes."""
         raw.write("chunk.caf", b"0123456789")
         archive = StoredObject(store, "chunk.caf")
         assert archive.size_bytes == 10
@@ -368,7 +368,7 @@ class StoreSuite:
         assert archive.read_at(2, 5) == b"234"
 
     def test_the_url_has_a_scheme(self, store: Store) -> None:
-        """The URL has a scheme, and the attributes of the store have the right types."""
+        """The URL of the store has a scheme, and its attributes have the right types."""
         assert "://" in store.url
         assert isinstance(store.is_remote, bool)
         assert store.reads_in_flight >= 1

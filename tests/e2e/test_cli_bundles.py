@@ -52,7 +52,7 @@ def test_adopt_reports_its_effects(cafcat: Cafcat) -> None:
 def test_a_folder_that_is_no_bundle(alone: Cafcat) -> None:
     (alone.folder / "plain").mkdir()
     for command in (("inspect", "plain"), ("convert", "plain", "out.caf")):
-        assert "plain is a folder, not an archive; name the archives in it" in alone(*command, code=2).err
+        assert "plain is a folder, not an archive; name an archive in this folder" in alone(*command, code=2).err
     (alone.folder / "b/index/CURRENT").write_bytes(b"nothing\n")
     error = alone("inspect", "b", "--json", code=5).error
     assert (error["kind"], error["chunk"]) == ("corrupt", str(alone.folder / "b/index/CURRENT"))

@@ -386,11 +386,11 @@ def test_copy_of_a_damaged_archive_is_searched(
     found, report = search(local, "level: ERROR", warn=warnings.append)
     assert (found, report.records, report.failed) == (expected, 20, [])
     [warning] = warnings
-    assert "it is damaged: CRC-64/NVME" in warning
+    assert "the archive is damaged: its CRC-64/NVME" in warning
     assert warning.endswith(f"; searching it in {copy.parent.as_uri()} instead")
     damage(copy, section)
     [message] = search(local, "level: ERROR")[1].failed
-    assert "it is damaged" in message
+    assert "the archive is damaged" in message
     assert str(copy) in message
 
 
@@ -411,7 +411,7 @@ def test_damage_after_the_first_records_is_an_error(
     assert set(found) < set(expected), "or clp-s aborted in the middle of a record"
     assert (report.records, report.searched) == (len(found), 0)
     [message] = report.failed
-    assert "it is damaged" in message
+    assert "the archive is damaged" in message
     assert message.endswith(f"; {len(found):,} records of it were found before the failure")
 
 

@@ -181,7 +181,8 @@ def test_records_that_are_not_one_behind_the_other_are_refused(folder: Path) -> 
     places = [record_value(offset, 10_000 - offset, 0) for offset in (0, 128)]
     change(folder, record_key(0, 0), places[0])
     change(folder, record_key(0, 128), places[1])
-    assert entries(folder)["a"].decoding == f"{UNSUPPORTED_PREFIX}its records are not stored one after the other"
+    reason = "the records of the file are not stored one after the other"
+    assert entries(folder)["a"].decoding == UNSUPPORTED_PREFIX + reason
     with pytest.raises(Unsupported, match="one after the other"):
         opened(folder, "a")
 

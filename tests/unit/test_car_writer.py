@@ -108,7 +108,7 @@ def test_the_size_of_a_large_file_follows_from_its_span() -> None:
         content = bytes(size_bytes)
         _, (entry,), _ = pack(CAR, [("file", content, None)])
         assert large_file_size(entry.end_byte - entry.start_byte) == size_bytes
-    with pytest.raises(ValueError, match="no sequence of sections"):
+    with pytest.raises(ValueError, match="sections of a file's leaves"):
         large_file_size(MIB + 39 + 37)
 
 

@@ -271,7 +271,7 @@ def test_writer_refuses_invalid_records() -> None:
     writer = RecordWriter(sink)
     with pytest.raises(InvalidInput, match="16 bytes"):
         writer.write(b"short", b"")
-    with pytest.raises(InvalidInput, match="cannot be appended"):
+    with pytest.raises(InvalidInput, match="cannot append to a file"):
         RecordWriter(sink, -1)
     with pytest.raises(InvalidInput, match="too large for another"):
         RecordWriter(sink, MAX_POSITION).write(USER, b"")

@@ -219,7 +219,9 @@ def test_verify_reports_missing_truncated_and_foreign_shards(tmp_path: Path) -> 
     with Bundle(tmp_path / "b") as bundle:
         problems = bundle.verify(2).problems
     assert {problem.path for problem in problems} >= {"shard-00000000", "shard-00000002"}
-    assert any("its span ends" in problem.message and problem.path in FILES for problem in problems)
+    assert any(
+        "span ends before the end of the file" in problem.message and problem.path in FILES for problem in problems
+    )
     assert not any("shard-00000003" in problem.message for problem in problems)
 
 

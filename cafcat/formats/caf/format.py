@@ -19,7 +19,7 @@ _TAIL_BYTES: Final = 64
 
 
 class CafFormat:
-    """CAF, the default format of cafcat's own chunks. Implements `Format`."""
+    """The archive format CAF, the default for new chunks. Implements `Format`."""
 
     name: Final = "caf"
     suffix: Final = ".caf"
@@ -27,7 +27,7 @@ class CafFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if a JSON object ends right before the footer.
+        """Return True if the text before the 4-byte footer ends with "}", or is 60 bytes of white space.
 
         CAF has no magic number, so all other formats are tried first. The footer itself is not checked: an archive
         with a damaged footer should be reported as damaged, not as unknown.
@@ -37,21 +37,22 @@ class CafFormat:
         return text.endswith(b"}") or (not text and len(tail) >= _TAIL_BYTES)
 
     def writer(self, sink: Sink) -> CafWriter:
-        """Return a writer for a new archive."""
+        """Return a writer that writes a new CAF to `sink`."""
         return CafWriter(sink)
 
     def reader(self, archive: RandomReader) -> CafReader:
-        """Return a reader for an archive.
+        """Return a reader for a CAF.
 
         Raises:
-            Corrupt: the size in the footer exceeds the archive.
+            Corrupt: the archive has no footer, or the footer gives a larger index than the archive can hold.
         """
         return CafReader(archive)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """Raise Unsupported: CAF entries never have a `decoding`."""
         del span
-        raise Unsupported(f"CAF has no encoded content, but the entry is: {entry.decoding}", path=entry.path)
+        message = f"entries of a CAF are stored unchanged, but this entry has the decoding {entry.decoding!r}"
+        raise Unsupported(message, path=entry.path)
 
 
 CAF: Final[Format] = CafFormat()

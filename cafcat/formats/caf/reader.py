@@ -1,4 +1,4 @@
-"""Reads a CAF archive strictly: damage is refused with the position where it was found.
+"""Reads a CAF archive strictly: damage raises an error with the position where it was found.
 
 docs/formats/caf.md lists all refused cases. The index is read twice, in windows of 1 MiB: the first pass checks the
 whole index and finds repeated names, the second pass returns the entries.
@@ -56,27 +56,27 @@ _Columns = tuple[_Column, ...]
 
 
 class CafReader:
-    """Reads one CAF archive.
+    """Reads one CAF archive. Implements `Reader`.
 
-    Memory: a window of 1 MiB, tokens of at most 1 MiB, and the memory of SupersededNames.
+    Memory: a window of 1 MiB, tokens of at most 1 MiB, and the memory of SupersededNames (less than 64 MiB).
     """
 
     def __init__(self, archive: RandomReader) -> None:
-        """Read the footer.
+        """Read the footer, which has the size of the index.
 
         Raises:
-            Corrupt: the size in the footer exceeds the archive.
+            Corrupt: the archive has no footer, or the footer gives a larger index than the archive can hold.
         """
         self._archive = archive
         self._index_span = _index_span(archive)
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """The span `[start, end)` of the index in bytes."""
+        """The span `[start, end)` of the index in the archive, in bytes."""
         return self._index_span
 
     def properties(self) -> dict[str, str]:
-        """Return the version of the format, which is always "1.0"."""
+        """Return {"version": "1.0"}, the version of the format, without reading the archive."""
         return {"version": _VERSION.decode()}
 
     def entries(self) -> Iterator[Entry]:
@@ -88,7 +88,7 @@ class CafReader:
         Raises:
             Corrupt: the index is not well-formed, or its checksum differs, or a name is repeated in an archive that
                 cafcat wrote.
-            Unsupported: see docs/formats/caf.md.
+            Unsupported: the index has another version than 1.0, or a string or number of more than 1 MiB.
             StoreFailed: the index has more than half a million entries, and the temporary file for them failed.
         """
         checksum = stored_checksum(self._archive, *self._index_span)
@@ -106,7 +106,7 @@ class CafReader:
         return self._drop_superseded(entries, superseded, checksum) if superseded else entries
 
     def _superseded(self, checksum: IndexChecksum | None) -> SupersededNames | None:
-        """Return the entries whose name is repeated later, or None if all names are in ascending order.
+        """Return the ordinals of the entries whose name comes again later, or None if all names ascend.
 
         Reads the whole index.
         """
@@ -132,14 +132,14 @@ class CafReader:
         """Return the content of an entry in blocks of at most 1 MiB.
 
         Raises:
-            Corrupt: the content does not match the CRC-32C in the index.
+            Corrupt: the content does not match the CRC-32C in the index. Raised after the last block.
         """
         return verified_content(read_span(self._archive, entry), entry, self._archive, "index")
 
     def _ascends(self, archive: RandomReader) -> bool:
-        """Return True if all names are in ascending order, so that no name is repeated.
+        """Return True if all entry names are in ascending order, so that no name is repeated.
 
-        Most archives of cafcat have this order. Reads the index up to the first name that breaks it.
+        Most archives of cafcat have this order. Reads the index up to the first name that is out of order.
         """
         last = b""
         for names in self._parser(archive).names():
@@ -169,14 +169,19 @@ def _index_span(archive: RandomReader) -> tuple[int, int]:
 
 
 class _UsualGroup(NamedTuple):
-    """Entries in the usual notation: their columns, and the position of their end in the window."""
+    """Adjacent entries of the index in the usual notation.
+
+    Attributes:
+        columns: the names and the numbers of the entries, as bytes.
+        end: index in `cursor.text` at which the entries end.
+    """
 
     columns: _Columns
     end: int
 
 
 class _IndexParser:
-    """Parses the index once, from its start to its end."""
+    """Parses the JSON index of a CAF once, from its start to its end. Methods raise Corrupt and Unsupported."""
 
     def __init__(self, archive: RandomReader, index_start: int, index_end: int) -> None:
         self._data_bytes = index_start
@@ -184,22 +189,22 @@ class _IndexParser:
         self._entry_byte: int | None = None
 
     def names(self) -> Iterator[Sequence[bytes]]:
-        """Return the names of all entries of a well-formed index as UTF-8, in order, repeated names included.
+        """Yield the names of all entries as UTF-8, in the order of the index, in groups that are not empty.
 
-        The names come in groups that are not empty.
+        Repeated names are included. The numbers of the entries are not checked.
         """
         for group in self._groups():
             yield group.columns[0] if isinstance(group, _UsualGroup) else (group[0],)
 
     def entries(self) -> Iterator[Iterable[Entry]]:
-        """Return all entries in the order of the index, in groups."""
+        """Yield all entries in the order of the index, in groups, also those whose name comes again later."""
         for group in self._groups():
             yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
 
     def _groups(self) -> Iterator["_UsualGroup | _RawEntry"]:
-        """Go through the index, and return groups of entries in the usual notation, and single entries in others.
+        """Parse the whole index. Yield entries in the usual notation in groups, and others one by one.
 
-        A group begins at the cursor, which is moved to its end when the next one is requested.
+        A group begins at the cursor, which moves to the end of the group when the next one is requested.
         """
         cursor = self._cursor
         seen: set[bytes] = set()
@@ -228,8 +233,8 @@ class _IndexParser:
         """Match entries in the usual notation, from the cursor on, up to _GROUP_ENTRIES and only within the window.
 
         Returns:
-            The entries, or None if the next entry does not match. The next entry may
-            be the last one of the index, cut by the end of the window, or in another notation.
+            The entries. None if the next entry does not match: it is the last one of the index, is cut by the end
+            of the window, or has another notation.
         """
         # A scanner is an undocumented part of `re`: each match begins where the previous match ended. findall()
         # would skip text that does not match, and finditer() would search for a match up to the end of the window.
@@ -246,7 +251,7 @@ class _IndexParser:
             return self._one_by_one(group.end)
 
     def _validated_group(self, names: _Column, *numbers: _Column) -> Iterable[Entry]:
-        """Return the entries of a group.
+        """Convert the columns of a group to entries.
 
         Raises:
             ValueError: at least one entry is invalid. UnicodeDecodeError is a ValueError, too.
@@ -268,9 +273,9 @@ class _IndexParser:
         return list(map(_new_tuple, repeat(Entry), columns))
 
     def _one_by_one(self, end: int) -> Iterator[Entry]:
-        """Return the entries before the byte `end` one by one.
+        """Yield the entries from the cursor to the index `end` in `cursor.text`, parsed one by one.
 
-        An invalid entry raises when the iterator reaches it.
+        Raises Corrupt when it reaches an invalid entry.
         """
         cursor = self._cursor
         self._entry_byte = None  # errors then use the position of the cursor
@@ -286,7 +291,7 @@ class _IndexParser:
             raise self._cursor.unsupported(message)
 
     def _entry(self) -> _RawEntry:
-        """Read one entry in any valid notation."""
+        """Move the cursor past one entry in any valid notation, and return its raw values."""
         cursor = self._cursor
         self._entry_byte = cursor.byte
         path = cursor.string("a path")
@@ -315,7 +320,7 @@ class _IndexParser:
         return raw
 
     def _validated(self, raw: _RawEntry) -> Entry:
-        """Return the entry. Raises Corrupt if it is invalid."""
+        """Convert one raw entry. Raises Corrupt if its name is not UTF-8, or its numbers are out of range."""
         path, start_digits, end_digits, crc32c_digits, modified_digits = raw
         try:
             name = path.decode()
@@ -353,7 +358,7 @@ class _IndexParser:
 
 
 def _optional(digits: _Column) -> Sequence[int | None]:
-    """Convert digits to numbers; b"" becomes None."""
+    """Convert a column of decimal digits to numbers; b"" becomes None."""
     if all(digits):
         return list(map(int, digits))
     return [int(number) if number else None for number in digits]

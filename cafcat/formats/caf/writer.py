@@ -1,4 +1,4 @@
-"""Writes a CAF archive. File data is written as it arrives; the index is collected and written at the end."""
+"""Writes a CAF archive. The data of files is written as it arrives; the index is collected, and written last."""
 
 import struct
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ class CafWriter(IndexedWriter):
     The caller must add each path only once. A path that is added twice makes two entries of that name; readers then
     refuse the archive as damaged.
 
-    After an error of the sink, and after `finalize`, every call raises.
+    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
     """
 
     _INDEX_LABEL = "the archive's index"
 
     def __init__(self, sink: Sink, *, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
-        """Begin an empty archive.
+        """Prepare to write an archive to `sink`.
 
         Args:
             sink: receives the archive.
@@ -41,10 +41,10 @@ class CafWriter(IndexedWriter):
         self._position = 0
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as fit, from the first on; see `Writer.add_all`.
+        """Append as many whole files as fit, from the first on, and return their entries; see `Writer.add_all`.
 
         Raises:
-            Refused: one of the files cannot be stored; no bytes were written. Also raises the errors of the sink.
+            Refused: the name of a file cannot be stored; no bytes were written. Errors of the sink pass through.
         """
         self._check_usable()
         entries: list[Entry] = []
@@ -70,7 +70,7 @@ class CafWriter(IndexedWriter):
         return entries
 
     def open(self, path: str, modified_ns: int | None) -> "CafEntryWriter":
-        """Begin a file that is written in blocks.
+        """Begin a file that is written in blocks, and return its writer.
 
         Raises:
             Refused: the name cannot be stored, or the index is full. No bytes were written.
@@ -83,23 +83,30 @@ class CafWriter(IndexedWriter):
         """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
         The result is exact for the files that are finished. One more file, and the file being written, count with
-        the longest possible checksum and time. Abandoned bytes are included. Raises Refused.
+        the longest possible checksum and time. Bytes of abandoned files are included.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
         """
         self._check_not_ended()
         size = self._position + self._index_bytes() + _FOOTER.size
         return size if path is None else size + size_bytes + longest_text_bytes(path)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the index could exceed its limit, whatever the size of the file. Raises Refused."""
+        """Return False if one more entry could make the index exceed its limit. The size of the file is ignored.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
+        """
         del size_bytes
         self._check_not_ended()
         return self._index_bytes() + longest_text_bytes(path) <= self._max_index_bytes
 
     def finalize(self) -> FinishedArchive:
-        """Write the index and the footer.
+        """Write the index and the footer, and return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Also raises the errors of the sink.
+            InvalidInput: a file is still open. Errors of the sink pass through.
         """
         self._check_usable()
         data_bytes, index_bytes = self._position, self._index.size_bytes
@@ -125,7 +132,7 @@ class CafEntryWriter(FileWriter[CafWriter]):
     """Writes one file of a CAF archive in blocks. Created by `CafWriter.open`."""
 
     def __init__(self, writer: CafWriter, path: str, modified_ns: int | None) -> None:
-        """Begin a file at the current position.
+        """Prepare to write a file at the current end of the archive.
 
         Args:
             writer: the writer of the archive.
@@ -136,7 +143,7 @@ class CafEntryWriter(FileWriter[CafWriter]):
         self._start = writer._position
 
     def write(self, block: bytes) -> None:
-        """Append a block. An error of the sink breaks the whole archive."""
+        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         self._writer._write(block)
@@ -145,7 +152,7 @@ class CafEntryWriter(FileWriter[CafWriter]):
         """Finish the file and return its entry.
 
         Raises:
-            Refused: the index is full.
+            Refused: the index of the archive has no space for the entry.
         """
         self._check_open()
         writer = self._writer

@@ -1,4 +1,4 @@
-"""CAR, versions 1 and 2: the archive format of IPFS, a list of blocks that are named by the hash of their bytes.
+"""The archive format CAR, versions 1 and 2, of IPFS: a list of blocks that are named by the hash of their bytes.
 
 Layout, rules and differences from the original programs: docs/formats/car.md.
 """
@@ -19,21 +19,21 @@ _FIRST_MEMBERS: Final = (b"\xa2\x65roots", b"\xa2\x67version")
 
 
 class CarFormat:
-    """The CAR format.
+    """The archive format CAR. cafcat writes CARv2 and reads CARv1 and CARv2.
 
-    cafcat writes CARv2 and reads CARv1 and CARv2. Implements `Format` and `AllowsZeroPadding`.
+    Implements `Format` and `AllowsZeroPadding`.
     """
 
     def __init__(self, *, zero_padding: bool = False) -> None:
         """Create the format.
 
         Args:
-            zero_padding: True if readers accept zero padding; see `CarReader`.
+            zero_padding: True if readers treat a section of size zero as the end of the archive's payload.
         """
         self._zero_padding = zero_padding
 
     def with_zero_padding(self) -> "CarFormat":
-        """Return the format with readers that treat a section of size zero as the end of the payload."""
+        """Return a variant of the format whose readers treat a section of size zero as the end of the payload."""
         return CarFormat(zero_padding=True)
 
     name: Final = "car"
@@ -42,34 +42,36 @@ class CarFormat:
     rewrites_head: Final = True
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True for the pragma of CARv2, and for the map of a CARv1 header after the varint of its size."""
+        """Return True if the archive begins with the pragma of a CARv2 or with the header of a CARv1."""
         del tail
         return head.startswith(PRAGMA) or any(0 < head.find(member, 0, 17) <= 9 for member in _FIRST_MEMBERS)
 
     def writer(self, sink: Sink) -> CarWriter:
-        """Return a writer for a new archive.
+        """Return a writer that writes a new CARv2 to `sink`.
 
         Raises:
-            Unsupported: the sink is not a HeadSink.
+            Unsupported: the sink is not a HeadSink, so that the head cannot be rewritten at the end.
         """
         return CarWriter(sink)
 
     def reader(self, archive: RandomReader) -> CarReader:
-        """Return a reader for an archive.
+        """Return a reader for a CAR.
 
         Raises:
-            Corrupt, Unsupported: the header is invalid.
+            Corrupt: the header is invalid or incomplete, or the manifest is not where its trailer points.
+            Unsupported: the archive has another version than 1 and 2, or more than 100,000 roots.
         """
         return CarReader(archive, zero_padding=self._zero_padding)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """Return the content of an entry with a `decoding`; see `Format.decode`.
 
-        Every block is checked against its hash.
+        Every block is checked against its hash, if cafcat can compute its hash function.
 
         Raises:
             Corrupt: a block is missing or damaged.
-            Unsupported: the decoding is unknown, or the file has too many blocks that are not in order.
+            Unsupported: the decoding is unknown, or the blocks are not in order and more than 1,048,576.
+            TemporaryFileFailed: the temporary file for blocks that are not in order failed.
         """
         return assembling.decode(span, entry)
 

@@ -1,4 +1,4 @@
-"""Assembles files from the blocks of their DAG, and defines the decodings of CAR entries."""
+"""Assembles the files of a CAR from the blocks of their DAG, and defines the values of `Entry.decoding` in CARs."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -37,7 +37,7 @@ _FREE_STEPS: Final = 20_000
 
 
 def split(block: bytes) -> Iterator[bytes]:
-    """Return the block in pieces of at most 1 MiB."""
+    """Yield the bytes of a block in pieces of at most 1 MiB."""
     if 0 < len(block) <= _BLOCK_BYTES:
         yield block
         return
@@ -46,7 +46,7 @@ def split(block: bytes) -> Iterator[bytes]:
 
 
 def block_content(cid: bytes, block: bytes) -> bytes:
-    """Return the file content, or the symlink target, that a block itself contains.
+    """Return the file content, or the symlink target, that a block itself contains, without its linked blocks.
 
     Raises:
         ValueError: the block is not a valid node of a file or symlink.
@@ -63,14 +63,14 @@ def block_content(cid: bytes, block: bytes) -> bytes:
 
 
 def decode(span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-    """Return the content of an entry in blocks of at most 1 MiB, from the bytes of its span alone.
+    """Yield the content of a CAR entry in blocks of at most 1 MiB, from the bytes of its span alone.
 
-    Every block is checked against its hash. Memory: a section of at most 8 MiB. For blocks that are not in order 64
-    MiB of them, and a temporary file for the rest.
+    Every block is checked against its hash, if cafcat can compute its hash function. Memory: a section of at most 8
+    MiB. If the blocks are not in order, also 64 MiB of blocks, and a temporary file for the rest.
 
     Raises:
         Corrupt: a block is missing or damaged.
-        Unsupported: the decoding is unknown, or more than a million blocks are not in order.
+        Unsupported: the decoding is unknown, or the blocks are not in order and more than 1,048,576.
         TemporaryFileFailed: the temporary file failed.
     """
     decoding = entry.decoding or ""
@@ -104,34 +104,37 @@ def _content(span: Iterator[bytes], entry: Entry, decoding: str) -> Iterator[byt
 def _cid_of(decoding: str, prefix: str) -> bytes:
     cid = cid_from_text(decoding.removeprefix(prefix))
     if cid is None:
-        raise ValueError(f"{decoding[:80]!r} has no valid CID")
+        raise ValueError(f"the decoding {decoding[:80]!r} has no valid CID")
     return cid
 
 
 def _check_size(content: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-    """Return the content, and raise ValueError if its size differs from that of the entry."""
+    """Yield the blocks of `content` unchanged. Raise ValueError if their total size is not the entry's size."""
     count = 0
     for block in content:
         count += len(block)
         if count > entry.size_bytes:
-            raise ValueError(f"it should have {entry.size_bytes:,} bytes, but its blocks have more")
+            raise ValueError(f"the file should have {entry.size_bytes:,} bytes, but its blocks have more")
         yield block
     if count < entry.size_bytes:
-        raise ValueError(f"it should have {entry.size_bytes:,} bytes, but its blocks have {count:,}")
+        raise ValueError(f"the file should have {entry.size_bytes:,} bytes, but its blocks have {count:,}")
 
 
 def verified(cid: bytes, block: bytes) -> bytes:
-    """Return the block. Raises ValueError if it does not match the hash in the CID."""
+    """Return the block unchanged. Raises ValueError if it does not match the hash in its CID.
+
+    A block whose hash function cafcat cannot compute is returned unchecked.
+    """
     if block_matches(cid, block) is False:
         raise ValueError(f"the block does not match its CID {cid_to_text(cid)}")
     return block
 
 
 def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: int) -> Iterator[bytes]:
-    """Return the content of the file with this root, in blocks of at most 1 MiB.
+    """Yield the content of the file with this root, in blocks of at most 1 MiB.
 
     Args:
-        blocks: the blocks of the file, and perhaps others.
+        blocks: finds the file's blocks by their CIDs.
         root: CID of the root of the file's DAG.
         span_bytes: size of the file's span in bytes. It limits the number of links.
 
@@ -148,7 +151,7 @@ def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: in
             continue
         steps -= 1
         if steps < 0 or len(pending) > MAX_DEPTH:
-            raise ValueError("its DAG has more links or levels than its size allows")
+            raise ValueError("the DAG of the file has more links or levels than the size of its span allows")
         block = parse(cid).digest if parse(cid).hash_code == IDENTITY else blocks.content(cid)
         if block is None:
             raise ValueError(f"block {cid_to_text(cid)} is missing")
@@ -158,7 +161,7 @@ def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: in
 
 
 class _BufferedBlocks:
-    """The blocks of a span, stored for access in any order."""
+    """Stores the blocks of an entry's span in a spool (memory or temporary file), to read them in any order."""
 
     def __init__(self, spool: Spool, span: Iterator[bytes]) -> None:
         self._spool = spool
@@ -172,7 +175,11 @@ class _BufferedBlocks:
                 end += len(block)
 
     def content(self, cid: bytes) -> bytes | None:
-        """Return the verified block of a CID, or None if it is missing."""
+        """Return the bytes of the block with this CID, or None if the span does not have it.
+
+        Raises:
+            ValueError: the block does not match its CID.
+        """
         span = self._spans.get(multihash_of(cid))
         if span is None:
             return None

@@ -1,4 +1,4 @@
-"""A table on disk of the positions of all blocks in an archive, sorted by CID, for archives of any size."""
+"""A table, mostly on disk, of the positions of all blocks in a CAR, sorted by CID, for archives of any size."""
 
 import hashlib
 import struct
@@ -29,7 +29,7 @@ _MAX_MARKED: Final = 1 << 28
 
 
 class BlockSpan(NamedTuple):
-    """The position of a block, in bytes from the start of the archive.
+    """The position of a block and its section, in bytes from the start of the archive.
 
     Attributes:
         start: start of the section.
@@ -43,7 +43,7 @@ class BlockSpan(NamedTuple):
 
 
 def multihash_of(cid: bytes) -> bytes:
-    """Return the multihash of a CID. Version and codec do not distinguish blocks.
+    """Return the multihash (hash function and digest) of a CID, which is the same for any CID of the same block.
 
     Raises:
         ValueError: `cid` is not a CID.
@@ -63,17 +63,21 @@ def _key(cid: bytes) -> bytes:
 
 
 class BlockTable:
-    """Finds blocks by CID. If a block is repeated, the first one is found.
+    """Finds the blocks of a CAR by CID. If the archive has a block more than once, the first one is found.
 
     Memory: that of ExternalSort while the table is built. Then 8 MiB of records, the others on disk, and a key for
     each 128 blocks, but at most 131,072 keys.
 
     Attributes:
-        count: number of sections.
+        count: number of sections, repeated blocks included.
     """
 
     def __init__(self, archive: RandomReader, sections: Iterable[Section]) -> None:
-        """Read all sections and build the table.
+        """Read the positions of all sections and build the table.
+
+        Args:
+            archive: the archive.
+            sections: all sections of the archive, in order.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be written. Errors of `sections` pass through.
@@ -102,7 +106,9 @@ class BlockTable:
         self._spool.write(page)
 
     def find(self, cid: bytes) -> BlockSpan | None:
-        """Return the position of a block, or None if the archive does not have it.
+        """Return the position of the block with this CID, or None if the archive does not have it.
+
+        The block counts as used; see `unused_blocks`.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read.
@@ -126,7 +132,7 @@ class BlockTable:
     def unused_blocks(self) -> tuple[int, int]:
         """Return the number of distinct blocks that `find` never returned, and the start of the first such section.
 
-        A table of more than 268 million blocks counts none.
+        If there are none, or the table has more than 268 million blocks, the result is `(0, 2**63)`.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read.
@@ -147,10 +153,11 @@ class BlockTable:
                 yield page[offset : offset + _RECORD.size]
 
     def block(self, cid: bytes) -> tuple[BlockSpan, bytes] | None:
-        """Return the position and the bytes of a block, or None if the archive does not have it.
+        """Return the position and the bytes of the block with this CID, or None if the archive does not have it.
 
         Raises:
             Corrupt: the bytes do not match the hash in the CID.
+            TemporaryFileFailed: the temporary file cannot be read.
         """
         span = self.find(cid)
         if span is None:
@@ -162,17 +169,20 @@ class BlockTable:
         return span, block
 
     def content(self, cid: bytes) -> bytes | None:
-        """Return the bytes of a block, or None if the archive does not have it. Raises the errors of `block`."""
+        """Return the bytes of the block with this CID, or None if the archive does not have it.
+
+        Raises the errors of `BlockTable.block`.
+        """
         found = self.block(cid)
         return None if found is None else found[1]
 
     def close(self) -> None:
-        """Remove the temporary file. Further calls do nothing."""
+        """Remove the temporary file of the table. Further calls of `close` do nothing."""
         self._spool.close()
 
 
 def _find_in_page(page: bytes, key: bytes) -> int | None:
-    """Return the offset of the first record with this key in a page, or None."""
+    """Return the offset in bytes of the first record with this key in a page, or None if it has none."""
     low, high = 0, len(page) // _RECORD.size
     while low < high:
         middle = (low + high) // 2

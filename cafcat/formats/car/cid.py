@@ -1,4 +1,4 @@
-"""CIDs: identifiers of blocks, made from the hash of their bytes. They are handled in their binary form."""
+"""CIDs: identifiers of blocks, made from the hash of the block. Functions take and return CIDs in binary form."""
 
 import base64
 import hashlib
@@ -106,7 +106,7 @@ _UNCHECKED_NAMES: Final = {
 
 @cache
 def _blake3() -> _Hash | None:
-    """Return BLAKE3, or None if the extra is not installed."""
+    """Return a function that computes BLAKE3, or None if the library (extra "blake3") is not installed."""
     try:
         from blake3 import blake3
     except ImportError:
@@ -119,7 +119,7 @@ def _hash_of(hash_code: int) -> _Hash | None:
 
 
 def hash_name(hash_code: int) -> str:
-    """Return the name of a hash function that cafcat cannot check, for messages."""
+    """Return the name of a hash function that cafcat cannot compute, for messages; its code if it is unknown."""
     return (
         f"{_UNCHECKED_NAMES[hash_code]} (0x{hash_code:x})" if hash_code in _UNCHECKED_NAMES else f"0x{hash_code:x}"
     )
@@ -130,9 +130,9 @@ class Cid(NamedTuple):
 
     Attributes:
         version: 0 or 1.
-        codec: codec of the block.
-        hash_code: code of the hash function.
-        digest: the digest.
+        codec: code of the block's encoding, such as RAW or DAG_PB.
+        hash_code: code of the hash function in the table of multiformats.
+        digest: the digest of the block; for an identity CID the block itself.
     """
 
     version: int
@@ -142,11 +142,11 @@ class Cid(NamedTuple):
 
 
 def cid_end(data: bytes, offset: int) -> int:
-    """Return the end of the CID that begins at `offset`.
+    """Return the offset in `data` at which the CID ends that begins at `offset`.
 
     Raises:
         Truncated: the data ends within the CID.
-        ValueError: there is no valid CID.
+        ValueError: no valid CID begins at `offset`.
     """
     if data.startswith(RAW_SHA256, offset) or data.startswith(b"\x01\x70\x12\x20", offset):
         end = offset + CID_BYTES
@@ -176,7 +176,12 @@ def parse(raw: bytes) -> Cid:
 
 
 def _fields(data: bytes, offset: int) -> tuple[int, int, int, int]:
-    """Return codec, hash code, and start and end of the digest of the CID of version 1 at `offset`."""
+    """Parse the CID of version 1 at `offset`. Return its codec, hash code, and the start and end of its digest.
+
+    Raises:
+        Truncated: the data ends before the digest.
+        ValueError: the CID has another version, or is larger than 2 KiB.
+    """
     version, position = varint.read(data, offset)
     if version != 1:
         raise ValueError(f"a CID has the unknown version {version}")
@@ -189,7 +194,13 @@ def _fields(data: bytes, offset: int) -> tuple[int, int, int, int]:
 
 
 def block_matches(raw: bytes, block: bytes) -> bool | None:
-    """Return True if the block has the hash in the CID, or None if cafcat cannot check its hash function.
+    """Return True if the block has the hash in the CID, and False if it has another hash.
+
+    Return None if cafcat cannot compute the hash function.
+
+    Args:
+        raw: the CID.
+        block: the block.
 
     Raises:
         ValueError: `raw` is not a CID.
@@ -208,7 +219,7 @@ def block_matches(raw: bytes, block: bytes) -> bool | None:
 
 
 def can_check_hash(raw: bytes) -> bool:
-    """Return True if `block_matches` can check the hash function of this CID.
+    """Return True if cafcat can compute the hash function of this CID, so that `block_matches` can check a block.
 
     Raises:
         ValueError: `raw` is not a CID.
@@ -217,14 +228,14 @@ def can_check_hash(raw: bytes) -> bool:
 
 
 def cid_to_text(raw: bytes) -> str:
-    """Return the usual text of a CID: base58 for version 0, base32 for version 1."""
+    """Return the usual text of a CID: base58 for version 0, "b" and base32 for version 1."""
     if raw.startswith(_V0_HEAD) and len(raw) == _V0_BYTES:
         return _to_base58(raw)
     return "b" + base64.b32encode(raw).decode().lower().rstrip("=")
 
 
 def cid_from_text(text: str) -> bytes | None:
-    """Return the CID with this text, or None if `cid_to_text` does not produce such a text."""
+    """Return the binary CID with this text, or None if the text is not one that `cid_to_text` returns for a CID."""
     try:
         raw = _from_base58(text) if text.startswith("Qm") else _from_base32(text)
         parse(raw)

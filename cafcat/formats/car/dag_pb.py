@@ -1,4 +1,4 @@
-"""DAG-PB: a protobuf message with links and data. UnixFS nodes are DAG-PB blocks.
+"""Encodes and decodes DAG-PB: blocks that are a protobuf message with links and data, such as UnixFS nodes.
 
 cafcat writes the canonical form: links first, each with hash, name and size, then the data. The decoder accepts
 links and data in any order, as go does. It is strict otherwise: unknown or repeated fields are errors.
@@ -28,10 +28,10 @@ _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 
 
 class Link(NamedTuple):
-    """A link to another block.
+    """A link from a DAG-PB node to another block.
 
     Attributes:
-        cid: CID of the block.
+        cid: CID of the linked block.
         name: name of the link.
         total_bytes: size in bytes of the linked block and everything below it, as stated by the writer of the link.
     """
@@ -42,11 +42,11 @@ class Link(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A decoded block.
+    """A decoded DAG-PB block.
 
     Attributes:
-        links: the links, in order.
-        data: the data, or None if the block has none.
+        links: the links, in the order of the block.
+        data: the data field, or None if the block has none.
     """
 
     links: tuple[Link, ...]
@@ -54,7 +54,7 @@ class Node(NamedTuple):
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Return the number and the value of each field of a protobuf message.
+    """Yield the number and the value of each field of a protobuf message, in order.
 
     Values are integers, or bytes for length-delimited and fixed-size fields.
 
@@ -82,7 +82,14 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(message: bytes, offset: int) -> tuple[int, int]:
-    """Read a number of up to 64 bits. Negative numbers take ten bytes."""
+    """Read the protobuf number at `offset`. Return its value, from 0 to 2^64 - 1, and the offset after it.
+
+    A negative number takes ten bytes, and is returned as its two's complement.
+
+    Raises:
+        Truncated: the message ends within the number.
+        ValueError: the number has more than ten bytes.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if offset >= len(message):
@@ -96,7 +103,7 @@ def _number(message: bytes, offset: int) -> tuple[int, int]:
 
 
 def decode(block: bytes) -> Node:
-    """Decode a block.
+    """Decode a DAG-PB block.
 
     Raises:
         ValueError: the block is not a valid DAG-PB node.
@@ -116,7 +123,10 @@ def decode(block: bytes) -> Node:
 
 
 def links_of(block: bytes) -> Iterator[Link]:
-    """Return the links of a block one by one. The block must be valid for `decode`."""
+    """Return an iterator over the links of a DAG-PB block, which needs less memory than `decode`.
+
+    The block must be one that `decode` accepts.
+    """
     return (_link(value) for number, value in fields(block) if number == 2 and isinstance(value, bytes))
 
 
@@ -135,7 +145,13 @@ def _link(message: bytes) -> Link:
 
 
 def encode_link(cid: bytes, name: bytes, total_bytes: int) -> bytes:
-    """Return a link, encoded as a field of its node."""
+    """Return the protobuf field of a link, to be placed in the node that has the link.
+
+    Args:
+        cid: CID of the linked block.
+        name: name of the link.
+        total_bytes: total size in bytes of the linked block and all blocks below it.
+    """
     message = b"".join(
         (
             b"\x0a",
@@ -151,7 +167,7 @@ def encode_link(cid: bytes, name: bytes, total_bytes: int) -> bytes:
 
 
 def link_end(data: bytes, offset: int) -> int:
-    """Return the end of the encoded link at `offset`. If the link is incomplete, the result is beyond the data."""
+    """Return the offset at which the encoded link at `offset` ends; more than `len(data)` if it is incomplete."""
     try:
         size_bytes, begin = varint.read(data, offset + 1)
     except varint.Truncated:
@@ -172,15 +188,15 @@ def link_size(cid_bytes: int, name_bytes: int, total_bytes: int) -> int:
 
 
 def encode(links: bytes, data: bytes) -> bytes:
-    """Return a node.
+    """Return the bytes of a DAG-PB block.
 
     Args:
-        links: the encoded links, in the order of their names.
-        data: the data of the node.
+        links: the encoded links (see `encode_link`), in the order of their names.
+        data: the data field of the node.
     """
     return links + b"\x0a" + varint.encode(len(data)) + data
 
 
 def number_field(number: int, value: int) -> bytes:
-    """Return an encoded protobuf field with a number from 0 to 2^64 - 1."""
+    """Return the encoded protobuf field `number` with a value from 0 to 2^64 - 1."""
     return varint.encode(number << 3) + varint.encode(value)

@@ -1,4 +1,4 @@
-"""The hash of names in sharded directories: the first 64 bits of MurmurHash3 (x64, 128 bits)."""
+"""Computes the hash of names in sharded UnixFS directories: the first 64 bits of MurmurHash3 (x64, 128 bits)."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _C2: Final = 0x4CF5_AD43_2745_937F
 
 
 def name_hash(name: bytes) -> bytes:
-    """Return the hash of a name: eight bytes, the slot at each level of shards."""
+    """Return the hash of a name in a sharded directory: eight bytes, each the slot at one level of shards."""
     first = second = 0
     whole = len(name) & ~15
     for offset in range(0, whole, 16):

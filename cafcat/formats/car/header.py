@@ -1,4 +1,4 @@
-"""The header of a CAR: its version, its roots, and the positions of its parts."""
+"""Reads and writes the header of a CAR: its version, its roots, and the positions of its parts."""
 
 import struct
 from typing import Final, NamedTuple, NoReturn
@@ -41,7 +41,7 @@ HEAD_BYTES: Final = V2_DATA_START + 1 + len(_BEFORE_ROOT) + CID_BYTES + len(_AFT
 
 
 class Layout(NamedTuple):
-    """The version, the roots and the positions in an archive, in bytes from its start.
+    """The header of a CAR: its version, its roots, and the positions of its parts in bytes from its start.
 
     The payload `[data_start, data_end)` is a complete CARv1.
 
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
         data_end: end of the payload, at most the size of the object.
         index_start: start of the index, or None if there is no usable index.
         fully_indexed: True if the header states that the index has all blocks, including those with identity CIDs.
-        damage: the error to report if the end of the archive is missing, or None.
+        damage: the error that readers raise if the end of the archive is missing, or None if it is complete.
     """
 
     version: int
@@ -70,9 +70,9 @@ def encode_head(root: bytes, data_bytes: int, index_start: int) -> bytes:
     """Return the first 110 bytes of a CARv2 without padding before its payload.
 
     Args:
-        root: CID of the root, 36 bytes.
+        root: CID of the only root, 36 bytes.
         data_bytes: size of the payload in bytes.
-        index_start: start of the index in bytes.
+        index_start: start of the index in bytes, from the start of the archive.
     """
     header = _BEFORE_ROOT + root + _AFTER_ROOT
     offsets = _V2_HEADER.pack(bytes(16), V2_DATA_START, data_bytes, index_start)
@@ -80,11 +80,11 @@ def encode_head(root: bytes, data_bytes: int, index_start: int) -> bytes:
 
 
 def read_layout(archive: RandomReader) -> Layout:
-    """Read the header of an archive.
+    """Read and check the header of a CAR. A missing end of the archive is not raised, but returned as `damage`.
 
     Raises:
         Corrupt: the header is invalid or incomplete.
-        Unsupported: the archive has another version, or too many roots.
+        Unsupported: the archive has another version than 1 and 2, or more than 100,000 roots.
     """
     size = archive.size_bytes
     head = archive.read_at(0, min(size, _FIRST_BYTES))
@@ -112,7 +112,10 @@ def read_layout(archive: RandomReader) -> Layout:
 
 
 def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corrupt | None:
-    """Return the damage of a CARv2 that ends before its payload does or before its index begins, or None."""
+    """Return (not raise) the error for a CARv2 that ends before its payload does, or before its index begins.
+
+    Return None if the archive is long enough.
+    """
     size = archive.size_bytes
     if data_end > size:
         missing = f"the data should end at byte {data_end}"
@@ -126,10 +129,15 @@ def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corr
 
 
 def roots_at(archive: RandomReader, start: int, end: int) -> tuple[bytes, ...] | None:
-    """Return the roots of a CAR that begins at `start`, in the middle of another one, or None if there is none.
+    """Return the roots of a second CAR that begins at `start` within an archive, or None if no CAR begins there.
+
+    Args:
+        archive: the archive.
+        start: position in bytes at which another CAR may begin.
+        end: end of the payload of the archive in bytes.
 
     Raises:
-        Corrupt: the archive cannot be read.
+        Corrupt: the archive ends before `end`.
     """
     head = archive.read_at(start, min(end, start + _FIRST_BYTES))
     try:
@@ -162,7 +170,11 @@ def _v1_header(archive: RandomReader, start: int, end: int, head: bytes) -> tupl
         archive: the archive.
         start: start of the payload in bytes.
         end: end of the payload in bytes.
-        head: the first bytes of the payload.
+        head: the first bytes of the payload; more are read if they do not suffice.
+
+    Raises:
+        Corrupt: the header is invalid or incomplete.
+        Unsupported: the version is not 1, or there are more than 100,000 roots.
     """
     if len(head) < min(varint.MAX_VARINT_BYTES, end - start):
         head = archive.read_at(start, min(end, start + _FIRST_BYTES))
@@ -189,7 +201,7 @@ def _corrupt(archive: RandomReader, message: str, byte: int) -> Corrupt:
 
 
 class _HeaderParser:
-    """Parses the map `{"roots": [CID…], "version": 1}` in DAG-CBOR. Anything else is refused."""
+    """Parses the header of a CARv1: the map `{"roots": [CID…], "version": 1}` in DAG-CBOR. All else is refused."""
 
     def __init__(self, archive: RandomReader, start: int, data: bytes) -> None:
         self._archive = archive
@@ -202,7 +214,7 @@ class _HeaderParser:
 
         Raises:
             Corrupt: the header is malformed.
-            Unsupported: the version is not 1, or there are too many roots.
+            Unsupported: the version is not 1, or there are more than 100,000 roots.
         """
         roots: tuple[bytes, ...] | None = None
         version: int | None = None
@@ -248,7 +260,10 @@ class _HeaderParser:
         return raw[1:]
 
     def _read_head(self, kind: int, label: str) -> int:
-        """Read the head of an item of this major type, and return its number."""
+        """Read the head of the next CBOR item, and return its number (a value, a size or a tag).
+
+        Raises Corrupt if the item does not have the major type `kind`, which `label` describes.
+        """
         byte = self._read(1)[0]
         if byte >> 5 != kind or byte & 31 > 27:
             self._fail(f"the header is malformed: expected {label}")

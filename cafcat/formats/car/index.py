@@ -1,4 +1,4 @@
-"""The index of a CARv2: for each digest, the offset of its section in the payload.
+"""Reads and writes the index of a CARv2: for each digest, the offset of its section in the payload.
 
 The bytes are those of go-car and of the npm package cardex. A varint of the codec comes first. MultihashIndexSorted
 is grouped by hash function, then by width; IndexSorted only by width. Each record is a digest and its offset (u64
@@ -47,11 +47,11 @@ _WINDOW_BYTES: Final = 1 << 20
 
 
 class IndexRecord(NamedTuple):
-    """A digest and the position of its section.
+    """A record of a CARv2 index: a digest and the position of the section of its block.
 
     Attributes:
         code: code of the hash function, or None if the index does not store it.
-        digest: the digest.
+        digest: the digest of the block.
         offset: start of the section in bytes, relative to the start of the payload.
     """
 
@@ -61,14 +61,16 @@ class IndexRecord(NamedTuple):
 
 
 class IndexBuilder:
-    """Collects sections, then returns the index. Memory and temporary files are those of ExternalSort.
+    """Collects the sections of a CARv2, then returns its index.
 
-    Identity CIDs contain their block, so they are left out unless the archive shall be fully indexed. Repeated
+    Memory and temporary files are those of ExternalSort.
+
+    Identity CIDs contain their block, so they are left out unless the archive is to be fully indexed. Repeated
     digests are all stored, in the order of their offsets.
     """
 
     def __init__(self, codec: int = MULTIHASH_INDEX_SORTED, *, fully_indexed: bool = False) -> None:
-        """Begin an empty index.
+        """Prepare to collect sections.
 
         Args:
             codec: INDEX_SORTED or MULTIHASH_INDEX_SORTED.
@@ -85,7 +87,7 @@ class IndexBuilder:
         self._groups: dict[tuple[int, int], int] = {}
 
     def add(self, cid: bytes, offset: int) -> None:
-        """Add a section.
+        """Add a section. An identity CID is left out, unless the index is fully indexed.
 
         Args:
             cid: CID of the block.
@@ -93,7 +95,7 @@ class IndexBuilder:
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be written.
-            Unsupported: there are too many kinds of hashes.
+            Unsupported: there are more than 65,536 pairs of hash function and digest size.
         """
         _, _, code, digest = parse(cid)
         if code != IDENTITY or self._fully_indexed:
@@ -102,7 +104,14 @@ class IndexBuilder:
     def add_digest(self, code: int, digest: bytes, offset: int) -> None:
         """Add a section by hash function and digest, even for the identity function.
 
-        Raises the same errors as `add`.
+        Args:
+            code: code of the hash function.
+            digest: the digest of the block.
+            offset: start of the section in bytes, relative to the start of the payload.
+
+        Raises:
+            TemporaryFileFailed: the temporary file cannot be written.
+            Unsupported: there are more than 65,536 pairs of hash function and digest size.
         """
         group = (code if self._codec == MULTIHASH_INDEX_SORTED else 0, len(digest))
         self._groups[group] = self._groups.get(group, 0) + 1
@@ -112,14 +121,14 @@ class IndexBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the whole index in bytes."""
+        """Size in bytes of the index of the sections added so far."""
         heads = len(varint.encode(self._codec)) + _COUNT.size + _BUCKET.size * len(self._groups)
         if self._codec == MULTIHASH_INDEX_SORTED:
             heads += (_CODE.size + _COUNT.size) * len({code for code, _ in self._groups})
         return heads + self._sort.size_bytes - _GROUP_KEY.size * self._sort.count
 
     def blocks(self) -> Iterator[bytes]:
-        """Return the index in blocks of about 64 KiB. Afterwards the builder is empty.
+        """Yield the bytes of the index in blocks of about 64 KiB. Afterwards the builder cannot be used.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read.
@@ -156,18 +165,18 @@ class IndexBuilder:
 
 
 def _record(key: bytes) -> bytes:
-    """Return the index record for a sort key: the group is removed, and the offset becomes little-endian."""
+    """Convert a sort key of IndexBuilder to a record of the index: digest, and offset in little-endian order."""
     return key[_GROUP_KEY.size : -_OFFSET.size] + key[: -_OFFSET.size - 1 : -1]
 
 
 def read_index(archive: RandomReader, start: int, end: int) -> Iterator[IndexRecord]:
-    """Return the records of the index that begins at `start` and ends before `end`. Bytes after it are ignored.
+    """Yield the records of the CARv2 index that begins at `start` and ends before `end`. Later bytes are ignored.
 
     Memory: a window of 1 MiB.
 
     Raises:
         Corrupt: the index is invalid.
-        Unsupported: the codec is unknown.
+        Unsupported: the codec of the index is unknown.
     """
     window = _Window(archive, start, end)
     codec = window.varint()
@@ -193,7 +202,7 @@ def _buckets(window: "_Window", code: int | None) -> Iterator[IndexRecord]:
 
 
 class _Window:
-    """Reads a range of the archive sequentially."""
+    """Reads the index in an archive from start to end, 1 MiB at a time. Methods raise Corrupt."""
 
     def __init__(self, archive: RandomReader, start: int, end: int) -> None:
         self._archive = archive
@@ -203,7 +212,7 @@ class _Window:
 
     @property
     def remaining(self) -> int:
-        """Number of bytes that were not read yet."""
+        """Number of bytes up to `end` that `read` did not return yet."""
         return len(self._data) - self._offset + self._end - self._next
 
     def read(self, size_bytes: int) -> bytes:

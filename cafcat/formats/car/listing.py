@@ -1,4 +1,4 @@
-"""Removes repeated paths from a stream of entries, in bounded memory and with a single pass over the archive."""
+"""Removes entries with a repeated path from a stream of entries, in bounded memory and reading the stream once."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -20,10 +20,10 @@ _HAS_TIME, _HAS_CONTENT = 1, 2
 
 
 def first_of_each_path(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Return the entries in order. If a path is repeated, only its first entry is returned.
+    """Yield the entries in order. If a path is repeated, only its first entry is yielded.
 
-    All entries are read before the first one is returned. Until then they are stored, in a temporary file beyond 8
-    MiB. Memory: 8 MiB, and the memory of RepeatedNames.
+    All of `entries` is read before the first entry is yielded. Until then the entries are stored in memory, and
+    beyond 8 MiB in a temporary file. Their checksums are lost. Memory: 8 MiB, and the memory of RepeatedNames.
 
     Raises:
         TemporaryFileFailed: the temporary file failed. Errors of `entries` pass through.
@@ -36,7 +36,7 @@ def first_of_each_path(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _store(entries: Iterable[Entry], spool: Spool) -> Iterator[bytes]:
-    """Write the entries to the spool and return their paths."""
+    """Write the entries to the spool, and yield the path of each as UTF-8."""
     pending = bytearray()
     for path, start, end, _, time, content_bytes, decoding in entries:
         name, text = path.encode(), (decoding or "").encode()
@@ -51,7 +51,7 @@ def _store(entries: Iterable[Entry], spool: Spool) -> Iterator[bytes]:
 
 
 def _read_back(spool: Spool) -> Iterator[Entry]:
-    """Return the entries that `_store` has written."""
+    """Yield the entries that `_store` wrote to the spool, in order."""
     rest = b""
     for block in spool.blocks_from(0):
         rest += block

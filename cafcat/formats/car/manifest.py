@@ -1,4 +1,4 @@
-"""The manifest of cafcat's own CARs: facts about files that UnixFS cannot store.
+"""Reads the manifest of cafcat's own CARs: paths, times and CRC-32Cs of files, which UnixFS cannot store exactly.
 
 A CARv2 may have padding between payload and index, which readers skip. cafcat stores the index of CAF 1.0 with its
 footer there, so everything up to the footer is also a CAF archive. A trailer of 32 bytes follows, which identifies
@@ -41,7 +41,7 @@ _FULL_SECTION_BYTES: Final = varint.size(CID_BYTES + LEAF_BYTES) + CID_BYTES + L
 
 
 def trailer(manifest_start: int, archive_bytes: int) -> bytes:
-    """Return the bytes between the CAF footer and the index of the CAR.
+    """Return the trailer of the manifest: the 32 bytes between the CAF footer and the index of the CAR.
 
     Args:
         manifest_start: start of the manifest in bytes.
@@ -51,10 +51,10 @@ def trailer(manifest_start: int, archive_bytes: int) -> bytes:
 
 
 def find_manifest(archive: RandomReader, layout: Layout) -> "Manifest | None":
-    """Return the manifest, or None for archives of other programs.
+    """Return the manifest of a CAR that cafcat wrote, or None for archives of other programs.
 
     Raises:
-        Corrupt: the manifest has an impossible position.
+        Corrupt: the manifest is not at the position in its trailer, or its CAF footer is invalid.
     """
     end = layout.index_start or 0
     start = end - TRAILER_BYTES
@@ -76,35 +76,36 @@ def find_manifest(archive: RandomReader, layout: Layout) -> "Manifest | None":
 
 
 def large_file_size(span_bytes: int) -> int:
-    """Return the size in bytes of a large file whose leaf sections have this size together.
+    """Return the size in bytes of a file of more than 1 MiB, given the total size of the sections of its leaves.
 
     All leaves except the last have 1 MiB.
 
     Raises:
-        ValueError: there is no such file.
+        ValueError: the leaves of no file have this total size.
     """
     full, last = divmod(span_bytes - 1, _FULL_SECTION_BYTES)
     for size_bytes in range(1, 4):
         content = last + 1 - size_bytes - CID_BYTES
         if content > 0 and varint.size(CID_BYTES + content) == size_bytes:
             return full * LEAF_BYTES + content
-    raise ValueError(f"no sequence of sections has {span_bytes} bytes")
+    raise ValueError(f"the sections of a file's leaves cannot have {span_bytes} bytes together")
 
 
 class Manifest:
-    """The list of files that the writer stored in the archive.
+    """The list of files that cafcat stored in its own CAR.
 
     Attributes:
-        start: start of the manifest in bytes.
+        start: start of the manifest in the archive, in bytes.
     """
 
     def __init__(self, archive: RandomReader, end: int, damage: Corrupt | None = None) -> None:
-        """Open the manifest.
+        """Read the footer of the manifest.
 
         Args:
             archive: the archive.
             end: end of the CAF footer in bytes.
-            damage: damage of the archive after the manifest, or None.
+            damage: error that `entries` raises at its end, because the archive is damaged after the manifest; or
+                None.
 
         Raises:
             Corrupt: the CAF footer is invalid.
@@ -115,11 +116,13 @@ class Manifest:
         self.start = self._caf.index_span[0]
 
     def entries(self) -> Iterator[Entry]:
-        """Return the files in the order of writing. Memory and errors are those of CafReader.
+        """Yield the entries of the files in the order of writing. Memory is that of CafReader.
 
         Raises:
             Corrupt: the manifest is damaged. If the archive is damaged after the manifest, raised after the last
                 file.
+            Unsupported: the manifest has another version, or a string or number of more than 1 MiB.
+            StoreFailed: the temporary file for the names of a large manifest failed.
         """
         for entry in self._caf.entries():
             yield entry if entry.end_byte - entry.start_byte <= LEAF_BYTES else self._large(entry)
@@ -140,7 +143,7 @@ class Manifest:
 
 
 class _ArchivePrefix:
-    """The first bytes of an archive, as a RandomReader."""
+    """Shows the first `size_bytes` bytes of an archive as if they were a whole archive. A RandomReader."""
 
     def __init__(self, archive: RandomReader, size_bytes: int) -> None:
         self._archive = archive

@@ -1,4 +1,4 @@
-"""Writes the sections of an archive and the inner nodes of large files, and computes the space that files need."""
+"""Writes the sections of a CAR and the inner nodes of large files, and computes how much space a file needs."""
 
 import hashlib
 from typing import Final
@@ -34,7 +34,7 @@ _NODE_LINK_BYTES: Final = 128
 
 
 def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
-    """Return an upper bound in bytes for the blocks of a file with their index records.
+    """Return an upper bound in bytes for the space of a file in a CAR: its sections and their index records.
 
     The bound is exact for a file of one block.
 
@@ -50,23 +50,29 @@ def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
 
 
 class SectionWriter:
-    """Writes the sections of an archive, each with one block, and collects their index records.
+    """Writes the sections of a CAR, each with one block, and collects their index records.
+
+    Methods raise the errors of the sink.
 
     Attributes:
-        position: number of bytes written so far.
+        position: number of bytes of the archive written so far.
         count: number of sections written so far.
-        cids: index of the sections.
+        cids: collects the index of the sections.
     """
 
     def __init__(self, out: BufferedBytes) -> None:
-        """Begin at the start of the archive."""
         self._out = out
         self.position = 0
         self.count = 0
         self.cids = IndexBuilder()
 
     def write_leaf(self, head: bytes, content: bytes) -> bytes:
-        """Write the section of a leaf, given its size field, and return its CID."""
+        """Write the section of a leaf (a raw block of a file), and return its CID.
+
+        Args:
+            head: the section's size, as an encoded varint.
+            content: the bytes of the block.
+        """
         digest = hashlib.sha256(content).digest()
         self.cids.add_digest(SHA256, digest, self.position - V2_DATA_START)
         self.count += 1
@@ -75,7 +81,7 @@ class SectionWriter:
         return cid
 
     def write_node(self, block: bytes) -> bytes:
-        """Write the section of a DAG-PB node, and return its CID."""
+        """Write the section of an encoded DAG-PB node, and return its CID."""
         digest = hashlib.sha256(block).digest()
         self.cids.add_digest(SHA256, digest, self.position - V2_DATA_START)
         self.count += 1
@@ -84,24 +90,24 @@ class SectionWriter:
         return cid
 
     def write(self, *parts: bytes) -> None:
-        """Write bytes that are not a section."""
+        """Write bytes of the archive that get no index record, such as its head."""
         self.position += self._out.write(*parts)
 
 
 def write_large_file(
     sections: SectionWriter, digests: list[bytes], leaf_bytes: int, size_bytes: int, time: int | None
 ) -> tuple[bytes, int]:
-    """Write the nodes above the leaves of a file, level by level.
+    """Write the nodes above the leaves of a file, level by level. A file of one leaf gets no nodes.
 
     Args:
-        sections: receives the nodes.
+        sections: writes the nodes.
         digests: SHA-256 of each leaf.
         leaf_bytes: size of a leaf in bytes; the last one may be shorter.
         size_bytes: size of the file in bytes.
         time: modification time in nanoseconds since 1970-01-01 UTC, or None.
 
     Returns:
-        The CID of the root, and the total size of all blocks in bytes.
+        The CID of the file, and the total size in bytes of all its blocks, leaves included.
     """
     sizes = [leaf_bytes] * (len(digests) - 1) + [size_bytes - leaf_bytes * (len(digests) - 1)]
     level = [(RAW_SHA256 + digest, size, size) for digest, size in zip(digests, sizes, strict=True)]

@@ -1,4 +1,4 @@
-"""Reads a CAR: by cafcat's own manifest, by the paths of a UnixFS tree, or block by block.
+"""Reads the entries of a CAR: by cafcat's own manifest, by the paths of a UnixFS tree, or block by block.
 
 docs/formats/car.md lists all refused cases.
 """
@@ -40,7 +40,7 @@ _USUAL_HEAD_BYTES: Final = 64
 
 
 class CarReader:
-    """Reads one CAR.
+    """Reads one CAR. Implements `Reader`, `HasProperties`, `HasRemarks` and `BlockReader`.
 
     Memory: windows of 1 MiB, a block of at most 8 MiB, and the memory of `first_of_each_path`, BlockTable and
     TreeReader. All of it together is less than 200 MiB for any archive.
@@ -51,12 +51,13 @@ class CarReader:
 
         Args:
             archive: the archive.
-            by_cid: if True, `entries` returns blocks, even if the archive has files.
+            by_cid: if True, `entries` returns an entry for each block, even if the archive has files.
             zero_padding: if True, a section of size zero is the end of the payload, as in archives that Filecoin
                 pads.
 
         Raises:
-            Corrupt, Unsupported: the header or the manifest is invalid.
+            Corrupt: the header is invalid or incomplete, or the manifest is not where its trailer points.
+            Unsupported: the archive has another version than 1 and 2, or more than 100,000 roots.
         """
         self._archive = archive
         self._zero_padding = zero_padding
@@ -70,7 +71,7 @@ class CarReader:
 
     @property
     def layout(self) -> Layout:
-        """The version, the roots, and the positions of the parts."""
+        """The header of the archive: its version, its roots, and the positions of its parts."""
         return self._layout
 
     @property
@@ -82,7 +83,7 @@ class CarReader:
         return size if self._layout.index_start is None else self._layout.index_start, size
 
     def entries(self) -> Iterator[Entry]:
-        """Return each path once.
+        """Return the entries of the archive, each path once.
 
         For archives of cafcat these are the files in the order of writing. For other archives they are the files of
         the tree if the only root is a UnixFS directory or file. Otherwise they are the blocks, one for each CID, in
@@ -90,9 +91,10 @@ class CarReader:
         returned.
 
         Raises:
-            Corrupt: the archive is damaged. Raised after the last undamaged entry.
-            Unsupported: see docs/formats/car.md.
-            TemporaryFileFailed: the archive has millions of entries, and the temporary file for them failed.
+            Corrupt: the archive is damaged. A missing end, or a damaged section, is raised after the last undamaged
+                entry; damage of the manifest, and names that are not UTF-8, are raised earlier.
+            Unsupported: the tree, or the manifest, exceeds a limit of docs/formats/car.md.
+            TemporaryFileFailed: the archive has so many entries that a temporary file is needed, and it failed.
         """
         if self._manifest is not None:
             return self._manifest.entries()
@@ -100,9 +102,11 @@ class CarReader:
         return self._up_to_damage(self._blocks() if tree is None else self._complete_files(tree))
 
     def blocks(self) -> Iterator[Entry]:
-        """Return one entry for each CID, in archive order, even if `entries` returns files.
+        """Yield one entry for each CID, in archive order, even if `entries` returns files.
 
-        Raises the same errors.
+        Raises:
+            Corrupt: the archive is damaged. Raised after the last undamaged block.
+            TemporaryFileFailed: the archive has so many blocks that a temporary file is needed, and it failed.
         """
         return self._up_to_damage(self._blocks())
 
@@ -112,16 +116,18 @@ class CarReader:
             raise self._damage
 
     def _complete_files(self, tree: TreeReader) -> Iterator[Entry]:
-        """Return the files of a tree. If the archive is damaged, files with missing blocks are left out."""
+        """Yield the files of a tree. If the archive is damaged, files with missing blocks are left out."""
         for entry in tree.entries():
             if self._damage is None or not (entry.decoding or "").startswith(BROKEN):
                 yield entry
         self._tree_listed = True
 
     def remarks(self) -> Sequence[Remark]:
-        """Return remarks about an archive of another program.
+        """Return remarks about an archive of another program; none for an archive that cafcat wrote.
 
-        There may be blocks whose hash cafcat cannot check, and blocks that belong to no file of the tree.
+        They are about blocks whose hash cafcat cannot check, and about blocks that belong to no file of the tree.
+        The latter are only found if `entries` was read to its end before, and the archive is not damaged. If no
+        section was read before, this call reads all sections.
         """
         if self._manifest is not None:
             return ()  # cafcat wrote the archive
@@ -151,7 +157,7 @@ class CarReader:
             yield Remark(NOT_IN_TREE, count, message)
 
     def properties(self) -> dict[str, Any]:
-        """Return version, roots, and whether the archive is indexed and fully indexed."""
+        """Return the version, the roots as text, and whether the archive is indexed, and fully indexed."""
         return {
             "version": self._layout.version,
             "roots": [cid_to_text(root) for root in self._layout.roots],
@@ -160,7 +166,7 @@ class CarReader:
         }
 
     def sections(self) -> Iterator[Section]:
-        """Return all sections in order.
+        """Return all sections in order, without reading or checking their blocks.
 
         Raises:
             Corrupt: a section is invalid or incomplete.
@@ -169,9 +175,9 @@ class CarReader:
         return scan(self._archive, layout.sections_start, layout.data_end, zero_padding=self._zero_padding)
 
     def _intact_sections(self) -> Iterator[Section]:
-        """Return the sections up to the first damage.
+        """Yield the sections up to the first damaged one. Raise nothing.
 
-        Stores the damage, and the hash functions that cannot be checked.
+        Stores the damage in `_damage`, and the hash functions that cannot be checked in `_unchecked`.
         """
         unchecked: Counter[int] = Counter()
         try:
@@ -184,7 +190,7 @@ class CarReader:
         self._unchecked = unchecked
 
     def index(self) -> Iterator[IndexRecord]:
-        """Return the records of the index; none if the archive has no index.
+        """Return the records of the archive's CARv2 index; none if the archive has no index.
 
         Raises:
             Corrupt: the index is invalid.
@@ -199,7 +205,10 @@ class CarReader:
             yield Entry(cid_to_text(cid), data_start, data_end, None, None)
 
     def _tree(self) -> TreeReader | None:
-        """Return a reader of the tree, or None if there is no single root or the root is not UnixFS."""
+        """Return a reader of the archive's UnixFS tree, after reading the positions of all sections.
+
+        Return None if the archive does not have exactly one root, or the root is not a UnixFS file or directory.
+        """
         roots = self._layout.roots
         if len(roots) != 1 or parse(roots[0]).codec != DAG_PB:
             return None
@@ -215,11 +224,13 @@ class CarReader:
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Return the content of an entry in blocks of at most 1 MiB.
 
-        Every block is checked against its hash, unless cafcat cannot check its hash function: see `verifiable`.
+        Every block is checked against its hash, unless cafcat cannot compute its hash function: see `verifiable`.
 
         Raises:
             Corrupt: a block is missing or damaged, or the content does not match the CRC-32C in the manifest.
                 Raised after the last block at the latest.
+            Unsupported: the entry has an unknown `decoding`.
+            TemporaryFileFailed: the blocks are not in order, and the temporary file for them failed.
         """
         return verified_content(self._content(entry), entry, self._archive, "manifest")
 
@@ -237,7 +248,7 @@ class CarReader:
             raise
 
     def _assembled(self, entry: Entry, table: BlockTable) -> Iterator[bytes]:
-        """Return the content of a file whose blocks are anywhere in the archive."""
+        """Yield the content of a file whose blocks may be anywhere in the archive, by the table of blocks."""
         root = cid_from_text((entry.decoding or "").removeprefix(DAG))
         if root is None:
             raise Unsupported(f"the entry has an invalid CID: {entry.decoding!r}", path=entry.path)
@@ -254,19 +265,19 @@ class CarReader:
             raise self._corrupt(message, entry)
 
     def _checked_block(self, entry: Entry) -> bytes:
-        """Return the block in the span of an entry, checked against its CID."""
+        """Return the block that is the span of an entry. Raises Corrupt if it does not match its CID."""
         cid, block = self._block_of(entry)
         if block_matches(cid, block) is False:
             raise self._corrupt(f"the block does not match its CID {cid_to_text(cid)}", entry)
         return block
 
     def _block_of(self, entry: Entry) -> tuple[bytes, bytes]:
-        """Return the CID and the block of the section whose block has the span of this entry.
+        """Return the CID and the bytes of the block that is the span of this entry.
 
         One read is enough, unless the CID is unusually long.
 
         Raises:
-            Corrupt: there is no such section.
+            Corrupt: no block of the archive has this span.
         """
         size_bytes = entry.end_byte - entry.start_byte
         if 0 <= size_bytes <= MAX_SECTION_BYTES and self._layout.sections_start < entry.start_byte:
@@ -279,9 +290,9 @@ class CarReader:
         raise self._corrupt("the span of the entry is not a block of a CAR", entry)
 
     def verifiable(self, entry: Entry) -> bool:
-        """Return True if `open` can check the whole content of an entry.
+        """Return True if `open` can check all blocks of an entry by their hashes.
 
-        False if at least one block has a hash function that cafcat cannot check.
+        Return False if at least one block has a hash function that cafcat cannot compute.
 
         Raises:
             Corrupt: the blocks of the entry cannot be read.
@@ -298,9 +309,11 @@ class CarReader:
 
 
 def _last_cid(before: bytes, block_bytes: int) -> bytes | None:
-    """Return the CID at the end of `before`, or None.
+    """Return the CID at the end of `before`, or None if `before` does not end with the head of a section.
 
-    The size of a section with this CID and a block of `block_bytes` must precede the CID.
+    Args:
+        before: the bytes of the archive right before a block.
+        block_bytes: size of the block in bytes. The head must have the matching size of the section.
     """
     if before[-CID_BYTES:].startswith(RAW_SHA256) and _is_sized(before, CID_BYTES, block_bytes):
         return before[-CID_BYTES:]

@@ -1,4 +1,4 @@
-"""Sections of a CAR: `uvarint(size of CID and block) | CID | block`, back to back up to the end of the payload."""
+"""Reads the sections of a CAR: `uvarint(size of CID and block) | CID | block`, back to back in the payload."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ _SHOWN_ROOTS: Final = 3
 
 
 class Section(NamedTuple):
-    """The position of a block, in bytes from the start of the archive.
+    """A section of a CAR: the CID and the position of a block, in bytes from the start of the archive.
 
     Attributes:
         start: start of the section.
@@ -39,11 +39,11 @@ class Section(NamedTuple):
 
 
 class _ZeroSection(ValueError):
-    """A section has the size zero."""
+    """A section of a CAR has the size zero, perhaps because the archive is padded with zeros."""
 
 
 def _parse_head(window: bytes, offset: int, zero_padding: bool) -> tuple[int, int, int] | None:
-    """Parse the head of the section at `offset`.
+    """Parse the head (size and CID) of the section at `offset`.
 
     Returns:
         The offsets of the CID, of the block, and of the end of the section. None for a zero byte that ends the
@@ -68,7 +68,7 @@ def _parse_head(window: bytes, offset: int, zero_padding: bool) -> tuple[int, in
 
 
 def scan(archive: RandomReader, start: int, end: int, *, zero_padding: bool = False) -> Iterator[Section]:
-    """Return the sections of `[start, end)` in order. Blocks are not checked, and large blocks are not even read.
+    """Yield the sections of `[start, end)` in order. Blocks are not checked, and large blocks are not even read.
 
     Memory: a window of 1 MiB.
 
@@ -80,7 +80,7 @@ def scan(archive: RandomReader, start: int, end: int, *, zero_padding: bool = Fa
             an error.
 
     Raises:
-        Corrupt: a section is invalid or incomplete.
+        Corrupt: a section is invalid or incomplete, or another CAR begins in its place.
     """
     window, window_start, offset, window_bytes = b"", start, 0, _WINDOW_BYTES
     while (position := window_start + offset) < end:
@@ -124,19 +124,19 @@ def _corrupt(archive: RandomReader, error: ValueError, byte: int, end: int) -> C
 
 
 class SectionStream:
-    """Reads sections with their blocks from a stream of bytes.
+    """Reads the sections of a CAR with their blocks from a stream of bytes, such as the span of an entry.
 
     Memory: one section of at most 8 MiB, and one piece of the stream.
     """
 
     def __init__(self, stream: Iterator[bytes]) -> None:
-        """Begin at the first section of a stream, given in blocks of any size."""
+        """Prepare to read a stream, given in blocks of any size, that begins with a section."""
         self._stream = stream
         self._buffer = b""
         self._offset = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return the CID and the block of each section.
+        """Yield the CID and the block of each section, in order. Blocks are not checked.
 
         Raises:
             Truncated: the stream ends within a section.
@@ -157,7 +157,7 @@ class SectionStream:
             self._offset = base + end
 
     def _ensure_buffered(self, size_bytes: int) -> bool:
-        """Read from the stream until this many bytes are buffered. Return False if the stream ends before."""
+        """Read from the stream until `size_bytes` bytes are buffered. Return False if the stream ends before."""
         if len(self._buffer) - self._offset >= size_bytes:
             return True
         parts = [self._buffer[self._offset :]]

@@ -1,4 +1,7 @@
-"""Writes a directory that is too large for one node as a HAMT: shards of 256 slots, by the hash of the name."""
+"""Writes a UnixFS directory that is too large for one node as a HAMT: a tree of shards, by the hashes of the names.
+
+A shard is a node with 256 slots. The slot of a name is one byte of its hash.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -25,11 +28,18 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
     """Write the shards of a directory, deepest first.
 
     Names whose hashes begin with the same bytes go to deeper levels, up to eight. If that would make the tree
-    larger than its computed bound, the names on the deepest levels are left out. This happens only with names
-    chosen for that purpose. Memory: that of ExternalSort, and 256 links for each level.
+    larger than its computed bound, the names on the deepest levels are left out of the tree. This happens only with
+    names chosen for that purpose. Memory: that of ExternalSort, and 256 links for each level.
+
+    Args:
+        sections: writes the shards.
+        links: the links of the directory, in any order.
 
     Returns:
-        The CID of the root, and the total size of all blocks in bytes.
+        The CID of the directory, and the total size in bytes of its shards and all blocks below them.
+
+    Raises:
+        TemporaryFileFailed: the temporary file failed. Errors of the sink pass through.
     """
     records = ExternalSort("a large directory")
     for cid, name, total_bytes in links:
@@ -45,7 +55,12 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
 
 
 def _assign_levels(records: ExternalSort, max_depth: int) -> Iterator[tuple[int, bytes]]:
-    """Return each record with the level of its shard, from 0. Records below `max_depth` are left out."""
+    """Yield each record with the level of its shard, from 0. Records below `max_depth` levels are left out.
+
+    Args:
+        records: hash, value and name of each link, sorted.
+        max_depth: the deepest level to use.
+    """
     last, before = b"", 0
     for record in records:
         if last:
@@ -60,7 +75,7 @@ def _assign_levels(records: ExternalSort, max_depth: int) -> Iterator[tuple[int,
 
 
 def _common_prefix(first: bytes, second: bytes) -> int:
-    """Return the number of leading bytes that two hashes have in common."""
+    """Return the number of leading bytes, up to 8, that the hashes at the start of two records have in common."""
     count = 0
     while count < HASH_BYTES and first[count] == second[count]:
         count += 1
@@ -68,7 +83,7 @@ def _common_prefix(first: bytes, second: bytes) -> int:
 
 
 def _find_max_depth(records: ExternalSort) -> int:
-    """Return the deepest level that the computed bound has space for."""
+    """Return the deepest level of shards that fits into the bound that TreeSize computed for the directory."""
     budget = records.count * (SHARD_BYTES_PER_LINK - _LINK_BYTES) - _SHARD_BYTES
     shards = [0] * HASH_BYTES
     last = b""
@@ -84,7 +99,13 @@ def _find_max_depth(records: ExternalSort) -> int:
 
 
 class _Shard:
-    """A shard that is being filled, slot by slot."""
+    """A shard of a directory that is being filled, slot by slot.
+
+    Attributes:
+        links: the encoded links so far.
+        bits: bitmap of the used slots.
+        total_bytes: total size in bytes of the blocks below the shard.
+    """
 
     def __init__(self) -> None:
         self.links = bytearray()
@@ -102,7 +123,7 @@ class _Shard:
 
 
 class _Shards:
-    """Receives links in the order of their hashes, and writes each shard as soon as it is complete."""
+    """Receives the links of a directory in the order of their hashes, and writes each shard once it is complete."""
 
     def __init__(self, sections: SectionWriter) -> None:
         self._sections = sections
@@ -110,7 +131,7 @@ class _Shards:
         self._last = bytes(HASH_BYTES)
 
     def add(self, name_hash: bytes, depth: int, cid: bytes, name: bytes, total_bytes: int) -> None:
-        """Add a link to the shard at the level `depth`."""
+        """Add a link to the open shard at the level `depth`. Hashes must ascend from call to call."""
         self._close_below(_common_prefix(self._last, name_hash))
         while len(self._open) <= depth:
             self._open.append(_Shard())
@@ -124,6 +145,6 @@ class _Shards:
             self._open[above].add(self._last[above], cid, b"", total_bytes)
 
     def finish(self) -> tuple[bytes, int]:
-        """Write the open shards, and return the CID of the root and the total size of all blocks in bytes."""
+        """Write the open shards. Return the CID of the topmost shard, and the total size of all blocks in bytes."""
         self._close_below(0)
         return self._open[0].write(self._sections)

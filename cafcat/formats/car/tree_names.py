@@ -1,4 +1,4 @@
-"""The paths of files in the UnixFS tree of cafcat's own CARs, and an upper bound for the size of that tree."""
+"""Computes the paths of files in the UnixFS tree of cafcat's own CARs, and an upper bound for the tree's size."""
 
 import re
 from typing import Final
@@ -27,9 +27,9 @@ _MAX_COUNTED: Final = 65_536
 
 
 def tree_name(path: str) -> str:
-    """Return the path of a file in the tree, or "" if it has none.
+    """Return the path in the UnixFS tree for the file `path`, or "" if the tree cannot have the file.
 
-    Empty components and "." are removed; ".." becomes "%2E%2E".
+    Empty components and "." are removed; ".." becomes "%2E%2E". The result is "" if nothing remains.
     """
     if not _UNUSUAL_PATH.search(path):
         return path
@@ -38,14 +38,15 @@ def tree_name(path: str) -> str:
 
 
 class TreeSize:
-    """Computes an upper bound for the size of a tree. It is exact if all files are in one folder without shards.
+    """Computes an upper bound for the size of a UnixFS tree while files are added.
+
+    The bound is exact if all files are in one folder without shards.
 
     Folders are recognized by 64-bit hashes. When there are 65,536 hashes, all are forgotten, and a folder that
     occurs again is counted again. Two folders have the same hash with a probability of less than 10^-9.
     """
 
     def __init__(self) -> None:
-        """Begin with an empty tree."""
         self._link_bytes = 0
         self._links = 0
         self._folders = 0
@@ -54,15 +55,18 @@ class TreeSize:
 
     @property
     def size_bytes(self) -> int:
-        """The current size of the tree in bytes, with sections and index records."""
+        """Upper bound for the current size of the tree in bytes, with sections and index records."""
         return self.size_after((0, 0, 0))
 
     def cost(self, name: str, total_bytes: int) -> tuple[int, int, int]:
-        """Return what one more file adds: bytes of links, number of folders, number of links.
+        """Return how much one more file would add to the tree, without adding it.
 
         Args:
-            name: path of the file in the tree.
-            total_bytes: total size of its blocks in bytes.
+            name: path of the file in the tree, as `tree_name` returns it.
+            total_bytes: total size of the file's blocks in bytes.
+
+        Returns:
+            Bytes of links, number of folders, and number of links. All are 0 if the name is "".
         """
         folder, _, last = name.rpartition("/")
         if not last:
@@ -75,14 +79,14 @@ class TreeSize:
         return link_bytes, len(new_name_sizes), 1 + len(new_name_sizes)
 
     def size_after(self, cost: tuple[int, int, int]) -> int:
-        """Return the size of the tree in bytes with an additional cost."""
+        """Return the upper bound in bytes if one more file with this `cost` were added."""
         link_bytes, folders, links = self._link_bytes + cost[0], self._folders + cost[1], self._links + cost[2]
         root = varint.size(CID_BYTES + _DATA_BYTES + link_bytes) + CID_BYTES + _DATA_BYTES
         size = root + SHA256_INDEX_RECORD_BYTES + link_bytes + folders * _NODE_BYTES
         return size if link_bytes + _DATA_BYTES <= MAX_NODE_BYTES else size + links * SHARD_BYTES_PER_LINK
 
     def add(self, name: str, cost: tuple[int, int, int]) -> None:
-        """Add the file with this path and cost."""
+        """Add a file to the tree, given its path in the tree and the result of `cost` for it."""
         self._link_bytes += cost[0]
         self._folders += cost[1]
         self._links += cost[2]
@@ -98,7 +102,7 @@ class TreeSize:
             folder = folder.rpartition("/")[0]
 
     def _uncounted_folders(self, folder: str) -> list[int]:
-        """Return the sizes in bytes of the names of the folders on this path that were not counted yet."""
+        """Return the size in bytes of the name of each folder on the path `folder` that was not counted yet."""
         sizes: list[int] = []
         while folder and hash(folder) not in self._counted:
             folder, _, name = folder.rpartition("/")

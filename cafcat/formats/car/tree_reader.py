@@ -1,4 +1,4 @@
-"""Lists the files of a UnixFS tree by their paths, in archives of other programs."""
+"""Lists the files of the UnixFS tree in a CAR of another program, with their paths."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ _FILES: Final = (unixfs.Kind.FILE, unixfs.Kind.RAW)
 
 
 class _BrokenBlock(Exception):
-    """The block of this CID is missing or damaged."""
+    """The block with the CID `cid` is missing, damaged, or not a valid node."""
 
     def __init__(self, cid: bytes) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _BrokenBlock(Exception):
 
 
 class _Folder(NamedTuple):
-    """A directory, or a shard of one, that is being listed.
+    """A directory of a UnixFS tree, or a shard of a directory, that is being listed.
 
     Attributes:
         path: path of the directory.
@@ -64,7 +64,11 @@ class _Node(NamedTuple):
 
 
 class _Extent:
-    """The span and the size of a file, collected while its DAG is traversed."""
+    """The span and the size of a file, collected while its DAG is traversed.
+
+    Attributes:
+        content_bytes: size of the file's content so far, in bytes.
+    """
 
     def __init__(self) -> None:
         self.content_bytes = 0
@@ -84,7 +88,7 @@ class _Extent:
             self.content_bytes += content_bytes
 
     def add_inline(self, content_bytes: int) -> None:
-        """Add bytes that an identity CID contains."""
+        """Count file content that an identity CID contains, so that it has no section."""
         self.content_bytes += content_bytes
         self._in_order = False
 
@@ -94,12 +98,12 @@ class _Extent:
 
     @property
     def is_sections(self) -> bool:
-        """True if the file consists of all sections of its span, in order."""
+        """True if the sections in the span, in order, are exactly the blocks of the file."""
         return self._in_order and self._high > 0 and self._section_bytes == self._high - self._low
 
 
 class TreeReader:
-    """Traverses the tree from its root, each directory in the order of its links.
+    """Lists a UnixFS tree from its root, each directory in the order of its links.
 
     Memory: 64 MiB of the nodes on the path to a file, and one decoded node of at most 8 MiB. Time is bounded: at
     most 20,000 links plus a quarter of the payload's bytes are followed, ten times as many as a tree without
@@ -111,7 +115,7 @@ class TreeReader:
 
         Args:
             archive: the archive.
-            table: the blocks of the archive.
+            table: finds the blocks of the archive.
             root: CID of the root of the tree.
             payload_bytes: size of the payload in bytes. It limits the number of links that are followed.
         """
@@ -123,20 +127,21 @@ class TreeReader:
         self._open_bytes = 0
 
     def is_unixfs(self) -> bool:
-        """Return True if the root is present and is a UnixFS file or directory."""
+        """Return True if the root of the tree is in the archive, undamaged, and a UnixFS file or directory."""
         try:
             return self._node(self._root, None).data.kind in _FOLDERS + _FILES
         except (_BrokenBlock, Corrupt):
             return False
 
     def entries(self) -> Iterator[Entry]:
-        """Return the files and symlinks.
+        """Yield the entries of all files and symlinks in the tree. Paths may be repeated.
 
-        For a missing or damaged block, an entry is returned that cannot be opened; the files below it are lost.
+        For a missing or damaged node, an entry is yielded that cannot be opened; the files below it are left out.
 
         Raises:
-            Unsupported: a limit is exceeded.
+            Unsupported: the tree exceeds a limit: number of links, number of levels, size of paths or of nodes.
             Corrupt: a name is not valid UTF-8.
+            TemporaryFileFailed: the temporary file of the table cannot be read.
         """
         yield from self._visit("", self._root, None)
         while self._open:
@@ -168,7 +173,13 @@ class TreeReader:
             self._enter(folder.path, node)
 
     def _visit(self, path: str, cid: bytes, parent: BlockSpan | None) -> Iterator[Entry]:
-        """Return the entry of a file or symlink, or enter a directory."""
+        """Yield the entry of a file or symlink, or open a directory, whose links `entries` follows next.
+
+        Args:
+            path: path in the tree.
+            cid: CID of the file, symlink or directory.
+            parent: position of the directory node with the link; None for the root.
+        """
         try:
             if parse(cid).codec != DAG_PB:
                 yield self._block(path, cid, parent)
@@ -250,7 +261,7 @@ class TreeReader:
             raise self._unsupported(f"the nodes above one file have more than {MAX_OPEN_BYTES:,} bytes")
 
     def _node(self, cid: bytes, parent: BlockSpan | None) -> _Node:
-        """Return the decoded node of a CID. Raises _BrokenBlock."""
+        """Return the decoded UnixFS node of a CID. Raises _BrokenBlock if it is missing or damaged."""
         try:
             if parse(cid).hash_code == IDENTITY and parent is not None:
                 span, block = parent, parse(cid).digest
@@ -274,7 +285,8 @@ class TreeReader:
         try:
             return name.decode()
         except UnicodeDecodeError as error:
-            raise Corrupt(f"a name is not valid UTF-8: {name[:80]!r}", chunk=self._archive.name) from error
+            message = f"the name of a link in the tree is not valid UTF-8: {name[:80]!r}"
+            raise Corrupt(message, chunk=self._archive.name) from error
 
     def _count_link(self) -> None:
         self._links_left -= 1

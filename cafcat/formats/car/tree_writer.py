@@ -1,4 +1,4 @@
-"""Writes the UnixFS tree of an archive. The files are sorted on disk; the deepest directories are written first."""
+"""Writes the UnixFS tree of a CAR. The files are sorted on disk; the deepest directories are written first."""
 
 import struct
 from collections.abc import Iterator
@@ -22,25 +22,26 @@ _BUFFER_BYTES: Final = 4 << 20
 
 
 class TreeWriter:
-    """Collects files in any order, then writes their tree.
+    """Collects files in any order, then writes their UnixFS tree.
 
-    If two files have the same path in the tree, it has the later one. If a file and a folder have the same path, it
-    has the folder. Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
+    If two files have the same path in the tree, the tree has the file that was added later. If a file and a folder
+    have the same path, the tree has the folder. A file with the path "" is left out.
+
+    Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
     """
 
     def __init__(self) -> None:
-        """Begin without files."""
         self._files = ExternalSort("a tree of files")
         self._links = _LinkStack()
         self._open: list[tuple[bytes, int, int]] = []
 
     def add(self, name: str, cid: bytes, total_bytes: int) -> None:
-        """Add a file.
+        """Add a file whose own blocks are written already.
 
         Args:
             name: path in the tree, as `tree_name` returns it.
             cid: CID of the file.
-            total_bytes: total size of all its blocks in bytes.
+            total_bytes: total size of all blocks of the file in bytes.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be written.
@@ -51,7 +52,10 @@ class TreeWriter:
         self._files.add(key + value)
 
     def write(self, sections: SectionWriter) -> bytes:
-        """Write the tree and return the CID of its root. Afterwards the writer is empty.
+        """Write the directories and return the CID of the root. Afterwards the writer cannot be used.
+
+        Args:
+            sections: writes the nodes of the directories.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read. Errors of the sink pass through.
@@ -69,7 +73,7 @@ class TreeWriter:
         return cid
 
     def _files_in_tree(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return the key and the value of each file that the tree has, in the order of the tree."""
+        """Yield the key and the value of each file that the tree gets, in the order of the tree."""
         last: tuple[bytes, bytes] | None = None
         for record in self._files:
             key = record[: -_VALUE.size]
@@ -80,7 +84,7 @@ class TreeWriter:
             yield last
 
     def _enter(self, folders: list[bytes], sections: SectionWriter) -> None:
-        """Close the directories that end here, and open the given ones."""
+        """Write the open directories that are not on the path `folders`, and open the missing ones of that path."""
         names = [name for name, _, _ in self._open[1:]]
         same = 0
         while same < min(len(names), len(folders)) and names[same] == folders[same]:
@@ -98,7 +102,7 @@ class TreeWriter:
         self._open[-1] = (folder, start, total + total_bytes)
 
     def _close_directory(self, sections: SectionWriter) -> tuple[bytes, int]:
-        """Write the innermost open directory, and return its CID and the total size of its blocks in bytes."""
+        """Write the innermost open directory. Return its CID, and the total size of its tree of blocks in bytes."""
         _, start, total_bytes = self._open.pop()
         size_bytes = self._links.end - start
         if size_bytes + 2 + len(unixfs.DIRECTORY) > MAX_NODE_BYTES:
@@ -111,7 +115,7 @@ class TreeWriter:
 
 
 class _LinkStack:
-    """The encoded links of all open directories, innermost last. Beyond 4 MiB they are on disk."""
+    """The encoded links of all open directories, innermost directory last. Beyond 4 MiB they are on disk."""
 
     def __init__(self) -> None:
         self._top = bytearray()
@@ -132,7 +136,7 @@ class _LinkStack:
             self._top.clear()
 
     def blocks(self, start: int) -> Iterator[bytes]:
-        """Return all bytes from `start` on, in blocks of at most 4 MiB."""
+        """Yield the encoded links from the byte `start` of the stack on, in blocks of at most 4 MiB."""
         while start < self._below:
             self._spool.seek(start)
             block = self._spool.read(min(self._below - start, 1 << 20))
@@ -141,7 +145,7 @@ class _LinkStack:
         yield bytes(self._top[start - self._below :])
 
     def links_from(self, start: int) -> Iterator[dag_pb.Link]:
-        """Return all links from `start` on."""
+        """Yield the decoded links from the byte `start` of the stack on."""
         rest = b""
         for block in self.blocks(start):
             rest += block
@@ -152,7 +156,7 @@ class _LinkStack:
             rest = rest[offset:]
 
     def truncate(self, start: int) -> None:
-        """Remove all bytes from `start` on."""
+        """Remove the links from the byte `start` of the stack on."""
         del self._top[max(0, start - self._below) :]
         self._below = min(self._below, start)
 

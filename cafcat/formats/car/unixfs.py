@@ -1,4 +1,4 @@
-"""UnixFS: the data of DAG-PB nodes that represent files, directories, or parts of them."""
+"""Encodes and decodes UnixFS: the data of DAG-PB nodes that represent files, directories, or parts of them."""
 
 import struct
 from enum import IntEnum
@@ -31,7 +31,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class Kind(IntEnum):
-    """The type of a node."""
+    """The type of a UnixFS node."""
 
     RAW = 0
     """A leaf of a file, as older programs write it."""
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 
 class Node(NamedTuple):
-    """The decoded data of a node.
+    """The decoded data of a UnixFS node.
 
     Attributes:
         kind: the type of the node.
@@ -67,7 +67,7 @@ class Node(NamedTuple):
 
 
 def decode(data: bytes) -> Node:
-    """Decode the data of a DAG-PB node.
+    """Decode the data field of a DAG-PB node.
 
     Raises:
         ValueError: the data is not UnixFS.
@@ -111,14 +111,20 @@ def _packed(values: bytes) -> list[int]:
 def _fanout(found: dict[int, int | bytes]) -> int:
     fanout = _int(found, 6)
     if not 8 <= fanout <= _MAX_FANOUT or fanout & (fanout - 1):
-        raise ValueError(f"a shard has a fanout of {fanout}")
+        raise ValueError(f"a shard has a fanout of {fanout}, expected a power of 2 from 8 to {_MAX_FANOUT:,}")
     if _int(found, 5) != HAMT_MURMUR3:
         raise ValueError(f"a shard uses the unknown hash function {_int(found, 5):#x}")
     return fanout
 
 
 def _modified_ns(message: int | bytes | None) -> int | None:
-    """Return the time in nanoseconds, or None if there is none or it does not fit a signed 64-bit number."""
+    """Decode a UnixFS time to nanoseconds since 1970-01-01 UTC.
+
+    Return None if there is no time, or if it does not fit a signed 64-bit number.
+
+    Raises:
+        ValueError: the time is malformed.
+    """
     if not isinstance(message, bytes):
         return None
     seconds: int | None = None
@@ -129,19 +135,19 @@ def _modified_ns(message: int | bytes | None) -> int | None:
         elif number == 2 and isinstance(value, bytes) and len(value) == _FIXED32.size:
             (fraction,) = _FIXED32.unpack(value)
         else:
-            raise ValueError(f"field {number} of a time is unknown or has the wrong wire type")
+            raise ValueError(f"field {number} of a modification time is unknown or has the wrong wire type")
     if seconds is None or fraction >= _SECOND:
-        raise ValueError("a time has no seconds, or a fraction of at least one second")
+        raise ValueError("a modification time has no seconds, or a fraction of at least one second")
     time = seconds * _SECOND + fraction
     return time if _INT64_MIN <= time <= _INT64_MAX else None
 
 
 def file_data(file_bytes: int, block_bytes: list[int], modified_ns: int | None = None) -> bytes:
-    """Return the data of an inner node of a file.
+    """Return the UnixFS data of an inner node of a file.
 
     Args:
         file_bytes: size in bytes of the file content below the node.
-        block_bytes: the same for each link of the node.
+        block_bytes: for each link of the node, the size in bytes of the file content below the link.
         modified_ns: modification time in nanoseconds since 1970-01-01 UTC. Left out if it is None or does not fit a
             signed 64-bit number.
     """
@@ -160,7 +166,7 @@ def _time(modified_ns: int) -> bytes:
 
 
 def shard_data(bits: int) -> bytes:
-    """Return the data of a shard.
+    """Return the UnixFS data of a shard (a node of a large directory).
 
     Args:
         bits: bitmap of the used slots; the lowest bit is slot 0.

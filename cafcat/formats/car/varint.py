@@ -1,4 +1,7 @@
-"""Unsigned varints of multiformats: seven bits per byte, lowest first, shortest form only, values below 2^63."""
+"""Encodes and decodes the unsigned varints of multiformats.
+
+Each byte has seven bits, the lowest first. Only the shortest form is valid. Values are below 2^63.
+"""
 
 from typing import Final
 
@@ -9,11 +12,11 @@ MAX_VARINT_BYTES: Final = 9
 
 
 class Truncated(ValueError):
-    """The bytes end within a value."""
+    """The data ends within a value that is being decoded. More data may complete the value."""
 
 
 def encode(value: int) -> bytes:
-    """Return a non-negative value as a varint."""
+    """Return the varint of a non-negative number."""
     if value < 0x80:
         return bytes((value,))
     digits = bytearray()
@@ -25,14 +28,14 @@ def encode(value: int) -> bytes:
 
 
 def size(value: int) -> int:
-    """Return the number of bytes of the varint of a value."""
+    """Return the size in bytes of the varint of a non-negative number."""
     if value < 0x80:
         return 1
     return (value.bit_length() + 6) // 7
 
 
 def read(data: bytes, offset: int) -> tuple[int, int]:
-    """Return the value of the varint at `offset`, and the offset after it.
+    """Decode the varint at `offset`. Return its value, and the offset after it.
 
     Raises:
         Truncated: the data ends within the varint.

@@ -1,4 +1,4 @@
-"""Writes a CARv2: files as raw leaves as they arrive; then tree, manifest and index; then the final head."""
+"""Writes a CARv2: the files as they arrive, as raw leaves; then tree, manifest and index; last the final head."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -32,13 +32,13 @@ class CarWriter(IndexedWriter):
     Memory: 4 MiB of small files, or 1 MiB of a large one and 32 bytes for each of its leaves; 8 MiB of manifest;
     three times 24 MiB for sorting; 4 MiB of the tree. The rest is in temporary files: some 250 bytes for each file.
 
-    After an error of the sink, and after `finalize`, every call raises.
+    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
     """
 
     _INDEX_LABEL = "the archive's manifest"
 
     def __init__(self, sink: Sink, *, max_manifest_bytes: int = MAX_INDEX_BYTES) -> None:
-        """Begin an empty archive.
+        """Prepare to write an archive to `sink`.
 
         Args:
             sink: receives the archive.
@@ -62,10 +62,10 @@ class CarWriter(IndexedWriter):
         self._open: CarEntryWriter | None = None
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as fit, from the first on; see `Writer.add_all`.
+        """Append as many whole files as fit, from the first on, and return their entries; see `Writer.add_all`.
 
         Raises:
-            Refused: one of the files cannot be stored; no bytes were written. Also raises the errors of the sink.
+            Refused: the name of a file cannot be stored; no bytes were written. Errors of the sink pass through.
         """
         self._check_usable()
         for file in files:
@@ -83,7 +83,7 @@ class CarWriter(IndexedWriter):
         return entries
 
     def _add_leaf(self, path: str, content: bytes, modified_ns: int | None, max_bytes: int) -> Entry | None:
-        """Append a file of one block. Return None if it does not fit."""
+        """Append a file of at most 1 MiB, as one block, and return its entry. Return None if it does not fit."""
         size_bytes = len(content)
         head = varint.encode(CID_BYTES + size_bytes)
         start = self._sections.position + len(head) + CID_BYTES
@@ -106,7 +106,7 @@ class CarWriter(IndexedWriter):
         return entry
 
     def _add_large(self, path: str, content: bytes, modified_ns: int | None, max_bytes: int) -> Entry | None:
-        """Append a file of several blocks. Return None if it does not fit."""
+        """Append a file of more than 1 MiB, as several blocks; return its entry. Return None if it does not fit."""
         if self.size_if_finalized(path, len(content)) > max_bytes or not self.can_add(path, len(content)):
             return None
         entry_writer = self.open(path, modified_ns)
@@ -114,7 +114,7 @@ class CarWriter(IndexedWriter):
         return entry_writer.close()
 
     def open(self, path: str, modified_ns: int | None) -> "CarEntryWriter":
-        """Begin a file that is written in blocks.
+        """Begin a file that is written in blocks, and return its writer.
 
         Raises:
             Refused: the name cannot be stored, or the manifest is full. No bytes were written.
@@ -128,8 +128,11 @@ class CarWriter(IndexedWriter):
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
         """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
-        The result is exact if all files are small and in one folder. One more file, and the file being written,
-        count with the longest possible checksum and time. Abandoned bytes are included. Raises Refused.
+        The result is exact if all files have at most 1 MiB and are in one folder. One more file, and the file being
+        written, count with the longest possible checksum and time. Bytes of abandoned files are included.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
         """
         self._check_not_ended()
         size = (
@@ -146,16 +149,20 @@ class CarWriter(IndexedWriter):
         return size + largest_file_bytes(size_bytes, LEAF_BYTES) + longest_text_bytes(path) + tree_bytes
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the manifest could exceed its limit, whatever the size of the file. Raises Refused."""
+        """Return False if one more entry could make the manifest exceed its limit. The file's size is ignored.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
+        """
         del size_bytes
         self._check_not_ended()
         return self._index_bytes() + longest_text_bytes(path) <= self._max_index_bytes
 
     def finalize(self) -> FinishedArchive:
-        """Write the tree, the manifest and the index, then the final head.
+        """Write the tree, the manifest and the index, then the final head. Return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Also raises the errors of the sink.
+            InvalidInput: a file is still open. Errors of the sink pass through.
         """
         self._check_usable()
         with self._break_on_error():
@@ -179,7 +186,7 @@ class CarWriter(IndexedWriter):
         )
 
     def _tail(self, data_end: int) -> Iterator[bytes]:
-        """Return the parts after the payload: manifest, trailer and index."""
+        """Yield the bytes after the payload, which ends at `data_end`: manifest, trailer and index."""
         manifest_bytes = self._index.size_bytes
         index_start = data_end + manifest_bytes + FOOTER.size + TRAILER_BYTES
         yield from self._index.blocks()
@@ -191,7 +198,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
     """Writes one file of a CAR in blocks. Created by `CarWriter.open`."""
 
     def __init__(self, writer: CarWriter, path: str, modified_ns: int | None) -> None:
-        """Begin a file at the current position.
+        """Prepare to write a file at the current end of the archive.
 
         Args:
             writer: the writer of the archive.
@@ -205,13 +212,13 @@ class CarEntryWriter(FileWriter[CarWriter]):
 
     @property
     def pending_bytes(self) -> int:
-        """Upper bound in bytes for the blocks and index records still to be written if the file ended now."""
+        """Upper bound in bytes for the sections and index records still to be written if the file ended now."""
         written = len(self._digests)
         size_bytes = written * LEAF_BYTES + len(self._buffer)
         return largest_file_bytes(size_bytes, LEAF_BYTES) - written * (LEAF_BYTES + SECTION_BYTES)
 
     def write(self, block: bytes) -> None:
-        """Append a block. An error of the sink breaks the whole archive."""
+        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         self._buffer += block
@@ -220,7 +227,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
                 self._write_leaves()
 
     def _write_leaves(self) -> None:
-        """Write all full leaves, but keep at least one byte: the file may end with a single leaf."""
+        """Write all full leaves of the buffer, but keep at least one byte: `close` writes the last leaf."""
         at = 0
         while len(self._buffer) - at > LEAF_BYTES:
             self._write_leaf(bytes(self._buffer[at : at + LEAF_BYTES]))
@@ -233,7 +240,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
         self._digests.append(self._writer._sections.write_leaf(head, content)[-32:])
 
     def close(self) -> Entry:
-        """Finish the file and return its entry."""
+        """Write the rest of the file and its inner nodes, and return its entry. Errors of the sink pass through."""
         self._check_open()
         writer = self._writer
         writer._open = None
@@ -255,6 +262,6 @@ class CarEntryWriter(FileWriter[CarWriter]):
         return Entry(self.path, self._start, end, self._checksum, self._modified_ns, content_bytes, SECTIONS)
 
     def _write_nodes(self) -> tuple[bytes, int]:
-        """Write the inner nodes, and return the CID of the file and the total size of its blocks in bytes."""
+        """Write the inner nodes of the file. Return its CID, and the total size of its blocks in bytes."""
         size_bytes = (len(self._digests) - 1) * LEAF_BYTES + len(self._buffer)
         return write_large_file(self._writer._sections, self._digests, LEAF_BYTES, size_bytes, self._modified_ns)

@@ -1,4 +1,7 @@
-"""ChunkIO (romkatv/ChunkIO): records with meters between them. See docs/formats/chunkio.md."""
+"""The archive format ChunkIO (romkatv/ChunkIO): records, with meters (backward pointers) at fixed positions.
+
+See docs/formats/chunkio.md.
+"""
 
 from cafcat.formats.chunkio.format import CHUNKIO, ChunkIoFormat
 

@@ -1,6 +1,6 @@
-"""The buffered layer of the original program: content is collected, deflated, and written as a record.
+"""Writes records of ChunkIO as the buffered layer of the original program does.
 
-A record ends when it is large enough or old enough.
+Content is collected and deflated, and written as one record when it is large enough or old enough.
 """
 
 from time import monotonic
@@ -18,9 +18,9 @@ CLOSE_AT_BYTES: Final = 128 << 10
 
 
 class BufferedWriter:
-    """Collects content for records. One compressed record is in memory.
+    """Collects and compresses content, and writes it as records. The open record, compressed, is in memory.
 
-    There is no timer: each write checks the age of the record. A caller that writes rarely must also call
+    There is no timer: each `write` checks the age of the open record. A caller that writes rarely must also call
     `close_if_due` from time to time.
     """
 
@@ -31,10 +31,10 @@ class BufferedWriter:
         close_at_bytes: int | None = CLOSE_AT_BYTES,
         close_at_seconds: float | None = None,
     ) -> None:
-        """Begin without an open record.
+        """Prepare to write records. No record is open.
 
         Args:
-            records: writes the records.
+            records: writes the finished records.
             close_at_bytes: a record ends with the write that makes its content this large (bytes), or never if
                 None.
             close_at_seconds: a record ends this long after its first write (seconds), or never if None.
@@ -53,21 +53,30 @@ class BufferedWriter:
 
     @property
     def due_in_seconds(self) -> float | None:
-        """Seconds until the open record is old enough to end; 0 or less if it is. None if that never happens."""
+        """Seconds until the open record is old enough to end; 0 or less if it is.
+
+        None if no record is open, or if records do not end because of their age.
+        """
         if self._deflater is None or self._close_at_seconds is None:
             return None
         return self._began + self._close_at_seconds - monotonic()
 
     def write(self, content: bytes, user_data: bytes) -> list[Record]:
-        """Append content to the open record, or begin one with this user data.
+        """Append content to the open record. If no record is open, begin one.
+
+        Args:
+            content: the content.
+            user_data: 16 bytes for the header of a new record. Ignored if a record is open.
 
         Returns:
-            The records that ended: one that was old enough before, and the open one if it is large enough now.
+            The records that were written: one that was old enough before, and the open one if it is large enough
+            now. Often empty.
 
         Raises:
-            InvalidInput: the user data has the wrong size, or the open record is finished. Errors of the sink pass
-                through. After one, the record is still open, and `close` writes it again once the RecordWriter was
-                resumed.
+            InvalidInput: the user data of a new record does not have 16 bytes. Or an earlier attempt to write the
+                open record failed, so that it accepts no more content.
+            StoreFailed: an earlier call failed and the RecordWriter was not resumed since. Errors of the sink pass
+                through. The record is then still open; after `RecordWriter.resume`, `close` writes it again.
         """
         closed = self.close_if_due()
         if self._deflater is None:
@@ -79,18 +88,21 @@ class BufferedWriter:
         return [record for record in (closed, self.close() if full else None) if record is not None]
 
     def close_if_due(self) -> Record | None:
-        """End the open record if it is old enough. Return the record, or None."""
+        """Write the open record if it is old enough. Return the written record, or None if none was written.
+
+        Raises the errors of `RecordWriter.write`.
+        """
         due_in_seconds = self.due_in_seconds
         return self.close() if due_in_seconds is not None and due_in_seconds <= 0 else None
 
     def abandon(self) -> None:
-        """Discard the open record."""
+        """Discard the open record and its content, if a record is open."""
         self._deflater = None
 
     def close(self) -> Record | None:
-        """End the open record and write it.
+        """Write the open record. Return the written record, or None if no record is open.
 
-        Return None if there is none. Raises the errors of `RecordWriter.write`.
+        Raises the errors of `RecordWriter.write`. The record is then still open, and `close` can be called again.
         """
         if self._deflater is None:
             return None

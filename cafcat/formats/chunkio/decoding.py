@@ -1,4 +1,4 @@
-"""Decodes the content of an entry from the bytes of its span alone.
+"""Decodes the content of an entry of a ChunkIO archive from the bytes of its span alone.
 
 Values of `Entry.decoding`: "pieces" is a file that cafcat packed into one or more records; "record" is the content
 of one record; "deflate" is the inflated content of one record.
@@ -28,14 +28,14 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None, *, exact: bool = True) -> Iterator[bytes]:
-    """Return the content of an entry in blocks of at most 1 MiB.
+    """Return the content of an entry of a ChunkIO archive in blocks of at most 1 MiB.
 
     A record of at most 1 MiB is checked completely before any of its bytes are returned. Memory: three blocks.
 
     Args:
         span: the bytes of the entry's span, in blocks of any size.
         entry: the entry.
-        chunk: name of the archive, for messages.
+        chunk: name of the archive, for messages; None if it is unknown.
         exact: False if `content_bytes` of a "deflate" entry is an upper bound and not the size.
 
     Raises:
@@ -53,13 +53,13 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None, *, exa
 
 
 class _Payload:
-    """The bytes of a span without its meters, read from its start to its end."""
+    """The records of an entry's span without the meters, read from start to end. Methods raise Corrupt."""
 
     def __init__(self, span: Iterator[bytes], entry: Entry, chunk: str | None) -> None:
         self._entry = entry
         self._chunk = chunk
         if not is_position(entry.start_byte) or not is_position(entry.end_byte):
-            raise self.corrupt(f"[{entry.start_byte}, {entry.end_byte}) cannot be the span of a record")
+            raise self.corrupt(f"the span [{entry.start_byte}, {entry.end_byte}) cannot be that of a record")
         self._offset = 0
         self._parts = self._payload(span)
         self._part = memoryview(b"")
@@ -75,7 +75,7 @@ class _Payload:
             raise self.corrupt(f"the span should have {size_bytes} bytes, but {read_bytes} were read")
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes of the payload."""
+        """Return exactly the next `size_bytes` bytes. Raises Corrupt if the span ends before."""
         parts: list[memoryview] = []
         while size_bytes:
             if not self._part:
@@ -92,27 +92,28 @@ class _Payload:
         return memoryview(part)
 
     def header(self) -> Record:
-        """Read and return the next record header."""
+        """Read the next 40 bytes and return the record with this header. Raises Corrupt if it is damaged."""
         record = parse_header(self.read(HEADER_BYTES), self._entry.start_byte)
         if record is None:
             raise self.corrupt("the header of a record is damaged: its SipHash is wrong")
         return record
 
     def end(self) -> None:
-        """Check that the span has no further bytes."""
+        """Check that all bytes of the span were read. Raises Corrupt if there are more."""
         if self._part or any(self._parts):
             raise self.corrupt("the span has more bytes after the end of its record")
 
     def corrupt(self, message: str) -> Corrupt:
+        """Return (not raise) an error with the entry's path, the name of the archive, and the start of the span."""
         return Corrupt(message, path=self._entry.path, chunk=self._chunk, byte=self._entry.start_byte)
 
     def locate(self, error: Corrupt) -> None:
-        """Add the entry and its chunk to an error that does not have them."""
+        """Add the entry's path, the name of the archive and the start of the span to an error without a chunk."""
         if error.chunk is None:
             error.path, error.chunk, error.byte = self._entry.path, self._chunk, self._entry.start_byte
 
     def check(self, found: bytes, record: Record) -> None:
-        """Check that the SipHash of the content is the one in its header."""
+        """Check the content of a record. Raises Corrupt if its SipHash `found` is not the one in its header."""
         if found != record.content_hash:
             expected = record.content_hash[::-1].hex()
             message = f"the SipHash of a record's content is {found[::-1].hex()}, but its header has {expected}"
@@ -136,7 +137,10 @@ def _pieces(payload: _Payload) -> Iterator[bytes]:
 
 
 def _record(payload: _Payload, size_bytes: int | None) -> Iterator[bytes]:
-    """Return the content of one record. `size_bytes` is its expected size, or None if that is unknown."""
+    """Yield the content of one record. `size_bytes` is its expected size, or None if that is unknown.
+
+    The SipHash is checked before the last block is yielded.
+    """
     record = payload.header()
     if size_bytes not in (None, record.content_bytes):
         raise payload.corrupt(f"the content of the record has {record.content_bytes} bytes, expected {size_bytes}")

@@ -1,4 +1,4 @@
-"""Raw DEFLATE (RFC 1951), in which the buffered layer of the original program stores all content."""
+"""Compresses and decompresses raw DEFLATE (RFC 1951), as the buffered layer of the original program does."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -17,15 +17,15 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[bytes]:
-    """Return the inflated content, in blocks of at most 1 MiB.
+    """Decompress the content of one record, and yield it in blocks of at most 1 MiB.
 
-    Memory: one block of each kind, and a window of 32 KiB.
+    Memory: one compressed block, one decompressed block, and a window of 32 KiB.
 
     A stream that was flushed, but not closed, is accepted, as in the original program.
 
     Args:
-        blocks: the DEFLATE stream.
-        max_bytes: largest allowed size of the result in bytes.
+        blocks: the DEFLATE stream, in blocks of any size.
+        max_bytes: largest allowed size of the decompressed content in bytes.
 
     Raises:
         Corrupt: the stream is invalid, has bytes after its end, or inflates to more than `max_bytes`.
@@ -37,7 +37,7 @@ def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Ite
         # If a part is full, the stream object may hold more output, even if all input was consumed.
         while rest or (len(part) == _BLOCK_BYTES and not stream.eof):
             if stream.eof:
-                raise Corrupt("there are bytes after the end of the DEFLATE stream")
+                raise Corrupt("the record has bytes after the end of its DEFLATE stream")
             part = _inflate_block(stream, rest)
             rest = stream.unconsumed_tail or stream.unused_data
             found += len(part)
@@ -55,31 +55,32 @@ def _inflate_block(stream: "zlib._Decompress", data: bytes) -> bytes:
 
 
 class Deflater:
-    """Compresses one content while it is written.
+    """Compresses the content of one record as raw DEFLATE, and keeps the compressed bytes in memory.
 
     Attributes:
         size_bytes: size of the content so far in bytes, before compression.
     """
 
     def __init__(self, level: int = zlib.Z_DEFAULT_COMPRESSION) -> None:
-        """Begin an empty content. `level` is the compression level of zlib."""
+        """Prepare to compress one record. `level` is the compression level of zlib."""
         self._stream: zlib._Compress | None = zlib.compressobj(level, zlib.DEFLATED, _RAW)
         self._parts: list[bytes] = []
         self.size_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """Append content.
+        """Compress more content of the record.
 
         Raises:
-            InvalidInput: the content is finished.
+            InvalidInput: `finish` was called before.
         """
         if self._stream is None:
-            raise InvalidInput("this record is finished, but was not written yet: close it again, or abandon it")
+            message = "cannot append to this record: it is complete, but was not written, because writing it failed"
+            raise InvalidInput(message, hint="call close() to write it again, or abandon()")
         self._parts.append(self._stream.compress(data))
         self.size_bytes += len(data)
 
     def finish(self) -> bytes:
-        """Return the whole compressed content. No content can be appended afterwards. May be called again."""
+        """Return the whole compressed content. `write` raises afterwards. Later calls return the same bytes."""
         if self._stream is not None:
             self._parts = [b"".join([*self._parts, self._stream.flush()])]
             self._stream = None

@@ -1,4 +1,4 @@
-"""The ChunkIO format object."""
+"""The archive format ChunkIO as an implementation of `Format`."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ __all__ = ["CHUNKIO", "ChunkIoFormat"]
 
 
 class ChunkIoFormat:
-    """ChunkIO, with the same bytes as the original program writes. Implements `Format`."""
+    """The archive format ChunkIO. Implements `Format`. Records have the same bytes as the original program's."""
 
     name: Final = "chunkio"
     suffix: Final = ".cio"
@@ -30,19 +30,19 @@ class ChunkIoFormat:
         return head.startswith(FILE_HEADER)
 
     def writer(self, sink: Sink) -> ChunkIoWriter:
-        """Return a writer for a new archive."""
+        """Return a writer that writes a new ChunkIO archive to `sink`."""
         return ChunkIoWriter(sink)
 
     def reader(self, archive: RandomReader) -> ChunkIoReader:
-        """Return a reader for an archive.
+        """Return a reader for a ChunkIO archive.
 
         Raises:
-            Corrupt: the archive has no record, or is a chunk of cafcat without its end.
+            Corrupt: the archive has bytes but no record, or cafcat wrote it and its index is missing.
         """
         return ChunkIoReader(archive)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """Return the content of an entry; see `decoding.decode`."""
+        """Return the content of an entry, from the bytes of its span; see `Format.decode` and `decoding.decode`."""
         return decode(span, entry)
 
 

@@ -1,6 +1,6 @@
-"""The index of a chunk that cafcat wrote.
+"""Reads the index of a ChunkIO archive that cafcat wrote.
 
-It is found from the end of the chunk, and parsed as the index of a CAF.
+The index is found from the end of the archive. The content of its records is parsed as the index of a CAF.
 """
 
 import struct
@@ -32,11 +32,11 @@ _MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
 
 
 def find_index(archive: RandomReader) -> IndexLayout | None:
-    """Return the position of the index, or None if the archive does not end with one.
+    """Return the position of the index that cafcat wrote, or None if the archive does not end with an index.
 
-    This takes two reads of some 56 bytes, at the end of the archive and at the start of the index. Another chunk
-    may be packed into a record of an archive. Its index is not mistaken for that of the archive, because pieces of
-    an index include their position.
+    This takes two reads of some 56 bytes, at the end of the archive and at the start of the index. A record may
+    contain another ChunkIO archive. The index of that archive is not mistaken for that of `archive`, because pieces
+    of an index include their position.
     """
     begin = end_mark_begin(archive.size_bytes)
     mark = None if begin is None else _record_at(archive, begin)
@@ -60,12 +60,14 @@ def _record_at(archive: RandomReader, begin: int) -> Record | None:
 
 
 def index_entries(archive: RandomReader, layout: IndexLayout) -> Iterator[Entry]:
-    """Return the entries in the order of the index, each path once; see `CafReader.entries` for its checks.
+    """Yield the entries in the order of the index, each path once; see `CafReader.entries` for its checks.
 
     Memory: that of CafReader, and two pieces of 1 MiB.
 
     Raises:
-        Corrupt: the index is damaged, or the span of an entry cannot consist of pieces.
+        Corrupt: the index is damaged, or the span of an entry cannot consist of pieces (records of a file).
+        Unsupported: the index has another version than 1.0, or a string or number of more than 1 MiB.
+        StoreFailed: the temporary file for the names of a large index failed.
     """
     view = _CafView(archive, layout)
     try:
@@ -82,12 +84,14 @@ def index_entries(archive: RandomReader, layout: IndexLayout) -> Iterator[Entry]
 
 
 class _CafView:
-    """A view of the chunk as a CAF for CafReader: only the text of the index and a footer exist.
+    """Shows the index of a ChunkIO archive to CafReader as if it were a CAF. A RandomReader.
 
-    The text begins at the position of the first record of the index.
+    Only the text of the index and a footer exist in the view. The text begins at the position of the first record
+    of the index, and has neither headers nor meters.
 
     Attributes:
-        reading: True while a piece is read, and after that failed. Then errors already have positions in the file.
+        reading: True while a piece of the index is read, and after its reading failed. The `byte` of an error is
+            then a position in the archive; otherwise it is a position in the view.
         name: name of the archive.
         size_bytes: size of the view in bytes.
     """
@@ -102,7 +106,7 @@ class _CafView:
         self.size_bytes = self._text_end + _FOOTER.size
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes of `[start_byte, end_byte)`.
+        """Return exactly the bytes of `[start_byte, end_byte)` of the view.
 
         Raises:
             Corrupt: a piece of the index is damaged.
@@ -118,12 +122,12 @@ class _CafView:
         return b"".join(parts)
 
     def position_of(self, byte: int) -> int:
-        """Return the position in the file of a byte of this view, if it belongs to the text."""
+        """Convert a position within the text in this view to its position in the archive, in bytes."""
         number, offset = divmod(byte - self._layout.index_begin, PIECE_BYTES)
         return end_position(self._piece_begin(number), HEADER_BYTES + offset)
 
     def _piece_begin(self, number: int) -> int:
-        """Return the position of a piece of the index."""
+        """Return the position in the archive of the piece of the index with this number, from 0."""
         begin = self._layout.index_begin
         return pieces_end(begin, number * PIECE_BYTES) if number else begin
 

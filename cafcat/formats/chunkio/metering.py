@@ -1,4 +1,7 @@
-"""Meters: 16 bytes at each position divisible by 65,536, even within a header or content.
+"""Adds meters to the records of a ChunkIO file, and removes them.
+
+A meter has 16 bytes, which point to the start of its record. A meter is at each position divisible by 65,536, even
+within a header or content.
 
 The stream of records (headers and contents, back to back) is the payload. A position is relative to the start of
 the file, an offset is relative to the start of the payload. A meter is written only together with the byte after
@@ -44,12 +47,12 @@ def is_position(position: int) -> bool:
 
 
 def position_to_offset(position: int) -> int:
-    """Return the number of payload bytes before a valid position. Padding counts as payload."""
+    """Return the number of bytes other than meters before a valid position (see `is_position`) in a file."""
     return position - METER_BYTES * -(-position // INTERVAL_BYTES)
 
 
 def offset_to_position(offset: int) -> int:
-    """Return the valid position with this many payload bytes before it."""
+    """Return the valid position in a file with `offset` bytes other than meters before it."""
     return offset + METER_BYTES * -(-offset // _PAYLOAD_BYTES)
 
 
@@ -59,7 +62,7 @@ def end_position(begin: int, payload_bytes: int) -> int:
 
 
 def write_meter(begin: int) -> bytes:
-    """Return a meter that is within, or at the start of, the record that begins at `begin`."""
+    """Return the 16 bytes of a meter that is within, or at the start of, the record that begins at `begin`."""
     raw = begin.to_bytes(8, "little")
     return raw + siphash(raw)
 
@@ -80,12 +83,12 @@ def read_meter(raw: bytes, position: int) -> int | None:
 
 
 def insert_meters(position: int, begin: int, payload: bytes) -> list[bytes | memoryview]:
-    """Return the payload with its meters, in parts, as it is written at a position.
+    """Return a part of a record with its meters, in parts, as it is written to a file.
 
     Args:
-        position: position of the first byte.
-        begin: start of the record that the payload belongs to.
-        payload: the payload.
+        position: valid position in the file at which the payload is written.
+        begin: position at which the record begins that the payload belongs to.
+        payload: the bytes of the record, without meters.
     """
     space = -position % INTERVAL_BYTES
     if len(payload) <= space:
@@ -101,7 +104,7 @@ def insert_meters(position: int, begin: int, payload: bytes) -> list[bytes | mem
 
 
 def strip_meters(position: int, data: bytes) -> bytes:
-    """Return the payload of bytes that were read from the file at any position."""
+    """Remove the meters from bytes that were read from a file, from any `position` on. Return the rest."""
     in_interval = position % INTERVAL_BYTES
     if 0 < in_interval < METER_BYTES:
         data = data[METER_BYTES - in_interval :]

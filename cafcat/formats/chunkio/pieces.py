@@ -1,4 +1,4 @@
-"""How cafcat stores files and their index in records.
+"""The rules by which cafcat stores files and their index in the records of a ChunkIO archive.
 
 A file is one record, or several adjacent ones, each with 1 MiB of content except the last. The text of the index is
 stored in the same way. An end mark follows, a record without content. The user data identifies each kind of record:
@@ -36,7 +36,7 @@ _END: Final = b"cafcat1E"
 
 
 def file_mark(offset: int) -> bytes:
-    """Return the user data of a piece of a file.
+    """Return the 16 bytes of user data of a record that holds a piece of a file.
 
     Args:
         offset: offset of the piece in the file, in bytes.
@@ -45,9 +45,9 @@ def file_mark(offset: int) -> bytes:
 
 
 def index_mark(begin: int) -> bytes:
-    """Return the user data of a piece of the index.
+    """Return the 16 bytes of user data of a record that holds a piece of the index.
 
-    It includes the position of the record, so that a copy at another position is not mistaken for an index.
+    They include the position of the record, so that a copy at another position is not mistaken for an index.
 
     Args:
         begin: position of the record in bytes.
@@ -56,7 +56,7 @@ def index_mark(begin: int) -> bytes:
 
 
 def end_mark(index_begin: int) -> bytes:
-    """Return the user data of the last record.
+    """Return the 16 bytes of user data of the end mark, the last record of a finished archive.
 
     Args:
         index_begin: position of the first piece of the index in bytes.
@@ -65,7 +65,7 @@ def end_mark(index_begin: int) -> bytes:
 
 
 def index_begin_of(user_data: bytes) -> int | None:
-    """Return the position of the index in the user data of an end mark, or None for other records."""
+    """Return the position of the index that the user data of an end mark stores, or None for other records."""
     return int.from_bytes(user_data[8:], "little") if user_data.startswith(_END) else None
 
 
@@ -75,22 +75,25 @@ def is_cafcat_record(user_data: bytes) -> bool:
 
 
 def piece_count(content_bytes: int) -> int:
-    """Return the number of records for this many bytes of content: at least one."""
+    """Return the number of records for a file, or an index, of `content_bytes` bytes: at least 1."""
     return -(-content_bytes // PIECE_BYTES) or 1
 
 
 def payload_bytes(content_bytes: int) -> int:
-    """Return the payload size in bytes of the pieces for this many bytes of content."""
+    """Return the size in bytes of all records of a file, or an index, of `content_bytes` bytes, without meters."""
     return content_bytes + HEADER_BYTES * piece_count(content_bytes)
 
 
 def pieces_end(begin: int, content_bytes: int) -> int:
-    """Return the end position of the pieces for this many bytes of content that begin at `begin`."""
+    """Return the end position of the records of a file, or an index, of `content_bytes` bytes, begun at `begin`."""
     return end_position(begin, payload_bytes(content_bytes))
 
 
 def content_bytes_of(begin: int, end: int) -> int | None:
-    """Return the content size in bytes of the pieces in `[begin, end)`, or None if these cannot be pieces."""
+    """Return the size in bytes of the file, or index, whose records fill the positions `[begin, end)`.
+
+    None if no such records can have this span.
+    """
     if not (is_position(begin) and is_position(end) and begin < end):
         return None
     size_bytes = position_to_offset(end) - position_to_offset(begin)
@@ -100,22 +103,22 @@ def content_bytes_of(begin: int, end: int) -> int | None:
 
 
 def finalized_size(offset: int, index_bytes: int) -> int:
-    """Return the size in bytes of a finished chunk.
+    """Return the size in bytes of an archive after its index and its end mark are written.
 
     Args:
-        offset: number of payload bytes before the index.
+        offset: number of payload bytes (bytes of records, without meters) before the index.
         index_bytes: size of the text of the index in bytes.
     """
     return offset_to_position(offset + payload_bytes(index_bytes) + HEADER_BYTES)
 
 
 class IndexLayout(NamedTuple):
-    """The position of the index in a chunk: `[index_begin, index_end)`, followed by the end mark.
+    """The position of the index in an archive of cafcat: `[index_begin, index_end)`, followed by the end mark.
 
     Attributes:
-        index_begin: start of the index in bytes.
-        index_end: end of the index in bytes.
-        index_bytes: size of its text in bytes.
+        index_begin: position of the first record of the index.
+        index_end: end of the last record of the index, in bytes.
+        index_bytes: size of the index's text in bytes, without headers and meters.
     """
 
     index_begin: int
@@ -124,7 +127,7 @@ class IndexLayout(NamedTuple):
 
 
 def end_mark_begin(size_bytes: int) -> int | None:
-    """Return the position of the end mark in a chunk of this size, or None if there cannot be one."""
+    """Return the position of the end mark in an archive of this size; None if no end mark can end there."""
     if not is_position(size_bytes) or position_to_offset(size_bytes) < HEADER_BYTES:
         return None
     return offset_to_position(position_to_offset(size_bytes) - HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Reads a ChunkIO archive: archives of cafcat by their index, other archives record by record."""
+"""Reads a ChunkIO archive: by its index if cafcat wrote the archive, otherwise record by record."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -21,13 +21,13 @@ _SUFFIX_BYTES: Final = 17
 
 
 class ChunkIoReader:
-    """Reads one ChunkIO archive.
+    """Reads one ChunkIO archive. Implements `Reader`.
 
     Memory: that of CafReader for an index, or of RecordReader, and some blocks of 1 MiB.
     """
 
     def __init__(self, archive: RandomReader) -> None:
-        """Look for an index. An empty file is valid and has no records.
+        """Look for the index at the end of the archive. An empty file is a valid archive without records.
 
         Raises:
             Corrupt: cafcat wrote the archive, but its index is missing. Or the archive has bytes, but no record.
@@ -47,32 +47,33 @@ class ChunkIoReader:
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """The span `[start, end)` of the index in bytes; empty, at the end, for archives of other programs."""
+        """The span `[start, end)` of the index in bytes. For archives of other programs, empty, and at the end."""
         if self._index is None:
             return self._archive.size_bytes, self._archive.size_bytes
         return self._index.index_begin, self._index.index_end
 
     def entries(self) -> Iterator[Entry]:
-        """Return the entries in the order of the index or of the records.
+        """Return the entries in the order of the index, or of the records if there is no index.
 
-        In archives of other programs each complete record is an entry: it ends within the file and before the next
-        record begins. A record that is torn, because its writer died, is left out. Damaged content is only found by
-        `open`.
+        In archives of other programs, each complete record is an entry. A record is complete if it ends within the
+        file and before the next record begins. A record that is torn, because its writer died, is left out. Damaged
+        content is only found by `open`.
 
         Raises:
             Corrupt: the index is damaged.
-            StoreFailed: see `CafReader.entries`.
+            Unsupported: the index has another version than 1.0, or a string or number of more than 1 MiB.
+            StoreFailed: the temporary file for the names of a large index failed.
         """
         if self._index is not None:
             return index_entries(self._archive, self._index)
         return (_entry(record, _file_name(self._archive.name)) for record in self._complete_records())
 
     def inflated_entries(self, max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[Entry]:
-        """Return the entries of an archive that the buffered layer of the original program wrote.
+        """Yield the entries of an archive that the buffered layer of the original program wrote.
 
-        That layer stores each content as raw DEFLATE; the entries are inflated when they are read. This method
-        reads the whole archive to find their sizes. As in the original program, records are left out that are
-        damaged, are not DEFLATE, or inflate to more than `max_bytes`.
+        That layer stores the content of each record as raw DEFLATE. `open` returns the decompressed content of
+        these entries. This method reads the whole archive to find their sizes. As in the original program, records
+        are left out that are damaged, are not DEFLATE, or decompress to more than `max_bytes` bytes.
         """
         for entry in self.entries():
             try:
@@ -96,6 +97,7 @@ class ChunkIoReader:
 
         Raises:
             Corrupt: the SipHash, the size or the CRC-32C of the content is wrong.
+            Unsupported: the entry has an unknown `decoding`.
         """
         yield from verified_content(self._decoded(entry), entry, self._archive, "index")
 

@@ -1,4 +1,4 @@
-"""Records and their headers: user data, content length, hash of the content, hash of the header."""
+"""Records of a ChunkIO file, and their 40-byte headers: user data, content length, hashes of content and header."""
 
 import struct
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ HEADER_BYTES: Final = _HASHED.size + _HASH_BYTES
 
 
 class Record(NamedTuple):
-    """A record, described by its header. Its content may still be damaged or missing.
+    """A record of a ChunkIO file, as its header describes it. Its content may still be damaged or missing.
 
     Attributes:
         begin: start of the record in the file, in bytes.
@@ -38,17 +38,17 @@ class Record(NamedTuple):
 
 
 def pack_header(user_data: bytes, content_bytes: int, content_hash: bytes) -> bytes:
-    """Return the 40 bytes of a header."""
+    """Return the 40 bytes of a record's header."""
     hashed = _HASHED.pack(user_data, content_bytes, content_hash)
     return hashed + siphash(hashed)
 
 
 def parse_header(raw: bytes, begin: int) -> Record | None:
-    """Return the record with this header, or None if the bytes are not a valid header.
+    """Return the record with this header, or None if the bytes are not a valid header of a record.
 
     Args:
-        raw: the 40 bytes.
-        begin: position of the record in bytes.
+        raw: the 40 bytes of the header.
+        begin: position of the record in the file, in bytes.
     """
     hashed = raw[: _HASHED.size]
     if siphash(hashed) != raw[_HASHED.size :]:

@@ -1,4 +1,4 @@
-"""Finds records, with the same results as the original program on damaged files.
+"""Finds the records of a ChunkIO file, with the same results as the original program on damaged files.
 
 Two rules hold. Content is never mistaken for a record, because bytes are never searched for headers: content may
 contain whole ChunkIO files. And no readable record is skipped, except those between a damaged header and the next
@@ -33,9 +33,9 @@ _FREE_HASHED_BYTES: Final = 64 << 20
 
 
 class RecordReader:
-    """Reads one file, which may grow in the meantime.
+    """Finds and reads the records of one ChunkIO file, which may grow while it is read.
 
-    Its methods never raise an error because of the bytes in the file.
+    Damage in the file never raises an error: damaged records are skipped.
 
     Memory: a window of 1 MiB, and 4 bytes for each 64 KiB of a damaged file that is listed. If the last meter in a
     record is damaged, its content must be hashed to make the end of the record certain. This hashing stops at four
@@ -50,14 +50,14 @@ class RecordReader:
         self._hashed_bytes = 0
 
     def refresh(self) -> None:
-        """Discard buffered bytes, because the end of the file may have changed."""
+        """Discard buffered bytes. Call this after the file may have grown."""
         self._window.clear()
         self._certain_end = None
 
     def records(self, first: Record | None = None) -> Iterator[Record]:
-        """Return all records in order, or those from `first` on. Takes time linear to the size of the file.
+        """Yield all records in order, or those from `first` on. Takes time linear to the size of the file.
 
-        The last record may end beyond the file. A torn record may end after the start of a later one.
+        The last record may end beyond the end of the file. A torn record may end after the start of a later record.
         """
         meters: _UnusedMeters | None = None
         record = first or self._record_at(0)
@@ -72,13 +72,13 @@ class RecordReader:
             begin, record = self._next_after(record)
 
     def _next_after(self, record: Record) -> tuple[int, Record | None]:
-        """Return the earliest start of the next record, and the record that certainly begins there, or None."""
+        """Return the earliest position of the next record, and the record there. None: it must be searched for."""
         if not self._end_is_certain(record):
             return record.begin + 1, None
         return record.end, self._record_at(record.end)
 
     def first(self, start: int = 0, end: int | None = None) -> Record | None:
-        """Return the first record that begins in `[start, end)`, or None."""
+        """Return the first record that begins in `[start, end)`, or None. `end` is the end of the file if None."""
         start, end = self._clamp(start, end)
         if start >= end:
             return None
@@ -107,7 +107,7 @@ class RecordReader:
         return None
 
     def last(self, start: int = 0, end: int | None = None) -> Record | None:
-        """Return the last record that begins in `[start, end)`, or None."""
+        """Return the last record that begins in `[start, end)`, or None. `end` is the end of the file if None."""
         start, end = self._clamp(start, end)
         if start >= end:
             return None
@@ -126,14 +126,17 @@ class RecordReader:
         return None
 
     def _first_meter(self, boundary: int) -> int | None:
-        """Return the record start in the first valid meter from `boundary` on, or None."""
+        """Return the record start that the first valid meter from `boundary` on stores; None if there is none."""
         for meter in range(boundary, self._window.size_bytes, INTERVAL_BYTES):
             if (begin := self.meter(meter)) is not None:
                 return begin
         return None
 
     def _last_from(self, begin: int, start: int, end: int) -> Record | None:
-        """Return the last record in `[start, end)` that can be reached from `begin` over certain ends only."""
+        """Follow the records from the one at `begin`, as long as their ends are certain.
+
+        Return the last of them that begins in `[start, end)`, or None.
+        """
         found = None
         while (record := self._record_at(begin)) is not None:
             if begin >= start:
@@ -144,7 +147,7 @@ class RecordReader:
         return found
 
     def middle(self, start: int, end: int) -> Record | None:
-        """Return a record that begins in `[start, end)`, preferably near the middle, or None if there is none."""
+        """Return a record that begins in `[start, end)`, preferably near the middle; None if no record does."""
         start, end = self._clamp(start, end)
         if start // INTERVAL_BYTES < end // INTERVAL_BYTES:
             meter = min(_boundary_before(end), _boundary_from(start + (end - start) // 2))
@@ -154,7 +157,7 @@ class RecordReader:
         return self.first(start, end)
 
     def is_intact(self, record: Record) -> bool:
-        """Return True if the content is complete and has the hash in its header. Reads blocks of 1 MiB."""
+        """Return True if the record's content is complete and has the SipHash in its header. Reads the content."""
         if record.end > self._window.size_bytes:
             return False
         checksum = hasher()
@@ -163,7 +166,7 @@ class RecordReader:
         return bool(checksum.digest() == record.content_hash)
 
     def content(self, record: Record) -> bytes | None:
-        """Return the whole content, up to 2 GiB in memory, or None if it is damaged or incomplete."""
+        """Return the record's whole content (up to 2 GiB); None if it is damaged or incomplete. Reads it twice."""
         if not self.is_intact(record):
             return None
         return b"".join(self._content(record))
@@ -175,9 +178,9 @@ class RecordReader:
             yield strip_meters(start, self._window.read(start, end))
 
     def _end_is_certain(self, record: Record) -> bool:
-        """Return True if the next record certainly begins at the end of this one.
+        """Return True if the next record certainly begins at the end of this record.
 
-        Then no record is skipped, and content is not mistaken for a record.
+        Then a reader that continues there skips no record, and mistakes no content for a record.
         """
         if self._certain_end is None or self._certain_end[0] != record:
             self._certain_end = record, self._check_end(record)
@@ -198,13 +201,16 @@ class RecordReader:
         return self._hashed_bytes <= max_bytes and self.is_intact(record)
 
     def meter(self, position: int) -> int | None:
-        """Return the record start in the meter at this multiple of 65,536, or None if there is no valid meter."""
+        """Return the record start that the meter at `position` stores; None if no valid meter is there.
+
+        `position` is a multiple of 65,536.
+        """
         if position and position + METER_BYTES > self._window.size_bytes:
             return None
         return read_meter(self._window.read(position, position + METER_BYTES) if position else b"", position)
 
     def _record_at(self, begin: int) -> Record | None:
-        """Return the record that begins at `begin`, or None if there is no valid header."""
+        """Return the record that begins at `begin`, or None if no valid header is at this position."""
         end = end_position(begin, HEADER_BYTES)
         if not is_position(begin) or end > self._window.size_bytes:
             return None
@@ -216,9 +222,9 @@ class RecordReader:
 
 
 class _UnusedMeters:
-    """The meters of a file that may still refer to a record, while the file is listed from start to end.
+    """The meters of a file that may still refer to an unlisted record, while its records are listed in order.
 
-    Each other meter is read only once; later searches skip it.
+    A meter that refers to no record, or to an earlier one, is read only once; later searches skip it.
     """
 
     def __init__(self, reader: RecordReader) -> None:
@@ -227,9 +233,9 @@ class _UnusedMeters:
         self._skip = array("I", bytes(4 * count))
 
     def first(self, start: int) -> Record | None:
-        """Return the first record from `start` on that a meter from there on refers to.
+        """Return the first record that begins at `start` or later and to which a meter at `start` or later refers.
 
-        `start` must not decrease.
+        None if there is no such record. `start` must not decrease from call to call.
         """
         number = self._next(-(-start // INTERVAL_BYTES))
         while number < len(self._skip):
@@ -241,7 +247,7 @@ class _UnusedMeters:
         return None
 
     def _next(self, number: int) -> int:
-        """Return the first unused meter from this one on. Shortens the skip distances on the way."""
+        """Return the number of the first unused meter from `number` on. Shortens later searches on the way."""
         end = number
         while end < len(self._skip) and self._skip[end]:
             end += self._skip[end]

@@ -1,4 +1,4 @@
-"""Follows a file that another process is writing."""
+"""Follows a ChunkIO file that another process is writing, and returns its new records."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,10 @@ __all__ = ["RecordTail"]
 
 
 class RecordTail:
-    """Returns each record once, as soon as its header and its content are complete and have the right hashes.
+    """Follows a growing ChunkIO file, and returns each record once, when it is complete and its hashes are right.
 
-    The last record of the file may be incomplete; the tail waits for it. An incomplete record that is followed by
-    another one was torn or is damaged; it is skipped and counted.
+    The last record of the file may be incomplete; a later `poll` returns it. An incomplete record that is followed
+    by another record was torn or is damaged; it is skipped and counted.
 
     Attributes:
         position: earliest position in bytes at which the next record can begin.
@@ -22,7 +22,7 @@ class RecordTail:
     """
 
     def __init__(self, archive: RandomReader, start: int = 0) -> None:
-        """Begin to follow a file.
+        """Prepare to follow a file.
 
         Args:
             archive: the file. Its `size_bytes` must be current at each poll.
@@ -35,7 +35,7 @@ class RecordTail:
         self.skipped_count = 0
 
     def poll(self) -> Iterator[Record]:
-        """Return the records that became complete since the last call.
+        """Yield the records that became complete since the last call of `poll`. Does not wait for more.
 
         Raises:
             Corrupt: the file is shorter than before, so it was replaced.
@@ -61,5 +61,5 @@ class RecordTail:
                 yield record
 
     def content(self, record: Record) -> bytes | None:
-        """Return the content of a record, or None if it changed in the meantime."""
+        """Return the content of a record, or None if it is damaged now, because the file was changed."""
         return self._reader.content(record)

@@ -1,6 +1,6 @@
-"""Finds records by time.
+"""Finds the records of a ChunkIO file by time.
 
-In time series of the original program, user data holds the time of a record's first event.
+In time series of the original program, the user data of a record holds the time of its first event.
 
 A time is a number of .NET ticks in UTC: units of 100 ns since 0001-01-01. It is a signed number in the first eight
 bytes, little-endian.
@@ -25,12 +25,12 @@ suffice, the records are listed instead."""
 
 
 def ticks_of_ns(ns: int) -> int:
-    """Convert nanoseconds since 1970-01-01 UTC to ticks, rounded down."""
+    """Convert nanoseconds since 1970-01-01 UTC to .NET ticks (100 ns since 0001-01-01), rounded down."""
     return _TICKS_OF_1970 + ns // _TICK_NS
 
 
 def ticks_of_record(record: Record) -> int:
-    """Return the ticks in the user data of a record. Other programs may store other data there."""
+    """Return the time in a record's user data, in .NET ticks. Meaningless if a program stores other data there."""
     return int.from_bytes(record.user_data[:8], "little", signed=True)
 
 
@@ -42,7 +42,7 @@ def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | N
 
     Args:
         reader: reads the file.
-        ticks: the time in ticks.
+        ticks: the time in .NET ticks.
         start: lower bound of the record positions in bytes.
         end: upper bound of the record positions in bytes, exclusive; None means the end of the file.
     """
@@ -53,18 +53,19 @@ def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | N
 
 
 def partition_point(reader: RecordReader, ticks: int, start: int = 0, end: int | None = None) -> Record | None:
-    """Return the last record that begins in `[start, end)` and is not later than a time, by binary search.
+    """Return the last record that begins in `[start, end)` and whose time is not after `ticks`, by binary search.
 
-    All later records must follow all others. If they do not, any record at such a change is returned.
+    Records must be in order of time. If they are not, the result is some record with such a time that a later
+    record follows.
 
     Args:
         reader: reads the file.
-        ticks: the time in ticks.
+        ticks: the time in .NET ticks.
         start: lower bound of the record positions in bytes.
         end: upper bound of the record positions in bytes, exclusive; None means the end of the file.
 
     Returns:
-        The record; the first record if all are later; None if there are no records.
+        The record; the first record if all are later than `ticks`; None if no record begins in `[start, end)`.
     """
     left = reader.first(start, end)
     if left is None or ticks_of_record(left) > ticks:
@@ -86,7 +87,10 @@ def partition_point(reader: RecordReader, ticks: int, start: int = 0, end: int |
 
 
 def _by_listing(reader: RecordReader, ticks: int, left: Record, right: Record) -> Record:
-    """Find the partition point between two records in linear time, for files with damaged or false meters."""
+    """Find the partition point (see `partition_point`) by listing the records between `left` and `right`.
+
+    Takes linear time; used for files with damaged or false meters.
+    """
     for record in reader.records(left):
         if record.begin >= right.begin or (record != left and ticks_of_record(record) > ticks):
             break

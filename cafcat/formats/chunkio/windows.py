@@ -1,4 +1,4 @@
-"""A read buffer for small reads at scattered positions, where each read may be a network request."""
+"""Buffers small reads at scattered positions of a file, where each read may be a network request."""
 
 from typing import Final
 
@@ -15,14 +15,13 @@ _NEAR_BYTES: Final = 128 << 10
 
 
 class Window:
-    """Buffers the last bytes read, at most 1 MiB.
+    """Reads a file through a buffer of at most 1 MiB, which holds the bytes around the last read.
 
-    The window grows while reads continue near its end, and is small again after a jump. The file may grow in the
-    meantime, but its existing bytes must not change.
+    Reads from the file become larger while positions advance in small steps, and are small again after a jump. The
+    file may grow between reads, but its existing bytes must not change.
     """
 
     def __init__(self, archive: RandomReader) -> None:
-        """Begin with an empty buffer for this file."""
         self._archive = archive
         self._start = 0
         self._data = b""
@@ -38,7 +37,7 @@ class Window:
         self._data = b""
 
     def read(self, start_byte: int, end_byte: int) -> bytes:
-        """Return the bytes `[start_byte, end_byte)`, which must exist."""
+        """Return the bytes `[start_byte, end_byte)` of the file. Raises Corrupt if the file ends before."""
         if end_byte - start_byte > _LARGEST_BYTES:
             return self._archive.read_at(start_byte, end_byte)
         if start_byte < self._start or end_byte > self._start + len(self._data):

@@ -1,4 +1,4 @@
-"""Writes a ChunkIO chunk: one or more records for each file, and the index in records at the end."""
+"""Writes a ChunkIO archive: one or more records for each file, and the index in records at the end."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,22 +28,22 @@ _Parts = list[bytes | memoryview]
 
 
 class ChunkIoWriter(IndexedWriter):
-    """Writes one chunk. The caller must add each path only once; otherwise readers refuse the chunk.
+    """Writes one ChunkIO archive. The caller must add each path only once; otherwise readers refuse the archive.
 
     The size and the hash of a record precede its content, so a record cannot be streamed. Therefore files are
     written in pieces of 1 MiB, and one piece of a file that is written in blocks is buffered. Memory for the index:
     8 MiB, the rest is in a temporary file.
 
-    After an error of the sink, and after `finalize`, every call raises.
+    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
     """
 
     _INDEX_LABEL = "the chunk's index"
 
     def __init__(self, sink: Sink, *, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
-        """Begin an empty chunk.
+        """Prepare to write an archive to `sink`.
 
         Args:
-            sink: receives the chunk.
+            sink: receives the archive.
             max_index_bytes: largest size of the index in bytes. Tests use smaller values than the limit of the
                 format.
         """
@@ -53,10 +53,10 @@ class ChunkIoWriter(IndexedWriter):
         self._open: ChunkIoEntryWriter | None = None
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as fit, from the first on; see `Writer.add_all`.
+        """Append as many whole files as fit, from the first on, and return their entries; see `Writer.add_all`.
 
         Raises:
-            Refused: one of the files cannot be stored; no bytes were written. Also raises the errors of the sink.
+            Refused: the name of a file cannot be stored; no bytes were written. Errors of the sink pass through.
         """
         self._check_usable()
         entries: list[Entry] = []
@@ -88,20 +88,23 @@ class ChunkIoWriter(IndexedWriter):
         self._append(b"".join(texts), len(texts), sum(entry.size_bytes for entry in entries))
 
     def open(self, path: str, modified_ns: int | None) -> "ChunkIoEntryWriter":
-        """Begin a file that is written in blocks.
+        """Begin a file that is written in blocks, and return its writer.
 
         Raises:
-            Refused: the name cannot be stored, or the chunk is full. No bytes were written.
+            Refused: the name cannot be stored, or the archive is full. No bytes were written.
         """
         self._check_can_open(path)
         self._open = ChunkIoEntryWriter(self, path, modified_ns)
         return self._open
 
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
-        """Return an upper bound for the size of the chunk in bytes if it were finalized now; see `Writer`.
+        """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
         The result is exact for the files that are finished. One more file, and the file being written, count with
-        the longest possible checksum and time. Abandoned bytes are included. Raises Refused.
+        the longest possible checksum and time. Bytes of abandoned files are included.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
         """
         self._check_not_ended()
         position, index_bytes = self._position, self._index_bytes()
@@ -113,16 +116,20 @@ class ChunkIoWriter(IndexedWriter):
         return finalized_size(position_to_offset(position), index_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the index could exceed its limit of 4 GiB, or the chunk 2^63 bytes. Raises Refused."""
+        """Return False if one more file could make the index exceed 4 GiB, or the archive 2^63-1 bytes.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
+        """
         self._check_not_ended()
         index_bytes = self._index_bytes() + longest_text_bytes(path)
         return index_bytes <= self._max_index_bytes and self.size_if_finalized(path, size_bytes) <= MAX_POSITION
 
     def finalize(self) -> FinishedArchive:
-        """Write the index and the end mark.
+        """Write the index and the end mark, and return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Also raises the errors of the sink.
+            InvalidInput: a file is still open. Errors of the sink pass through.
         """
         self._check_usable()
         index_begin = self._position
@@ -143,14 +150,14 @@ class ChunkIoWriter(IndexedWriter):
         )
 
     def _write(self, parts: _Parts, end: int) -> None:
-        """Write the parts. `end` is the position after them."""
+        """Write the parts of one or more records to the sink. `end` is the position after them."""
         with self._break_on_error():
             self._sink.write(b"".join(parts))
         self._position = end
 
 
 def _add_pieces(parts: _Parts, begin: int, content: bytes) -> None:
-    """Append the pieces of a whole file at the position `begin` to `parts`."""
+    """Append the records of a whole file to `parts`, as they are written at the position `begin`."""
     if len(content) <= PIECE_BYTES:
         parts += record_bytes(begin, _FIRST_PIECE_MARK, content)
         return
@@ -161,13 +168,13 @@ def _add_pieces(parts: _Parts, begin: int, content: bytes) -> None:
 
 
 class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
-    """Writes one file of a chunk in blocks. Created by `ChunkIoWriter.open`."""
+    """Writes one file of a ChunkIO archive in blocks. Created by `ChunkIoWriter.open`."""
 
     def __init__(self, writer: ChunkIoWriter, path: str, modified_ns: int | None) -> None:
-        """Begin a file at the current position.
+        """Prepare to write a file at the current end of the archive.
 
         Args:
-            writer: the writer of the chunk.
+            writer: the writer of the archive.
             path: name of the entry.
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
         """
@@ -178,11 +185,11 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
 
     @property
     def pending_bytes(self) -> int:
-        """Number of buffered bytes that were not written yet."""
+        """Number of bytes of the file that are buffered, and not written to the archive yet."""
         return len(self._piece)
 
     def write(self, block: bytes) -> None:
-        """Append a block. An error of the sink breaks the whole archive."""
+        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         view = memoryview(block)
@@ -204,7 +211,7 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
         """Finish the file and return its entry.
 
         Raises:
-            Refused: the index is full.
+            Refused: the index of the archive has no space for the entry. Errors of the sink pass through.
         """
         self._check_open()
         writer = self._writer

@@ -1,4 +1,7 @@
-"""clp-s single-file archives (y-scope/clp): the container and its metadata. See docs/formats/clp.md."""
+"""The archive format clp-s (y-scope/clp), of compressed logs: the container and its metadata.
+
+See docs/formats/clp.md.
+"""
 
 from cafcat.formats.clp.format import CLP, ClpFormat
 

@@ -18,12 +18,12 @@ __all__ = ["AnnotatedArchive", "LogSource", "annotate"]
 
 
 class LogSource(NamedTuple):
-    """A log file that the archive contains.
+    """A log file from which clp-s made an archive.
 
     Attributes:
-        file_name: its name in the archive.
-        size_bytes: its size in bytes.
-        modified_ns: its modification time in nanoseconds since 1970-01-01 UTC.
+        file_name: name of the log file in the archive.
+        size_bytes: size of the log file in bytes.
+        modified_ns: modification time of the log file in nanoseconds since 1970-01-01 UTC.
     """
 
     file_name: str
@@ -32,12 +32,12 @@ class LogSource(NamedTuple):
 
 
 class AnnotatedArchive(NamedTuple):
-    """The archive with its annotation.
+    """A clp-s archive with cafcat's annotation.
 
     Attributes:
         blocks: the bytes of the archive; can be iterated once.
-        entries: the sections.
-        units: the log files and their times.
+        entries: the sections of the archive, with their checksums.
+        units: the log files in the archive and their times.
     """
 
     blocks: Iterator[bytes]
@@ -46,15 +46,16 @@ class AnnotatedArchive(NamedTuple):
 
 
 def annotate(reader: ClpReader, sources: Sequence[LogSource], name: str) -> AnnotatedArchive:
-    """Return an archive with an annotation. Reads all sections; iterating over `blocks` reads them again.
+    """Add cafcat's annotation to a clp-s archive. Reads all sections; iterating over `blocks` reads them again.
 
     Args:
         reader: reads the archive.
-        sources: the log files, in the order of the ranges.
+        sources: the log files from which the archive was made, in the order of its ranges.
         name: name of the archive, for messages.
 
     Raises:
         Corrupt: the archive does not contain exactly these log files, or is damaged.
+        Unsupported: the metadata is too large, or the catalog cannot store one of its values.
     """
     names = [source.file_name for source in sources]
     if [found.file_name for found in reader.ranges] != names:

@@ -1,4 +1,4 @@
-"""The clp-s format object."""
+"""The archive format clp-s as an implementation of `ReassemblableFormat`."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,10 @@ __all__ = ["CLP", "ClpFormat"]
 
 
 class ClpFormat:
-    """clp-s single-file archives; their sections are the entries. Implements `Format` and `ReassemblableFormat`."""
+    """The archive format clp-s (single-file archives of logs), whose entries are the sections of an archive.
+
+    Implements `Format` and `ReassemblableFormat`.
+    """
 
     name: Final = "clp-s"
     suffix: Final = ".clp"
@@ -22,7 +25,7 @@ class ClpFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if the archive begins with the magic number."""
+        """Return True if the archive begins with the magic number of clp-s."""
         del tail
         return head.startswith(MAGIC)
 
@@ -33,23 +36,25 @@ class ClpFormat:
         raise Unsupported(message, hint="choose another format for files")
 
     def reader(self, archive: RandomReader) -> ClpReader:
-        """Return a reader for an archive.
+        """Return a reader for a clp-s archive.
 
         Raises:
-            Corrupt, Unsupported: the header or the metadata is invalid.
+            Corrupt: the header, the metadata or the table of sections is invalid, or the archive is incomplete.
+            Unsupported: the version or the compression is unknown, or the metadata is too large.
         """
         return ClpReader(archive)
 
     def reassemble(self, archive: RandomReader) -> Iterator[bytes]:
-        """Return a copy of the archive; see `packing.reassemble`."""
+        """Return a copy of a clp-s archive in blocks, made from its parts; see `packing.reassemble`."""
         return reassemble(ClpReader(archive))
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """Raise Unsupported: entries of clp-s archives never have a `decoding`."""
         del span
-        raise Unsupported(
-            f"sections of clp-s archives are not encoded, but the entry is: {entry.decoding}", path=entry.path
+        message = (
+            f"entries of clp-s archives are stored unchanged, but this one has the decoding {entry.decoding!r}"
         )
+        raise Unsupported(message, path=entry.path)
 
 
 CLP: Final[Format] = ClpFormat()

@@ -1,4 +1,4 @@
-"""zstd frames, decompressed step by step. No frame is ever completely in memory, whatever size it claims."""
+"""Decompresses zstd frames step by step. No frame is ever completely in memory, whatever size it claims."""
 
 import sys
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _LEVEL: Final = 3
 
 
 class FrameDecompressor:
-    """Decompresses adjacent frames, in blocks.
+    """Decompresses a stream of zstd frames that follow one another.
 
     Memory: 1 MiB, and the window of a frame: 2 MiB if clp-s wrote it, at most 32 MiB.
 
@@ -34,7 +34,7 @@ class FrameDecompressor:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """Begin before the first frame.
+        """Prepare to decompress the first frame.
 
         Args:
             max_bytes: largest allowed size in bytes of all decompressed frames together.
@@ -46,11 +46,16 @@ class FrameDecompressor:
 
     @property
     def at_frame_end(self) -> bool:
-        """True if the bytes so far end with a complete frame, or there were none."""
+        """True if the bytes written so far end with a complete frame, or none were written."""
         return self._frame is None
 
     def write(self, data: bytes) -> Iterator[bytes]:
-        """Return the decompressed bytes of a block, in blocks of at most 1 MiB. Raises ValueError."""
+        """Decompress the next bytes of the stream, and yield the result in blocks of at most 1 MiB.
+
+        Raises:
+            ValueError: the bytes are not zstd, decompress to more than `max_bytes`, or have more than 1,000,000
+                frames.
+        """
         view = memoryview(data)
         while view:
             frame = self._frame = self._frame or zstd.ZstdDecompressor(options=_OPTIONS)
@@ -67,7 +72,7 @@ class FrameDecompressor:
             part = self._decompress(frame, data)
             self.output_bytes += len(part)
             if self.output_bytes > self._max_bytes:
-                raise ValueError(f"it decompresses to more than {self._max_bytes:,} bytes")
+                raise ValueError(f"the zstd frames decompress to more than {self._max_bytes:,} bytes")
             if part:
                 yield part
             if frame.eof or frame.needs_input:
@@ -78,21 +83,21 @@ class FrameDecompressor:
         self._frame = None
         self.frames += 1
         if self.frames > MAX_FRAMES:
-            raise ValueError(f"it has more than {MAX_FRAMES:,} zstd frames")
+            raise ValueError(f"the data has more than {MAX_FRAMES:,} zstd frames")
 
     def _decompress(self, frame: zstd.ZstdDecompressor, data: bytes | memoryview) -> bytes:
         try:
             return frame.decompress(data, _OUTPUT_BYTES)
         except zstd.ZstdError as error:
-            raise ValueError(f"it is not compressed by zstd: {error}") from error
+            raise ValueError(f"the data is not compressed by zstd: {error}") from error
 
     def finish(self) -> None:
-        """Check that the last frame is complete. Raises ValueError otherwise."""
+        """Check that the stream ends with a complete frame. Raises ValueError otherwise."""
         if not self.at_frame_end:
-            raise ValueError("its last zstd frame is incomplete")
+            raise ValueError("the last zstd frame is incomplete")
 
 
 def compress_frame(data: bytes) -> bytes:
-    """Return the data as one frame without a stored size, as clp-s writes metadata."""
+    """Compress the data to one zstd frame without a stored size, as clp-s does for metadata."""
     frame = zstd.ZstdCompressor(_LEVEL)
     return frame.compress(data) + frame.flush()

@@ -1,4 +1,4 @@
-"""The header of a clp-s archive: its first 64 bytes. See docs/formats/clp.md."""
+"""Parses and packs the header of a clp-s archive: its first 64 bytes. See docs/formats/clp.md."""
 
 import struct
 from typing import Final, NamedTuple
@@ -17,11 +17,11 @@ _VERSIONS: Final = ((0, 3), (0, 4), (0, 5))
 
 
 class Header(NamedTuple):
-    """The header of an archive.
+    """The header of a clp-s archive.
 
     Attributes:
         version: major, minor and patch version.
-        uncompressed_size: size of the logs in bytes.
+        uncompressed_size: size of the logs in bytes, before clp-s encoded them.
         compressed_size: size of the whole archive in bytes.
         metadata_bytes: compressed size of the metadata in bytes. The metadata follows the header.
         padding: 32 bytes; the original program writes zeros.
@@ -37,21 +37,21 @@ class Header(NamedTuple):
 
     @property
     def files_start(self) -> int:
-        """Start of the sections in bytes."""
+        """Position of the first section in bytes, after header and metadata."""
         return HEADER_BYTES + self.metadata_bytes
 
     def pack(self) -> bytes:
-        """Return the 64 bytes of the header."""
+        """Encode the header: return the first 64 bytes of the archive."""
         major, minor, patch = self.version
         sizes = (self.uncompressed_size, self.compressed_size, self.padding, self.metadata_bytes)
         return _LAYOUT.pack(MAGIC, patch, minor, major, *sizes, ZSTD, self.padding_end)
 
 
 def parse_header(raw: bytes, size_bytes: int, name: str) -> Header:
-    """Return the header of an archive.
+    """Parse and check the header of a clp-s archive.
 
     Args:
-        raw: the first bytes of the archive.
+        raw: the first 64 bytes of the archive, or more.
         size_bytes: size of the archive in bytes.
         name: name of the archive, for messages.
 

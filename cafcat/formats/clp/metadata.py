@@ -1,4 +1,4 @@
-"""The metadata of a clp-s archive: its packets, and the content of the known ones as plain data.
+"""Parses and packs the metadata of a clp-s archive: its packets, and the content of the known packets.
 
 Sizes are bounded: 8 MiB for all packets, 4 MiB for a msgpack packet, of which Python makes at most 256 MiB of
 objects. Packets of clp-s have some hundred bytes, plus about a hundred for each log file.
@@ -54,11 +54,12 @@ _PACKET: Final = struct.Struct("<BI")
 
 
 class Packet(NamedTuple):
-    """One packet of the metadata.
+    """One packet of a clp-s archive's metadata.
 
     Attributes:
-        kind: type of the packet: 0 archive info, 1 table of sections, 2 timestamps, 3 ranges, or another.
-        content: the bytes of the packet.
+        kind: type of the packet: 0 archive info, 1 table of sections, 2 timestamps, 3 ranges, 202 annotation by
+            cafcat, or another.
+        content: the bytes of the packet, without its type and size.
     """
 
     kind: int
@@ -66,15 +67,15 @@ class Packet(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """The records of the archive that came from one log file.
+    """The records of a clp-s archive that came from one log file.
 
     A range counts records, not bytes: logs can only be extracted by decoding the whole archive.
 
     Attributes:
-        file_name: name of the log file, or None.
-        start: number of the first record, from 0.
-        end: number after the last record.
-        fields: everything that the archive stores about the log file, including its name.
+        file_name: name of the log file; None if the archive does not store it.
+        start: number of the first record, counted from 0.
+        end: number of the last record, plus 1.
+        fields: all facts that the archive stores about the log file, including its name.
     """
 
     file_name: str | None
@@ -84,14 +85,14 @@ class LogRange(NamedTuple):
 
 
 class TimestampRange(NamedTuple):
-    """The times of one timestamp key.
+    """The times that the records of a clp-s archive have under one timestamp key.
 
     Attributes:
-        key: the key.
-        column_ids: ids of its columns.
+        key: JSON key that holds the timestamp of a record.
+        column_ids: ids of the columns in which clp-s stores the key.
         begin: earliest time, in the unit of the logs: an integer ("epoch") or a float ("double epoch"). None if the
             range has no encoding.
-        end: latest time, likewise.
+        end: latest time, in the same unit as `begin`; None if the range has no encoding.
     """
 
     key: str
@@ -101,7 +102,12 @@ class TimestampRange(NamedTuple):
 
 
 class TimestampDictionary(NamedTuple):
-    """The time ranges of an archive, and its timestamp patterns by their ids."""
+    """The timestamp dictionary of a clp-s archive.
+
+    Attributes:
+        ranges: the times of the records, for each timestamp key and encoding.
+        patterns: the timestamp patterns by their ids.
+    """
 
     ranges: tuple[TimestampRange, ...]
     patterns: dict[int, str]
@@ -111,7 +117,7 @@ class Annotation(NamedTuple):
     """Facts that cafcat adds to an archive that clp-s wrote for it.
 
     Attributes:
-        checksums: CRC-32C of each section.
+        checksums: CRC-32C of each section, in the order of the sections.
         sources: for the log file of each range, its size in bytes and its modification time in nanoseconds since
             1970-01-01 UTC.
     """
@@ -121,10 +127,10 @@ class Annotation(NamedTuple):
 
 
 def parse_packets(raw: bytes, name: str) -> list[Packet]:
-    """Return the packets of decompressed metadata.
+    """Split the metadata of a clp-s archive into its packets.
 
     Args:
-        raw: the metadata.
+        raw: the decompressed metadata.
         name: name of the archive, for messages.
 
     Raises:
@@ -140,13 +146,22 @@ def parse_packets(raw: bytes, name: str) -> list[Packet]:
 
 
 def pack_packets(packets: Iterable[Packet]) -> bytes:
-    """Return metadata with these packets; the inverse of `parse_packets`."""
+    """Return the metadata, not yet compressed, that consists of these packets: the inverse of `parse_packets`."""
     parts = [_PACKET.pack(kind, len(content)) + content for kind, content in packets]
     return bytes([len(parts)]) + b"".join(parts)
 
 
 def parse_info(content: bytes, name: str) -> dict[str, Any]:
-    """Return the content of an ARCHIVE_INFO packet, such as the number of segments. Raises Corrupt."""
+    """Decode the content of an ARCHIVE_INFO packet: facts such as the number of segments, by name.
+
+    Args:
+        content: the content of the packet.
+        name: name of the archive, for messages.
+
+    Raises:
+        Corrupt: the content is not a valid msgpack map.
+        Unsupported: the content has more than 4 MiB.
+    """
     info = _unpack(content, name, "the archive info")
     if not isinstance(info, dict):
         raise Corrupt("the archive info is not a map", chunk=name)
@@ -154,7 +169,7 @@ def parse_info(content: bytes, name: str) -> dict[str, Any]:
 
 
 def parse_section_table(content: bytes, files_bytes: int, name: str) -> list[tuple[str, int, int]]:
-    """Return the name and the span of each section, from an ARCHIVE_FILES packet.
+    """Decode the content of an ARCHIVE_FILES packet: the name and the span of each section.
 
     Spans are in bytes, relative to the start of the first section.
 
@@ -165,6 +180,7 @@ def parse_section_table(content: bytes, files_bytes: int, name: str) -> list[tup
 
     Raises:
         Corrupt: a name is invalid or repeated, or a span is reversed or beyond the archive.
+        Unsupported: the content has more than 4 MiB.
     """
     table = _unpack(content, name, "the table of sections")
     items = table.get("files") if isinstance(table, dict) else None
@@ -199,7 +215,7 @@ def _section_start(item: Any, name: str) -> int:
 
 
 def pack_section_table(sections: Iterable[tuple[str, int]]) -> bytes:
-    """Return the content of an ARCHIVE_FILES packet for sections with these names and sizes in bytes."""
+    """Encode the content of an ARCHIVE_FILES packet for adjacent sections with these names and sizes in bytes."""
     import msgpack
 
     files, start = [], 0
@@ -210,7 +226,16 @@ def pack_section_table(sections: Iterable[tuple[str, int]]) -> bytes:
 
 
 def parse_ranges(content: bytes, name: str) -> list[LogRange]:
-    """Return the content of a RANGE_INDEX packet: the records of each log file. Raises Corrupt."""
+    """Decode the content of a RANGE_INDEX packet: the records of each log file.
+
+    Args:
+        content: the content of the packet.
+        name: name of the archive, for messages.
+
+    Raises:
+        Corrupt: the content is not a valid list of ranges.
+        Unsupported: the content has more than 4 MiB.
+    """
     items = _unpack(content, name, "the range index")
     if not isinstance(items, list):
         raise Corrupt("the range index is not a list", chunk=name)
@@ -228,7 +253,16 @@ def _log_range(item: Any, name: str) -> LogRange:
 
 
 def parse_annotation(content: bytes, name: str) -> Annotation:
-    """Return the content of an ANNOTATION packet. Raises Corrupt."""
+    """Decode the content of an ANNOTATION packet, which cafcat wrote.
+
+    Args:
+        content: the content of the packet.
+        name: name of the archive, for messages.
+
+    Raises:
+        Corrupt: the content is not a valid annotation.
+        Unsupported: the content has more than 4 MiB.
+    """
     found = _unpack(content, name, "the annotation by cafcat")
     checksums, sources = map(found.get, ("crc32c", "sources")) if isinstance(found, dict) else (None, None)
     if not isinstance(checksums, list) or not all(type(one) is int and 0 <= one < 1 << 32 for one in checksums):
@@ -244,7 +278,7 @@ def _is_source(item: Any) -> bool:
 
 
 def pack_annotation(annotation: Annotation) -> Packet:
-    """Return an ANNOTATION packet; the inverse of `parse_annotation`."""
+    """Return an ANNOTATION packet with these facts: the inverse of `parse_annotation`."""
     import msgpack
 
     return Packet(ANNOTATION, msgpack.packb({"crc32c": annotation.checksums, "sources": annotation.sources}))
@@ -266,7 +300,7 @@ def _unpack(content: bytes, name: str, label: str) -> Any:
 
 
 def _check_plain(value: Any) -> None:
-    """Check that the value has only types that JSON has. Raises TypeError."""
+    """Check that a decoded value has only types that JSON has, at any depth. Raises TypeError."""
     values = [value]
     while values:
         value = values.pop()
@@ -276,11 +310,19 @@ def _check_plain(value: Any) -> None:
         elif isinstance(value, list):
             values.extend(value)
         elif value is not None and not isinstance(value, str | int | float):
-            raise TypeError(f"it has a value of type {type(value).__name__}")
+            raise TypeError(f"a value has the type {type(value).__name__}")
 
 
 def parse_timestamps(content: bytes, name: str) -> TimestampDictionary:
-    """Return the content of a TIMESTAMPS packet. Raises Corrupt."""
+    """Decode the content of a TIMESTAMPS packet: the timestamp dictionary.
+
+    Args:
+        content: the content of the packet.
+        name: name of the archive, for messages.
+
+    Raises:
+        Corrupt: the content is malformed, too short or too long, or has an unknown encoding.
+    """
     cursor = _Cursor(content, name, "the timestamp dictionary")
     ranges = tuple(_timestamp_range(cursor) for _ in range(cursor.count(24)))
     patterns = {cursor.read("<Q"): cursor.text() for _ in range(cursor.count(16))}
@@ -303,7 +345,7 @@ _ENCODINGS: Final = {0: "<", 1: "<2q", 2: "<2d"}
 
 
 class _Cursor:
-    """Reads bytes from start to end. Methods raise Corrupt if the bytes end too early."""
+    """Reads numbers and strings from binary metadata in order. Methods raise Corrupt if the data ends too early."""
 
     def __init__(self, data: bytes, name: str, label: str) -> None:
         self._data = data
@@ -321,21 +363,24 @@ class _Cursor:
         return self._data[start : self._offset]
 
     def read_all(self, layout: str) -> tuple[Any, ...]:
-        """Read numbers with this layout of the `struct` module."""
+        """Read the next numbers, encoded with this layout of the `struct` module."""
         return struct.unpack(layout, self.bytes(struct.calcsize(layout)))
 
     def read(self, layout: str) -> Any:
         return self.read_all(layout)[0]
 
     def count(self, min_item_bytes: int) -> int:
-        """Read the number of items that follow. Each item has at least `min_item_bytes` bytes."""
+        """Read the number of items that follow, a u64. Each item has at least `min_item_bytes` bytes.
+
+        Raises Corrupt if the data is too short for so many items.
+        """
         count: int = self.read("<Q")
         if count * min_item_bytes > len(self._data) - self._offset:
             self.fail(f"is too short for {count:,} items")
         return count
 
     def text(self) -> str:
-        """Read a string that is preceded by its length."""
+        """Read a string that is preceded by its length in bytes, a u64. Raises Corrupt if it is not UTF-8."""
         raw = self.bytes(self.read("<Q"))
         try:
             return raw.decode()

@@ -1,4 +1,4 @@
-"""Reassembles the container of a clp-s archive from its parts."""
+"""Writes the container of a clp-s archive, and reassembles an archive from its parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -27,20 +27,21 @@ def pack_head(
     sections: Iterable[tuple[str, int]],
     frame: bytes = b"",
 ) -> bytes:
-    """Return the header and the metadata of an archive.
+    """Return the bytes of a clp-s archive before its sections: the header, and the compressed metadata.
 
-    The table of sections is packed again, at its place among the packets, or after the first one. The two sizes in
-    the header are computed.
+    The packet with the table of sections is made from `sections`. It replaces the one in `packets`, or comes after
+    the first packet if there is none. In the header, `compressed_size` (of the whole archive) and `metadata_bytes`
+    are computed; `uncompressed_size` is kept.
 
     Args:
-        header: the header; its sizes are replaced.
+        header: the header, of which all fields but these two are used.
         packets: the packets of the metadata.
         sections: name and size in bytes of each section that will follow.
-        frame: compressed metadata of another archive. It is used unchanged if its content is the same, so that the
-            result does not depend on the version of zstd.
+        frame: compressed metadata of another archive, or b"". It is used unchanged if it decompresses to the new
+            metadata, so that the result does not depend on the version of zstd.
 
     Raises:
-        InvalidInput: there are more than 255 packets.
+        InvalidInput: the metadata would have more than 255 packets.
     """
     section_list = list(sections)
     table = Packet(ARCHIVE_FILES, pack_section_table(section_list))
@@ -55,7 +56,7 @@ def pack_head(
 
 
 def _decompresses_to(frame: bytes, raw: bytes) -> bool:
-    """Return True if the frame decompresses to exactly these bytes."""
+    """Return True if `frame` is one zstd frame that decompresses to exactly the bytes `raw`."""
     decompressor = FrameDecompressor(MAX_METADATA_BYTES)
     try:
         found = b"".join(decompressor.write(frame))
@@ -65,12 +66,14 @@ def _decompresses_to(frame: bytes, raw: bytes) -> bool:
 
 
 def reassemble(reader: ClpReader) -> Iterator[bytes]:
-    """Return a byte-for-byte copy of the archive, in blocks of at most 1 MiB except its head.
+    """Yield the bytes of an archive again, in blocks of at most 1 MiB; header and metadata are one block.
 
-    Bytes after the end of the archive are left out. Each section is checked.
+    The copy is identical if the archive has the table of sections as clp-s writes it. Bytes after the size in the
+    header are left out. Each section is checked.
 
     Raises:
         Corrupt: a section is damaged.
+        InvalidInput: the metadata has more than 255 packets.
     """
     entries = list(reader.entries())
     sections = [(entry.path, entry.size_bytes) for entry in entries]

@@ -59,19 +59,19 @@ _VARIABLES: Final = (
 
 
 class ProgramFailed(CafcatError):
-    """clp-s ended with an error. The message is that of clp-s."""
+    """The program clp-s ended with an error. The message of the error contains that of clp-s."""
 
 
 class MatchesNothing(ProgramFailed):
-    """The query cannot match any record of the archive, for example because it compares a word with numbers."""
+    """A search query cannot match any record of an archive, for example because it compares a word with numbers."""
 
 
 class CompressResult(NamedTuple):
-    """The result of a run of clp-s.
+    """The result of one run of the program clp-s.
 
     Attributes:
-        error: its error messages in one line, or None if it succeeded.
-        warnings: its warnings, one line each.
+        error: the error messages of clp-s in one line, or None if it succeeded.
+        warnings: the warnings of clp-s, one line each.
     """
 
     error: str | None
@@ -79,7 +79,7 @@ class CompressResult(NamedTuple):
 
 
 def program_path() -> Path:
-    """Return the path of clp-s.
+    """Return the path of the installed program clp-s.
 
     Raises:
         NotInstalled: clp-s is not installed.
@@ -105,18 +105,18 @@ def search(
     ignore_case: bool = False,
     projection: Sequence[str] = (),
 ) -> Generator[bytes, None, None]:
-    """Search an archive, and return the matching records as JSON, without newlines.
+    """Search a clp-s archive with the program clp-s, and yield the matching records as JSON, without newlines.
 
-    Memory: one record. The program ends when the iterator is closed.
+    Memory: one record. clp-s is ended when the iterator is closed.
 
     Args:
         archive: a path, or the descriptor of a regular file.
         query: the query, in the language of clp-s.
         prefix: if not empty, only log files in this folder, or with this name, are searched.
-        from_ms: earliest time, inclusive, in milliseconds since 1970-01-01 UTC.
-        to_ms: latest time, inclusive, in milliseconds since 1970-01-01 UTC.
+        from_ms: earliest time, inclusive, in milliseconds since 1970-01-01 UTC; None for no limit.
+        to_ms: latest time, inclusive, in milliseconds since 1970-01-01 UTC; None for no limit.
         ignore_case: True to ignore the case of letters.
-        projection: the columns to return; all if empty.
+        projection: the columns of a record to return; all if empty.
 
     Raises:
         ProgramFailed: clp-s ended with an error.
@@ -167,7 +167,7 @@ def _options(from_ms: int | None, to_ms: int | None, ignore_case: bool, projecti
 
 
 def _failure(exit_code: int, text: str, archive: str | int) -> ProgramFailed:
-    """Return the error for a failed search. `text` has the messages of clp-s."""
+    """Return (not raise) the error for a failed search. `text` has the messages of clp-s."""
     if exit_code > 0 and text.endswith(_MATCHES_NOTHING):
         return MatchesNothing("the query cannot match any record of this archive")
     if exit_code < 0 and (old := _old_version(archive)) is not None:
@@ -176,9 +176,9 @@ def _failure(exit_code: int, text: str, archive: str | int) -> ProgramFailed:
 
 
 def _old_version(archive: str | int) -> str | None:
-    """Return a message if the archive is older than clp-s can search, or None.
+    """Return a message if the archive has an older version than the installed clp-s can search; otherwise None.
 
-    clp-s aborts on some of these archives.
+    clp-s aborts on some of these archives without a message.
     """
     with suppress(OSError, CafcatError), open(archive, "rb", closefd=isinstance(archive, str)) as file:
         size_bytes = file.seek(0, os.SEEK_END)
@@ -190,10 +190,11 @@ def _old_version(archive: str | int) -> str | None:
 
 
 def check_query(query: str) -> None:
-    """Check the syntax of a query. clp-s checks it before it opens an archive.
+    """Check the syntax of a search query, by a run of clp-s without an archive.
 
     Raises:
         InvalidInput: the query is invalid.
+        NotInstalled: clp-s is not installed.
     """
     try:
         for _ in search(os.devnull, query):
@@ -205,11 +206,11 @@ def check_query(query: str) -> None:
 
 
 def query_below(prefix: str, query: str) -> str:
-    """Return a query for the records of log files in a folder, or with this name.
+    """Return a query that restricts `query` to records of log files in one folder, or of one log file.
 
     Args:
-        prefix: the folder or name.
-        query: the query for the records.
+        prefix: name of the folder or of the log file, without special characters of the query language escaped.
+        query: the query for the records, in the language of clp-s.
     """
     name = _SPECIAL.sub(r"\\\g<0>", prefix)
     return f'($_filename: "{name}" OR $_filename: "{name}/*") AND ({query})'
@@ -218,14 +219,17 @@ def query_below(prefix: str, query: str) -> str:
 def compress(
     output: Path, names: Path, folder: Path, *, timestamp_key: str | None, progress: Progress
 ) -> CompressResult:
-    """Let clp-s write single-file archives.
+    """Run clp-s to write single-file archives from log files. clp-s may make several archives.
 
     Args:
-        output: folder for the archives.
+        output: folder in which clp-s creates the archives.
         names: file with the names of the log files, one per line, relative to `folder`.
         folder: working folder of clp-s.
-        timestamp_key: key of the timestamp in the records, or None.
-        progress: its checkpoint is called regularly while clp-s runs. It may raise to end clp-s.
+        timestamp_key: JSON key that holds the timestamp of a record, or None.
+        progress: its `checkpoint` is called every 0.1 seconds while clp-s runs. If it raises, clp-s is ended.
+
+    Returns:
+        Whether clp-s succeeded, and its messages. A failure of clp-s is not raised.
 
     Raises:
         NotInstalled: clp-s is not installed.
@@ -263,10 +267,10 @@ def _text(messages: IO[bytes]) -> str:
 
 
 def _result(exit_code: int, text: str) -> CompressResult:
-    """Parse the messages of clp-s.
+    """Make a result from the exit code of clp-s and its messages in `text`.
 
-    Its lines have the form "TIME [LEVEL] MESSAGE". If clp-s failed without such an error line, the first line
-    counts.
+    The lines of messages have the form "TIME [LEVEL] MESSAGE". If clp-s failed without such a line of an error, the
+    first line is the error. A negative exit code is the number of the signal that ended clp-s.
     """
     lines = text.splitlines()
     found = [(match[1], match[2].strip()) for line in lines if (match := _MESSAGE.fullmatch(line))]

@@ -50,13 +50,13 @@ _COUNT_BYTES: Final = 8
 
 
 class ClpReader:
-    """Reads one clp-s archive.
+    """Reads one clp-s archive. Implements `Reader`, `HasProperties` and `UnitReader`.
 
     Opening it takes one read, or two if the metadata is large. Memory: the metadata, at most 8 MiB.
 
     Attributes:
-        header: the header.
-        metadata_frame: the compressed metadata.
+        header: the header of the archive.
+        metadata_frame: the compressed metadata, as the archive stores it.
         packets: the packets of the metadata.
     """
 
@@ -64,7 +64,8 @@ class ClpReader:
         """Read the header and the metadata.
 
         Raises:
-            Corrupt, Unsupported: the header, the metadata or the table of sections is invalid.
+            Corrupt: the header, the metadata or the table of sections is invalid, or the archive is incomplete.
+            Unsupported: the version or the compression is unknown, or the metadata has more than 8 MiB.
         """
         self._archive = archive
         first = archive.read_at(0, min(archive.size_bytes, _FIRST_BYTES))
@@ -103,13 +104,14 @@ class ClpReader:
         return Corrupt(message, chunk=self._archive.name, byte=HEADER_BYTES)
 
     def properties(self) -> dict[str, Any]:
-        """Return the version, the size of the logs in bytes, and the metadata packets.
+        """Return the version, the size of the logs in bytes, and the types and sizes of the metadata packets.
 
-        If the archive has them, also the ranges of records by log file, and the times by key in the unit of the
-        logs.
+        If the archive has them, also return the ranges of records by log file, and the earliest and latest time by
+        timestamp key, in the unit of the logs.
 
         Raises:
             Corrupt: the metadata is damaged.
+            Unsupported: a packet has more than 4 MiB.
         """
         properties: dict[str, Any] = {
             "version": ".".join(map(str, self.header.version)),
@@ -128,7 +130,7 @@ class ClpReader:
         return properties
 
     def _packet(self, kind: int) -> bytes | None:
-        """Return the content of the packet of this type, or None. Raises Corrupt if there are several."""
+        """Return the content of the packet of type `kind`, or None. Raises Corrupt if there are several."""
         found = [packet.content for packet in self.packets if packet.kind == kind]
         if len(found) > 1:
             raise self._corrupt(f"the metadata has {len(found)} packets of type {kind}")
@@ -136,52 +138,67 @@ class ClpReader:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """Facts about the archive, such as num_segments; empty if there are none. Raises Corrupt."""
+        """Facts about the archive by name, such as num_segments; empty if the archive stores none.
+
+        Raises Corrupt if the packet is damaged, and Unsupported if it has more than 4 MiB.
+        """
         content = self._packet(ARCHIVE_INFO)
         return {} if content is None else parse_info(content, self._archive.name)
 
     @cached_property
     def timestamps(self) -> TimestampDictionary:
-        """The time ranges of the records. Raises Corrupt."""
+        """The time ranges of the records; empty if the archive stores none. Raises Corrupt for a damaged packet."""
         content = self._packet(TIMESTAMPS)
         return TimestampDictionary((), {}) if content is None else parse_timestamps(content, self._archive.name)
 
     @cached_property
     def ranges(self) -> list[LogRange]:
-        """The ranges of records by log file; empty if the archive has none. Raises Corrupt."""
+        """The ranges of records by log file; empty if the archive stores none.
+
+        Raises Corrupt if the packet is damaged, and Unsupported if it has more than 4 MiB.
+        """
         content = self._packet(RANGE_INDEX)
         return [] if content is None else parse_ranges(content, self._archive.name)
 
     @cached_property
     def annotation(self) -> Annotation | None:
-        """The annotation by cafcat, or None. Raises Corrupt, also if it does not match the sections."""
+        """The annotation by cafcat, or None if cafcat did not annotate the archive.
+
+        Raises Corrupt if the annotation is damaged, or has not one checksum for each section. Raises Unsupported if
+        it has more than 4 MiB.
+        """
         content = self._packet(ANNOTATION)
         annotation = None if content is None else parse_annotation(content, self._archive.name)
         if annotation is not None and len(annotation.checksums) != len(self._sections):
+            found = len(annotation.checksums)
             raise self._corrupt(
-                f"the annotation has {len(annotation.checksums)} checksums for {len(self._sections)} sections"
+                f"the annotation by cafcat has {found} checksums for {len(self._sections)} sections"
             )
         return annotation
 
     def units(self) -> ArchiveUnits:
-        """Return the log files and their times, as the catalog stores them.
+        """Return the log files in the archive and the times of their records, as the catalog stores them.
 
         Raises:
             Corrupt: the metadata is damaged.
-            Unsupported: the catalog cannot store a value.
+            Unsupported: the catalog cannot store a value, or a packet has more than 4 MiB.
         """
         return units_of(self.ranges, self.timestamps, self.annotation, self._archive.name)
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """An empty span at the end: header and metadata precede the sections."""
+        """An empty span at the end of the archive, because header and metadata precede the sections."""
         return self._archive.size_bytes, self._archive.size_bytes
 
     def entries(self) -> Iterator[Entry]:
-        """Return the sections in order, with their names in the archive.
+        """Yield an entry for each section in order, with its name in the archive, such as "/schema_tree".
 
         Bytes after the size in the header belong to no section, as in the original program. Only archives that
         cafcat annotated have checksums.
+
+        Raises:
+            Corrupt: the annotation is damaged.
+            Unsupported: the annotation has more than 4 MiB.
         """
         start = self.header.files_start
         checksums = self.annotation.checksums if self.annotation else [None] * len(self._sections)
@@ -213,10 +230,10 @@ def _finite_or_none(number: float | None) -> float | None:
 
 
 class _SectionCheck:
-    """Checks the frames of a section by its name.
+    """Checks that a section has the zstd frames that a section of its name must have. Methods raise Corrupt.
 
-    The name determines if there must be one frame, a count and one frame (none if the count is 0), or any number of
-    frames. Sections with other names are not checked.
+    The name determines if the section must be one frame, a count and one frame (none if the count is 0), or any
+    number of frames. Sections with other names are not checked.
     """
 
     def __init__(self, entry: Entry, chunk: str) -> None:
@@ -245,7 +262,7 @@ class _SectionCheck:
 
     def finish(self) -> None:
         if not self._frames.at_frame_end:
-            raise self._damaged("its last zstd frame is incomplete")
+            raise self._damaged("the last zstd frame is incomplete")
         if self._is_dictionary:
             self._check_frames(int(any(self._count)))
             if len(self._count) < _COUNT_BYTES:
@@ -255,4 +272,4 @@ class _SectionCheck:
 
     def _check_frames(self, expected: int) -> None:
         if self._frames.frames != expected:
-            raise self._damaged(f"it has {self._frames.frames} zstd frames, expected {expected}")
+            raise self._damaged(f"the section has {self._frames.frames} zstd frames, expected {expected}")

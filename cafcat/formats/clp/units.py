@@ -21,7 +21,7 @@ _LARGEST_SECONDS: Final = 1e300
 def units_of(
     ranges: Sequence[LogRange], timestamps: TimestampDictionary, annotation: Annotation | None, name: str
 ) -> ArchiveUnits:
-    """Return the log files and times of an archive.
+    """Return the log files of a clp-s archive, and the times of their records, in cafcat's model.
 
     Args:
         ranges: the ranges of records by log file.
@@ -30,8 +30,8 @@ def units_of(
         name: name of the archive, for messages.
 
     Raises:
-        Corrupt: the arguments contradict each other.
-        Unsupported: the catalog cannot store a name, a number or a field.
+        Corrupt: the annotation has another number of log files than `ranges`.
+        Unsupported: the catalog cannot store a name, a number of records, or a field.
     """
     sources: Sequence[tuple[int, int] | tuple[None, None]] = (
         annotation.sources if annotation else [(None, None)] * len(ranges)
@@ -52,7 +52,11 @@ def _unit(found: LogRange, source: tuple[int, int] | tuple[None, None], name: st
 
 
 def _fields(found: LogRange, name: str) -> str:
-    """Return the fields of a log file as JSON, without its name."""
+    """Return the facts that the archive stores about a log file as JSON text, without the file's name.
+
+    Raises:
+        Unsupported: JSON cannot represent a value, or a value contains a NUL.
+    """
     other_fields = {key: value for key, value in found.fields.items() if key != _OWN_FIELD}
     try:
         text = json.dumps(other_fields, allow_nan=False)
@@ -64,7 +68,11 @@ def _fields(found: LogRange, name: str) -> str:
 
 
 def _times(timestamps: TimestampDictionary, name: str) -> list[TimeRange]:
-    """Return one time range for each key: the union of its ranges, without a bound where one of them has none."""
+    """Return one time range for each timestamp key: the union of all ranges of the key.
+
+    A bound is None if one of the ranges has no such bound. Raises Unsupported for a key that the catalog cannot
+    store.
+    """
     found: dict[str, TimeRange] = {}
     for key, _, begin, end in timestamps.ranges:
         if "\0" in key or len(key.encode()) > MAX_PATH_BYTES:
@@ -85,7 +93,7 @@ def _union(one: TimeRange, other: TimeRange) -> TimeRange:
 
 
 def _milliseconds(value: int | float | None) -> int | Fraction | None:
-    """Return a bound of the timestamp dictionary in milliseconds, or None if it is not a valid time.
+    """Convert a bound of the timestamp dictionary to milliseconds; None if it is None or not a valid time.
 
     clp-s compares integers in the dictionary with milliseconds, and floats with seconds.
     """

@@ -1,4 +1,4 @@
-"""Reads the content of files in any DataBundle: in chunks of cafcat and in shards of bundles."""
+"""Reads the content of files in any DataBundle: in shard files that cafcat wrote, and in shards of bundles."""
 
 from collections.abc import Iterator
 
@@ -12,33 +12,38 @@ __all__ = ["FileReader", "decode_content"]
 
 
 def decode_content(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
-    """Return the content of an entry with a `decoding`, in blocks of at most 1 MiB.
-
-    Reads only the bytes of its span.
+    """Return the content of a DataBundle entry that has a `decoding`, in blocks of at most 1 MiB.
 
     See `decoding.decode` for chunks of cafcat, and `record_decoding.decode_records` for shards of bundles.
 
+    Args:
+        span: the bytes of the entry's span, in blocks of any size. No other bytes of the archive are read.
+        entry: the entry.
+        chunk: name of the archive, for messages; None if it is unknown.
+
     Raises:
-        Corrupt: the bytes of the span are damaged.
-        Unsupported: the decoding is unknown.
+        Corrupt: the bytes of the span are damaged, or the entry was listed with invalid records.
+        Unsupported: the decoding is unknown, or the entry can only be listed.
+        NotInstalled: a library for the compression is not installed.
     """
     is_own = (entry.decoding or "").startswith("deflate ")
     return decode(span, entry, chunk) if is_own else decode_records(span, entry, chunk)
 
 
 class FileReader:
-    """Reads files of one archive by their entries."""
+    """Reads the content of files in one DataBundle shard file, given their entries. Base class of its readers."""
 
     def __init__(self, archive: RandomReader) -> None:
-        """Read files of this archive."""
         self._archive = archive
 
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Return the content of an entry in blocks of at most 1 MiB.
 
         Raises:
-            Corrupt: the data is damaged, or its size or CRC-32C is wrong.
-            Unsupported: the entry can only be listed.
+            Corrupt: the data is damaged, or its size or CRC-32C is wrong. Raised after the last block at the
+                latest.
+            Unsupported: the decoding is unknown, or the entry can only be listed.
+            NotInstalled: a library for the compression is not installed.
         """
         yield from verified_content(self._content(entry), entry, self._archive, "archive")
 

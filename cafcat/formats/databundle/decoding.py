@@ -1,4 +1,4 @@
-"""Decodes a file of a chunk from the bytes of its span alone.
+"""Decodes a file of a DataBundle that cafcat wrote, from the bytes of its span alone.
 
 `Entry.decoding` is "deflate OFFSET": the offset of the file in its first record, before compression. If records of
 the file are zeros without stored bytes, a list follows: "deflate 0 2+3,9+1" for the pieces 2, 3, 4 and 9. A piece
@@ -28,11 +28,11 @@ _INPUT_BYTES: Final = 256 << 10
 
 
 class Decoding(NamedTuple):
-    """A parsed `Entry.decoding`.
+    """The parsed `Entry.decoding` of a file in a DataBundle that cafcat wrote.
 
     Attributes:
         offset: offset of the file in its first record, in bytes before compression.
-        runs: for each run of zero pieces, the number of the first one and their count.
+        runs: for each run of adjacent zero pieces, the number of the first piece, and the number of pieces.
     """
 
     offset: int
@@ -40,22 +40,27 @@ class Decoding(NamedTuple):
 
     @property
     def zero_records(self) -> int:
-        """Total number of zero records."""
+        """Total number of records of the file that are zeros without stored bytes."""
         return sum(count for _, count in self.runs)
 
 
 def decoding_text(offset: int, runs: Sequence[tuple[int, int]]) -> str:
-    """Return the text of a decoding for the catalog; see the module docstring."""
+    """Return the value of `Entry.decoding`, such as "deflate 0 2+3"; see the module docstring.
+
+    Args:
+        offset: offset of the file in its first record, in bytes before compression.
+        runs: for each run of adjacent zero pieces, the number of the first piece, and the number of pieces.
+    """
     return f"deflate {offset}{runs_text(runs)}"
 
 
 def runs_text(runs: Sequence[tuple[int, int]]) -> str:
-    """Return the text of the runs with a leading space, or "" if there are none."""
+    """Return the text of runs of zero pieces with a leading space, such as " 2+3,9+1"; "" if there are none."""
     return " " + ",".join(f"{first}+{count}" for first, count in runs) if runs else ""
 
 
 def parse_decoding(text: str) -> Decoding | None:
-    """Parse a decoding. Return None if the text is not a valid one."""
+    """Parse an `Entry.decoding` such as "deflate 0 2+3". Return None if the text is not valid."""
     found = _TEXT.fullmatch(text)
     if found is None or int(found[1]) >= RECORD_BYTES:
         return None
@@ -68,7 +73,10 @@ def parse_decoding(text: str) -> Decoding | None:
 
 
 def parse_runs(text: str | None) -> list[tuple[int, int]] | None:
-    """Parse the text of runs. Return None if they are not in order, or not separate."""
+    """Parse the text of runs, such as "2+3,9+1". None gives an empty list.
+
+    Return None if the text is malformed, or the runs are not in order, or two of them touch.
+    """
     matches = [_RUN.fullmatch(run) for run in text.split(",")] if text else []
     runs = [(int(run[1]), int(run[2])) for run in matches if run is not None]
     ends = [-1, *(first + count for first, count in runs)]
@@ -77,9 +85,14 @@ def parse_runs(text: str | None) -> list[tuple[int, int]] | None:
 
 
 def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
-    """Return the content of an entry in blocks of at most 256 KiB.
+    """Yield the content of an entry in blocks of at most 256 KiB.
 
     Memory: two such blocks, and a block of the span.
+
+    Args:
+        span: the bytes of the entry's span, in blocks of any size.
+        entry: the entry, of a DataBundle that cafcat wrote.
+        chunk: name of the archive, for messages; None if it is unknown.
 
     Raises:
         Corrupt: the span is too short or too long, its data is damaged, or the Adler-32 of a record is wrong. The
@@ -96,7 +109,7 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Ite
     while remaining > 0:
         count = zeros.get(number, 0)
         if count * RECORD_BYTES > remaining:
-            raise source.corrupt("its decoding has more zero records than the file")
+            raise source.corrupt("the decoding of the file has more zero records than the file")
         for _ in range(count):
             yield ZEROS
         remaining, number = remaining - count * RECORD_BYTES, number + count
@@ -105,12 +118,12 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Ite
             yield source.read_piece(size_bytes, offset)
             remaining, number, offset = remaining - size_bytes, number + 1, 0
     if any(first >= number for first in zeros):
-        raise source.corrupt("its decoding has more zero records than the file")
+        raise source.corrupt("the decoding of the file has more zero records than the file")
     source.check_end()
 
 
 class _SpanReader:
-    """Reads the bytes of a span in order."""
+    """Reads the pieces of a file from the bytes of its span, in order. Methods raise Corrupt."""
 
     def __init__(self, span: Iterator[bytes], entry: Entry, chunk: str | None) -> None:
         self._span = span
@@ -120,7 +133,7 @@ class _SpanReader:
         self._block = memoryview(b"")
 
     def read_piece(self, size_bytes: int, offset: int) -> bytes:
-        """Return the next bytes of the file.
+        """Read the next record, and return the piece of the file that it holds.
 
         Args:
             size_bytes: size of the piece in bytes.
@@ -138,13 +151,13 @@ class _SpanReader:
         elif not inflater.eof:
             self._skip_flush(inflater)
         else:
-            raise self.corrupt("its last record ends within the span of the file")
+            raise self.corrupt("the last record of the file ends within the span of the file")
         return b"".join(parts)
 
     def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
-        """Inflate the next bytes.
+        """Inflate some of the next bytes of the span. Return at most `max_bytes` bytes.
 
-        The result is empty only if there was not enough input. Unused input stays in the buffer.
+        The result is empty only if more input is needed. Unused input stays in the buffer.
         """
         if inflater.eof:
             raise self.corrupt("a record ends too early")
@@ -152,14 +165,15 @@ class _SpanReader:
         try:
             part = inflater.decompress(data, max_bytes)
         except zlib.error as error:
-            raise self.corrupt(f"its data is not valid DEFLATE: {error}") from error
+            raise self.corrupt(f"the data of the file is not valid DEFLATE: {error}") from error
         self._consume(data, len(inflater.unconsumed_tail) + len(inflater.unused_data))
         return part
 
     def _end_record(self, inflater: "zlib._Decompress", *, with_checksum: bool) -> None:
-        """Read the end of a record, its Adler-32, and the padding.
+        """Read the end of a record, its Adler-32, and the padding after it.
 
-        zlib checks the Adler-32 of a record that was read from its start.
+        With `with_checksum`, the record was read from its start, and zlib checks the Adler-32. Otherwise it is
+        skipped.
         """
         while not inflater.eof:
             if self._inflate(inflater, 1):
@@ -169,10 +183,13 @@ class _SpanReader:
         self._skip(padding_after(self._position))
 
     def _skip_flush(self, inflater: "zlib._Decompress") -> None:
-        """Skip the bytes of the flush after the file. They contain no data, and the span ends with them."""
+        """Skip the bytes that flushing the compressor after the file produced, up to the end of the span.
+
+        Raises Corrupt if they contain data.
+        """
         while self._has_more():
             if self._inflate(inflater, 1) or inflater.eof:
-                raise self.corrupt("its span has more bytes after the end of the file")
+                raise self.corrupt("the span of the file has more bytes after the end of the file")
 
     def _skip(self, size_bytes: int) -> None:
         while size_bytes:
@@ -181,9 +198,9 @@ class _SpanReader:
             size_bytes -= len(part)
 
     def check_end(self) -> None:
-        """Check that the span has no further bytes."""
+        """Check that all bytes of the span were read. Raises Corrupt if there are more."""
         if self._has_more():
-            raise self.corrupt("its span has more bytes after the end of the file")
+            raise self.corrupt("the span of the file has more bytes after the end of the file")
 
     def _has_more(self) -> bool:
         while not self._block:
@@ -194,9 +211,9 @@ class _SpanReader:
         return True
 
     def _next_input(self) -> memoryview:
-        """Return some of the next bytes, at least one, without consuming them."""
+        """Return some of the next bytes of the span, without consuming them. Raises Corrupt if none are left."""
         if not self._has_more():
-            raise self.corrupt("its span ends before the end of the file")
+            raise self.corrupt("the file's span ends before the end of the file")
         return self._block[:_INPUT_BYTES]
 
     def _consume(self, data: memoryview, unused_bytes: int) -> None:

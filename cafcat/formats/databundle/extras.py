@@ -1,4 +1,4 @@
-"""Imports of optional libraries that only DataBundle needs."""
+"""Imports the optional libraries that only DataBundle needs."""
 
 from importlib import import_module
 from typing import Any
@@ -9,10 +9,13 @@ __all__ = ["import_extra"]
 
 
 def import_extra(module: str) -> Any:
-    """Return the module with this name.
+    """Import and return a module of an optional library.
+
+    Args:
+        module: full name of the module, such as "google.protobuf.message".
 
     Raises:
-        NotInstalled: the module is not installed. The message names cafcat's extra.
+        NotInstalled: the library is not installed. The hint names the extra of cafcat that installs it.
     """
     try:
         return import_module(module)

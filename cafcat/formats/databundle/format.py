@@ -1,4 +1,4 @@
-"""The DataBundle format object."""
+"""The archive format DataBundle as an implementation of `MultiFileFormat`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ _MAGIC: Final = b"daBS"
 
 
 class DataBundleFormat:
-    """DataBundle. Implements `Format` and `MultiFileFormat`.
+    """The archive format DataBundle. Implements `Format` and `MultiFileFormat`.
 
     A chunk of cafcat is one shard file with its metadata at its end; shards of bundles can be read, too. The
     modules for reading and writing are imported on first use, because detecting the format does not need them.
@@ -30,12 +30,12 @@ class DataBundleFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if the archive begins with the magic number of a shard."""
+        """Return True if the archive begins with the magic number of a shard file."""
         del tail  # the metadata of a shard may be in another file
         return head.startswith(_MAGIC)
 
     def writer(self, sink: Sink) -> "DataBundleWriter":
-        """Return a writer for a new chunk.
+        """Return a writer that writes a new archive, one shard file, to `sink`.
 
         Raises:
             NotInstalled: protobuf is not installed.
@@ -48,22 +48,25 @@ class DataBundleFormat:
         """Return a reader for a chunk of cafcat or for a shard of a bundle.
 
         Raises:
-            Corrupt, Unsupported: the archive is damaged, or uses an unknown feature.
+            Corrupt: the archive, or the index of its bundle, is damaged, or the end of a chunk is missing.
+            Unsupported: the archive uses an unknown compression, or is too large.
             IndexMissing: the archive is a shard of a bundle, and the index of the bundle is missing.
-            NotInstalled: protobuf, or a library for the index or the compression, is not installed.
+            NotInstalled: protobuf, or the library that reads the index, is not installed.
+            Conflict: another process changed the index while it was copied.
+            TemporaryFileFailed: the temporary copy of the index failed.
         """
         from cafcat.formats.databundle.opening import open_shard
 
         return open_shard(archive)
 
     def open_folder(self, folder: ArchiveFolder) -> "BundleArchive | None":
-        """Return the bundle in a folder; see `bundle_archive.open_bundle`."""
+        """Return the bundle that a folder contains; None if it has no index. See `bundle_archive.open_bundle`."""
         from cafcat.formats.databundle.bundles.bundle_archive import open_bundle
 
         return open_bundle(folder)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """Return the content of an entry; see `content.decode_content`."""
+        """Return the content of an entry, from the bytes of its span; see `content.decode_content`."""
         from cafcat.formats.databundle.content import decode_content
 
         return decode_content(span, entry)

@@ -1,4 +1,4 @@
-"""The layout of a shard file: its head, its end, and the keys of its rows."""
+"""Encodes and parses the parts of a DataBundle shard file: its head, its trailer, and the keys of its rows."""
 
 import struct
 from typing import Any, Final, NamedTuple
@@ -69,7 +69,7 @@ TRAILER_BYTES: Final = _TRAILER.size
 
 
 class Trailer(NamedTuple):
-    """The trailer of a chunk.
+    """The last bytes of a shard file that cafcat wrote, which locate its table of metadata.
 
     Attributes:
         table_start: start of the table in bytes.
@@ -83,20 +83,20 @@ class Trailer(NamedTuple):
 
 
 def trailer(table_start: int, checksum: int) -> bytes:
-    """Return the last bytes of a chunk.
+    """Return the trailer, the last bytes of a shard file that cafcat writes.
 
     Args:
-        table_start: start of the table in bytes.
-        checksum: CRC-32C of its rows.
+        table_start: start of the table of metadata in bytes.
+        checksum: CRC-32C of the table's rows.
     """
     return _TRAILER.pack(_TRAILER_TAG, table_start, HEAD_BYTES, checksum, _TRAILER_WORD)
 
 
 def parse_trailer(data: bytes, size_bytes: int) -> Trailer | None:
-    """Parse the trailer of a chunk. Return None if the bytes are not a trailer.
+    """Parse the trailer of a shard file that cafcat wrote. Return None if the bytes are not a valid trailer.
 
     Args:
-        data: the last bytes of the file.
+        data: the last bytes of the file, as many as a trailer has.
         size_bytes: size of the file in bytes.
     """
     if len(data) != TRAILER_BYTES:
@@ -110,11 +110,11 @@ def parse_trailer(data: bytes, size_bytes: int) -> Trailer | None:
 
 
 def encode_head(compression: int, *, shard: int = 0, shards: int = 1, metadata_at_eof: bool) -> bytes:
-    """Return the first 4096 bytes of a shard.
+    """Return the first 4096 bytes of a shard file.
 
     Args:
-        compression: the compression method.
-        shard: number of the shard.
+        compression: the compression method, a value of `compression.METHODS`.
+        shard: number of the shard, from 0.
         shards: number of shards in the bundle.
         metadata_at_eof: True if the metadata is at the end of the file, False if it is in another file.
     """
@@ -135,40 +135,45 @@ def encode_head(compression: int, *, shard: int = 0, shards: int = 1, metadata_a
 
 
 def parse_head(data: bytes) -> Any:
-    """Return the BundleShardHeader of a file with these first bytes.
+    """Return the protobuf message BundleShardHeader of a shard file with these first bytes.
 
     Raises:
-        ValueError: the head is invalid.
+        ValueError: the head is invalid, or longer than `data`.
         NotInstalled: protobuf is not installed.
     """
     if len(data) < HEAD.size or not data.startswith(MAGIC):
-        raise ValueError("it does not begin with the magic number of a shard")
+        raise ValueError("the file does not begin with the magic number of a shard")
     _, header_bytes, data_start = HEAD.unpack_from(data)
     if HEAD.size + header_bytes > min(data_start, len(data)):
-        raise ValueError("its header is cut")
+        raise ValueError("the header is incomplete")
     try:
         return messages().ShardHeader.FromString(data[HEAD.size : HEAD.size + header_bytes])
     except messages().DecodeError as error:
-        raise ValueError("its header is not a valid message") from error
+        raise ValueError("the header is not a valid protobuf message") from error
 
 
 def padding_after(position: int) -> int:
-    """Return the number of zero bytes from a position to the next possible start of a record."""
+    """Return the number of zero bytes between a position and the next possible start of a record."""
     return -position % ALIGNMENT
 
 
 def shard_name(shard: int) -> str:
-    """Return the name of a shard file in a bundle, as the published design has it."""
+    """Return the file name of a shard in a bundle, such as "shard-00000003", as in the published design."""
     return f"shard-{shard:08}"
 
 
 def config_key() -> bytes:
-    """Return the key of the configuration row."""
+    """Return the key of the row with the configuration of the bundle (BUNDLE_CONFIG)."""
     return bytes([BUNDLE_CONFIG])
 
 
 def encode_config(compression: int, shards: int) -> bytes:
-    """Return a BundleConfig, the value of the configuration row."""
+    """Return the value of the configuration row: an encoded BundleConfig.
+
+    Args:
+        compression: the compression method, a value of `compression.METHODS`.
+        shards: number of shards in the bundle.
+    """
     encoded: bytes = (
         messages()
         .BundleConfig(
@@ -184,7 +189,7 @@ def encode_config(compression: int, shards: int) -> bytes:
 
 
 def file_key(path: str) -> bytes:
-    """Return the key of a file row: table, folder with its slash, name.
+    """Return the key of the row of the file `path`: table number, folder with its slash, name.
 
     Each string ends with 00 00; a byte 00 in it becomes 00 ff. A path "a/" has the name "".
     """
@@ -194,10 +199,10 @@ def file_key(path: str) -> bytes:
 
 
 def parse_file_key(key: bytes) -> str | None:
-    """Return the path in the key of a file row, or None if the key belongs to another table.
+    """Return the path in the key of the row of a file, or None if the key is that of another kind of row.
 
     Raises:
-        ValueError: the key is malformed.
+        ValueError: the key is malformed, or the path is not valid UTF-8 or has a NUL.
     """
     if key[:1] != bytes([FILE_METADATA]):
         return None
@@ -213,7 +218,7 @@ def parse_file_key(key: bytes) -> str | None:
 
 
 def record_key(shard: int, offset: int) -> bytes:
-    """Return the key of a record row: table, number of the shard, and offset in its data before compression.
+    """Return the key of the row of a record: table number, number of the shard, and offset before compression.
 
     The numbers are big-endian, so that the order of the keys is that of the records.
     """

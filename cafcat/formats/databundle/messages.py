@@ -1,4 +1,6 @@
-"""The protobuf messages of the published design (proto3, package `storage`), and one message of cafcat, as classes.
+"""Makes classes for the protobuf messages of DataBundle's published design, and for one message of cafcat.
+
+The messages of the design are in proto3 and in the package `storage`.
 
 The messages are described here instead of in generated code, which would be much longer. Importing protobuf takes
 some 30 ms, so it is imported only when a DataBundle is read or written.
@@ -70,7 +72,7 @@ _CAFCAT: Final[_Definitions] = {
 
 
 class Messages(NamedTuple):
-    """The classes of the protobuf messages. `DecodeError` is the error of their `FromString` methods."""
+    """The protobuf message classes of DataBundle. `DecodeError` is the error that their `FromString` raises."""
 
     Any: Any
     BundleConfig: Any
@@ -85,7 +87,7 @@ class Messages(NamedTuple):
 
 @cache
 def messages() -> Messages:
-    """Return the message classes.
+    """Return the protobuf message classes. The first call imports protobuf.
 
     Raises:
         NotInstalled: protobuf is not installed.

@@ -1,4 +1,4 @@
-"""Opens a shard file: either a chunk that cafcat wrote, or a shard of a bundle."""
+"""Opens a DataBundle shard file: either a chunk that cafcat wrote, or a shard of a bundle."""
 
 from typing import Final
 
@@ -16,13 +16,15 @@ _BUNDLE_METADATA: Final = ("inline_metadata_table", "external_metadata")
 
 
 def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
-    """Return a reader for a shard file. For a chunk of cafcat, the end of the file is enough.
+    """Return a reader for a shard file. Of a chunk that cafcat wrote, only the end is read.
 
     Raises:
-        Corrupt: the archive is damaged, or is a chunk without its end.
+        Corrupt: the archive, or the index of its bundle, is damaged, or the end of a chunk is missing.
         IndexMissing: the archive is a shard of a bundle, and the index of the bundle is missing.
-        NotInstalled: protobuf, or a library for the index or the compression, is not installed.
-        Unsupported: the archive uses an unknown feature.
+        NotInstalled: protobuf, or the library that reads the index, is not installed.
+        Unsupported: the compression is unknown, or the head or the index is too large.
+        Conflict: another process changed the index while it was copied.
+        TemporaryFileFailed: the temporary copy of the index failed.
     """
     messages()  # raises NotInstalled
     size_bytes = archive.size_bytes
@@ -37,9 +39,10 @@ def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
 
 
 def _head_is_of_bundle(archive: RandomReader) -> bool:
-    """Return True if the head states that the metadata is not at the end of the file.
+    """Return True if the head states that the list of files is in the head, or in the index of a bundle.
 
-    The last file of a bundle's shard may end like a chunk, so a valid head decides.
+    Return False if it states that the list is at the end of the file, as in chunks of cafcat, or if the head is
+    damaged. A shard of a bundle may happen to end like a chunk, so a valid head decides.
     """
     try:
         return read_head(archive).header.WhichOneof("metadata") in _BUNDLE_METADATA

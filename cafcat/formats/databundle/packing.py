@@ -1,4 +1,4 @@
-"""Packs files into records.
+"""Packs files into the records of a DataBundle that cafcat writes.
 
 Data is compressed as it arrives, so that the span of a file is known once it is written.
 
@@ -24,29 +24,30 @@ _FLUSH_BYTES: Final = 64
 
 
 def max_packed_bytes(size_bytes: int) -> int:
-    """Return the largest size in bytes that a file of this size can have in records.
+    """Return an upper bound in bytes for the space that a file of `size_bytes` bytes takes in records.
 
-    It includes the end of the last record. Data that cannot be compressed is stored in blocks with some bytes
-    before each.
+    It includes the end of the last record, and the overhead of data that cannot be compressed.
     """
     records = size_bytes // RECORD_BYTES + 2
     return size_bytes + (size_bytes >> 7) + _FLUSH_BYTES + records * _RECORD_OVERHEAD_BYTES
 
 
 class RecordPacker:
-    """Writes records from position 4096 on. An error of the sink breaks the packer.
+    """Compresses files into records, and writes these from position 4096 of the archive on.
+
+    After an error of the sink, the packer cannot be used.
 
     Attributes:
-        position: current position in the file in bytes.
-        offset: current offset in the data, in bytes before compression.
+        position: current position in the archive in bytes.
+        offset: current offset in the data of all records, in bytes before compression.
         open_bytes: number of bytes in the open record, before compression.
     """
 
     def __init__(self, out: BufferedBytes, table: TableWriter) -> None:
-        """Begin without an open record.
+        """Prepare to write the first record.
 
         Args:
-            out: receives the records.
+            out: writes to the archive.
             table: receives a row for each record.
         """
         self._out = out
@@ -58,11 +59,11 @@ class RecordPacker:
 
     @property
     def max_end(self) -> int:
-        """Upper bound for the end of the records in bytes, if no more data is added."""
+        """Upper bound for the position at which the records end, in bytes, if no more data is added."""
         return self.position if self._deflater is None else self.position + _RECORD_OVERHEAD_BYTES
 
     def pack(self, content: bytes) -> PackedFile:
-        """Pack a whole small file."""
+        """Append a whole file, which is in memory, and return its position."""
         file = self.begin()
         position = 0
         while position < len(content):
@@ -72,11 +73,11 @@ class RecordPacker:
         return file.finish()
 
     def begin(self) -> "FilePacking":
-        """Begin a file that is packed in pieces."""
+        """Begin a file that is packed in pieces. Only one file at a time may be packed."""
         return FilePacking(self)
 
     def add_piece(self, data: bytes) -> None:
-        """Add data to the open record, or begin one. The data must fit into the record."""
+        """Append data to the open record, or to a new record if none is open. The data must fit into the record."""
         if self._deflater is None:
             self._table.add_record(self.offset, self.position)
             self._deflater = zlib.compressobj()
@@ -87,17 +88,17 @@ class RecordPacker:
             self.end_record()
 
     def add_zero_record(self) -> None:
-        """Add a record of zeros, which has no bytes. No other record may be open."""
+        """Append a record of 256 KiB of zeros, which has no bytes in the archive. No other record may be open."""
         self._table.add_record(self.offset, None)
         self.offset += RECORD_BYTES
 
     def flush(self) -> None:
-        """Flush the compressor, so that the next data can be inflated on its own."""
+        """Flush the compressor of the open record, if any, so that the next data can be inflated on its own."""
         if self._deflater is not None:
             self._write(self._deflater.flush(zlib.Z_FULL_FLUSH))
 
     def end_record(self) -> None:
-        """End the open record, if there is one."""
+        """End the open record and write its padding, if a record is open."""
         if self._deflater is not None:
             self._write(self._deflater.flush())
             self._write(bytes(padding_after(self.position)))
@@ -110,10 +111,9 @@ class RecordPacker:
 
 
 class FilePacking:
-    """A file that is being packed in pieces."""
+    """Packs one file in pieces, one for each record. Created by `RecordPacker.begin`."""
 
     def __init__(self, packer: RecordPacker) -> None:
-        """Begin a file at the current position of the packer."""
         self._packer = packer
         self._start = packer.position
         self._first_offset = packer.open_bytes
@@ -123,11 +123,11 @@ class FilePacking:
 
     @property
     def space_bytes(self) -> int:
-        """Size in bytes that the next piece must have, unless it is the last one."""
+        """Size in bytes that the next piece of the file must have to fill its record. The last may be smaller."""
         return RECORD_BYTES - self._packer.open_bytes
 
     def add_piece(self, data: bytes) -> None:
-        """Add the next piece. A piece that is a complete record of zeros needs no bytes."""
+        """Append the next piece of the file. A piece that is a complete record of zeros needs no bytes."""
         if data == ZEROS and (len(self._runs) < MAX_ZERO_RUNS or self._continues_run()):
             self._packer.add_zero_record()
             self._count_zero_record()

@@ -1,4 +1,4 @@
-"""Reads a chunk that cafcat wrote. docs/formats/databundle.md lists all refused cases."""
+"""Reads a DataBundle that cafcat wrote. docs/formats/databundle.md lists all refused cases."""
 
 from collections.abc import Iterator
 
@@ -12,17 +12,17 @@ __all__ = ["DataBundleReader"]
 
 
 class DataBundleReader(FileReader):
-    """Reads one chunk by the table at its end. Listing reads only the table.
+    """Reads one DataBundle that cafcat wrote, by the table at its end. Implements `Reader`.
 
     Memory: that of Table. For reading a file, a block of 1 MiB and two of 256 KiB.
     """
 
     def __init__(self, archive: RandomReader, trailer: Trailer) -> None:
-        """Open a chunk.
+        """Prepare to read an archive. Nothing is read yet.
 
         Args:
-            archive: the chunk.
-            trailer: its trailer.
+            archive: the archive.
+            trailer: the trailer of the archive.
         """
         super().__init__(archive)
         self._end = archive.size_bytes - TRAILER_BYTES
@@ -30,9 +30,12 @@ class DataBundleReader(FileReader):
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """The span `[start, end)` of the rows of metadata in bytes. The trailer follows them."""
+        """The span `[start, end)` of the table of metadata in bytes. The trailer follows the table."""
         return self._trailer.table_start, self._end
 
     def entries(self) -> Iterator[Entry]:
-        """Return the files in the order in which they were written; see `Table.entries`."""
+        """Return the entries of the files in the order in which they were written. Reads only the table.
+
+        Raises the errors of `Table.entries`.
+        """
         return Table(self._archive, self._trailer, self._end).entries()

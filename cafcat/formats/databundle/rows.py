@@ -1,4 +1,4 @@
-"""Encodes rows of metadata, for the table of a chunk or for the index of a bundle."""
+"""Encodes the rows (keys and values) of files and records, for the table of a chunk or the index of a bundle."""
 
 from typing import NamedTuple
 
@@ -19,13 +19,13 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class PackedFile(NamedTuple):
-    """The position of a file that was packed.
+    """The position of a packed file in its archive.
 
     Attributes:
-        start_byte: start of its span.
-        end_byte: end of its span.
-        offset: its offset in the data of the chunk, in bytes before compression.
-        decoding: as in Entry.
+        start_byte: start of the file's span, in bytes from the start of the archive.
+        end_byte: end of the file's span.
+        offset: offset of the file in the data of all records, in bytes before compression.
+        decoding: the value of `Entry.decoding`; None for an empty file.
     """
 
     start_byte: int
@@ -35,16 +35,22 @@ class PackedFile(NamedTuple):
 
 
 def row(key: bytes, value: bytes) -> bytes:
-    """Return a row as a field of BundleMetadataTable."""
+    """Return a row with this key and value as an encoded field of the message BundleMetadataTable."""
     classes = messages()
     encoded: bytes = classes.Table(rows=[classes.Row(key=key, value=value)]).SerializeToString()
     return encoded
 
 
 def file_row(path: str, packed: PackedFile, size_bytes: int, checksum: int, modified_ns: int | None) -> bytes:
-    """Return the row of a file in a chunk.
+    """Return the encoded row of a file, for the table of a chunk.
 
-    A modification time that does not fit a signed 64-bit number of nanoseconds is left out.
+    Args:
+        path: name of the entry.
+        packed: the position of the file.
+        size_bytes: size of the file in bytes.
+        checksum: CRC-32C of the file.
+        modified_ns: modification time in nanoseconds since 1970-01-01 UTC. Left out if it is None or does not fit a
+            signed 64-bit number.
     """
     classes = messages()
     file = classes.BundleFile(
@@ -63,7 +69,7 @@ def file_row(path: str, packed: PackedFile, size_bytes: int, checksum: int, modi
 
 
 def record_row(offset: int, byte_offset: int | None, shard: int = 0) -> bytes:
-    """Return the row of a record.
+    """Return the encoded row of a record, for the table of a chunk.
 
     Args:
         offset: offset of the record in the data of its shard, in bytes before compression.
@@ -74,7 +80,13 @@ def record_row(offset: int, byte_offset: int | None, shard: int = 0) -> bytes:
 
 
 def record_value(offset: int, byte_offset: int | None, shard: int) -> bytes:
-    """Return a BundleRecordMetadata; see `record_row` for the arguments."""
+    """Return the value of the row of a record: an encoded BundleRecordMetadata.
+
+    Args:
+        offset: offset of the record in the data of its shard, in bytes before compression.
+        byte_offset: position of the record in bytes after the first data byte; None for a record of zeros.
+        shard: number of the shard.
+    """
     record = messages().RecordMetadata(shard_index=shard, shard_uncompressed_offset=offset)
     if byte_offset is None:
         record.all_zeros = True
@@ -85,5 +97,9 @@ def record_value(offset: int, byte_offset: int | None, shard: int) -> bytes:
 
 
 def max_row_bytes(path: str) -> int:
-    """Return the largest size in bytes that the row of a file with this path can have. Raises Refused."""
+    """Return an upper bound in bytes for the row of a file with this path.
+
+    Raises:
+        Refused: the path cannot be stored.
+    """
     return longest_text_bytes(path) + _LONGEST_MEMBERS

@@ -1,4 +1,4 @@
-"""Reads the table at the end of a chunk, rows of keys and values, in windows."""
+"""Reads the table at the end of a DataBundle that cafcat wrote: rows of keys and values, 256 KiB at a time."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -27,17 +27,17 @@ many."""
 
 
 class Table:
-    """The table of a chunk.
+    """The table at the end of a DataBundle that cafcat wrote, which lists its files and records.
 
     Memory: windows of 256 KiB with their rows, and the memory of SupersededNames.
     """
 
     def __init__(self, archive: RandomReader, trailer: Trailer, end: int) -> None:
-        """Open a table.
+        """Prepare to read the table. Nothing is read yet.
 
         Args:
-            archive: the chunk.
-            trailer: its trailer.
+            archive: the archive.
+            trailer: the trailer of the archive.
             end: end of the table in bytes, where the trailer begins.
         """
         self._archive = archive
@@ -47,13 +47,13 @@ class Table:
         """CRC-32C of the windows that were read so far, while the table is checked."""
 
     def entries(self) -> Iterator[Entry]:
-        """Return the files in the order of the table. If a path is repeated, its last entry is returned.
+        """Return the entries of the files in the order of the table. Of a repeated path, only the last entry.
 
         The call itself reads the whole table once. An invalid entry raises when the iterator reaches it.
 
         Raises:
             Corrupt: the checksum of the table is wrong, or a row is invalid.
-            TemporaryFileFailed: the table has millions of names, and the temporary file for them failed.
+            StoreFailed: the table has more than half a million names, and the temporary file for them failed.
         """
         superseded = None if self._ascends() else SupersededNames(self._names())
         entries = self._entries()
@@ -62,7 +62,7 @@ class Table:
         return (entry for ordinal, entry in enumerate(entries) if ordinal not in superseded)
 
     def _ascends(self) -> bool:
-        """Check the whole table. Return True if all names are in ascending order, so that none is repeated."""
+        """Read the whole table and check its CRC-32C. Return True if all names ascend, so that none is repeated."""
         last, ascends = b"", True
         self._crc32c = 0
         for name in self._names():
@@ -109,7 +109,7 @@ class Table:
         if key[0] == SHARD_METADATA:
             return bool(self._parse(messages().RecordMetadata, value, position).all_zeros)
         if key != bytes([BUNDLE_CONFIG]):
-            raise self._corrupt(f"a row has the unknown table number {key[0]}", position)
+            raise self._corrupt(f"a row of the table has a key of the unknown kind {key[0]}", position)
         return False
 
     def _entry(self, path: str, value: bytes, position: int) -> Entry:
@@ -136,7 +136,7 @@ class Table:
             yield start, min(start + _WINDOW_BYTES, self._end)
 
     def _rows(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Return the key and the value of each row, and a position shortly before the row."""
+        """Yield the key and the value of each row, and a position at most 256 KiB before the row."""
         text, offset = b"", self._trailer.table_start
         for start, end in self._windows():
             text += self._window(start, end)
@@ -156,7 +156,15 @@ class Table:
         return data
 
     def _complete_rows_end(self, text: bytes, position: int) -> int:
-        """Return the offset in `text` after the last complete row."""
+        """Return the offset in `text` after its last complete row.
+
+        Args:
+            text: a part of the table that begins with a row.
+            position: position of `text` in the archive, for messages.
+
+        Raises:
+            Corrupt: a row is malformed, or is larger than 64 KiB.
+        """
         offset, length = 0, len(text)
         while offset < length:
             head = text[offset : offset + 1 + _LONGEST_SIZE]
@@ -176,12 +184,12 @@ class Table:
 
 
 def _field_size(head: bytes) -> tuple[int, int]:
-    """Return the start of the data of a field, and its size in bytes.
+    """Return the offset of the data in a protobuf field, and the size of the data in bytes.
 
     If the varint of the size is incomplete, return (0, 0).
 
     Args:
-        head: the first bytes of the field.
+        head: the first bytes of the field: a tag of one byte, and the varint of the size.
     """
     size_bytes = 0
     for offset, byte in enumerate(head[1:]):

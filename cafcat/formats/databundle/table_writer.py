@@ -1,4 +1,4 @@
-"""Collects the table of a chunk while the chunk is written."""
+"""Collects the table of metadata of a DataBundle while its shard file is written."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,38 +18,41 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class TableWriter:
-    """The rows of metadata of a chunk. More than 8 MiB of them are in a temporary file.
+    """Collects the rows of a DataBundle's table. Beyond 8 MiB they are in a temporary file.
+
+    Methods raise TemporaryFileFailed if the temporary file fails.
 
     Attributes:
-        size_bytes: size of all rows in bytes.
-        crc32c: CRC-32C of all rows, once `blocks` has returned them.
+        size_bytes: size of all rows so far in bytes.
+        crc32c: CRC-32C of all rows, valid once `blocks` has yielded them.
     """
 
     def __init__(self) -> None:
-        """Begin with the row of the configuration."""
+        """Begin the table with the row of the bundle's configuration."""
         self._rows = Spool("a table of metadata", _MEMORY_BYTES)
         self._pending = bytearray(row(config_key(), encode_config(ZLIB, 1)))
         self.size_bytes = len(self._pending)
         self.crc32c = 0
 
     def add(self, encoded: bytes) -> None:
-        """Add a row."""
+        """Append an encoded row, as `row` returns it."""
         self._pending += encoded
         self.size_bytes += len(encoded)
         if len(self._pending) >= _FLUSH_BYTES:
             self._spool()
 
     def add_record(self, offset: int, position: int | None) -> None:
-        """Add the row of a record.
+        """Append the row of a record.
 
         Args:
-            offset: offset of the record in the data of the chunk, in bytes before compression.
-            position: position of the record in the chunk in bytes; None for a record of zeros, which has no bytes.
+            offset: offset of the record in the data of all records, in bytes before compression.
+            position: position of the record in the shard file in bytes; None for a record of zeros, which has no
+                bytes.
         """
         self.add(record_row(offset, None if position is None else position - HEAD_BYTES))
 
     def blocks(self) -> Iterator[bytes]:
-        """Return all rows in blocks of at most 1 MiB. Afterwards the table is empty."""
+        """Yield all rows in blocks of at most 1 MiB, and remove the temporary file. Call this once, at the end."""
         self._spool()
         with self._rows:
             yield from self._rows.blocks_from(0, _BLOCK_BYTES)

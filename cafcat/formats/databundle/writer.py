@@ -1,4 +1,4 @@
-"""Writes a chunk: one shard file with its metadata at its end."""
+"""Writes a DataBundle: one shard file with its table of metadata at its end."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,18 +24,18 @@ __all__ = ["DataBundleEntryWriter", "DataBundleWriter"]
 
 
 class DataBundleWriter(ArchiveWriter):
-    """Writes one chunk.
+    """Writes one DataBundle: a shard file of compressed records.
 
     The caller must add each path only once; if a path is repeated, readers return its last file.
 
     Memory: 4 MiB of compressed data, 1.25 MiB of a file that is written in blocks, 8 MiB of rows. More rows are in
     a temporary file: some 150 bytes for each file, and 40 for each record.
 
-    After an error of the sink, and after `finalize`, every call raises.
+    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
     """
 
     def __init__(self, sink: Sink) -> None:
-        """Begin an empty chunk.
+        """Prepare to write an archive to `sink`.
 
         Raises:
             NotInstalled: protobuf is not installed.
@@ -49,12 +49,13 @@ class DataBundleWriter(ArchiveWriter):
         self._open: DataBundleEntryWriter | None = None
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as certainly fit, from the first on; see `Writer.add_all`.
+        """Append as many whole files as certainly fit, from the first on, and return their entries.
 
-        Before each file is added, the size of the chunk is estimated as if the file could not be compressed.
+        See `Writer.add_all`. A file fits if the archive would not be too large even if the file could not be
+        compressed.
 
         Raises:
-            Refused: one of the files cannot be stored; no bytes were written. Also raises the errors of the sink.
+            Refused: the name of a file cannot be stored; no bytes were written. Errors of the sink pass through.
         """
         self._check_usable()
         for file in files:
@@ -74,20 +75,23 @@ class DataBundleWriter(ArchiveWriter):
         return entries
 
     def open(self, path: str, modified_ns: int | None) -> "DataBundleEntryWriter":
-        """Begin a file that is written in blocks.
+        """Begin a file that is written in blocks, and return its writer.
 
         Raises:
-            Refused: the name cannot be stored, or the chunk is full. No bytes were written.
+            Refused: the name cannot be stored, or the archive is full. No bytes were written.
         """
         self._check_can_open(path)
         self._open = DataBundleEntryWriter(self, path, modified_ns)
         return self._open
 
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
-        """Return an upper bound for the size of the chunk in bytes if it were finalized now; see `Writer`.
+        """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
-        Written data counts with its real size. One more file, and the file being written, count as if they could
-        not be compressed. Raises Refused.
+        Written data counts with its real size. One more file, and the buffered part of the file being written,
+        count as if they could not be compressed.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
         """
         self._check_not_ended()
         size = self._packer.max_end + self._table.size_bytes + TRAILER_BYTES
@@ -96,16 +100,20 @@ class DataBundleWriter(ArchiveWriter):
         return size if path is None else size + _max_file_bytes(path, size_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the data before compression could exceed 2^62 bytes. Raises Refused."""
+        """Return False if one more file would make the data before compression exceed 2^62-1 bytes.
+
+        Raises:
+            Refused: the name `path` cannot be stored.
+        """
         self._check_not_ended()
         max_row_bytes(path)
         return self._packer.offset + size_bytes <= MAX_OFFSET
 
     def finalize(self) -> FinishedArchive:
-        """Write the table and the trailer.
+        """Write the table and the trailer, and return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Also raises the errors of the sink.
+            InvalidInput: a file is still open. Errors of the sink pass through.
         """
         self._check_usable()
         with self._break_on_error():
@@ -122,7 +130,7 @@ class DataBundleWriter(ArchiveWriter):
         return FinishedArchive(size_bytes, start, end, self.file_count, self._content_bytes, checksum)
 
     def _tail(self, start: int) -> Iterator[bytes]:
-        """Return the parts after the records: table and trailer."""
+        """Yield the bytes after the records, which end at `start`: table and trailer."""
         yield from self._table.blocks()
         yield trailer(start, self._table.crc32c)
 
@@ -146,16 +154,16 @@ def _max_file_bytes(path: str, size_bytes: int) -> int:
 
 
 class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
-    """Writes one file of a chunk in blocks. Created by `DataBundleWriter.open`.
+    """Writes one file of a DataBundle in blocks. Created by `DataBundleWriter.open`.
 
     Up to 1 MiB is buffered, because a file of at least that size must begin a new record.
     """
 
     def __init__(self, writer: DataBundleWriter, path: str, modified_ns: int | None) -> None:
-        """Begin a file.
+        """Prepare to write a file.
 
         Args:
-            writer: the writer of the chunk.
+            writer: the writer of the archive.
             path: name of the entry.
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
         """
@@ -166,11 +174,11 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
 
     @property
     def buffered_bytes(self) -> int:
-        """Number of bytes that are not in a record yet."""
+        """Number of bytes of the file that are buffered, and not in a record yet."""
         return len(self._buffer)
 
     def write(self, block: bytes) -> None:
-        """Append a block. An error of the sink breaks the whole archive."""
+        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         self._size_bytes += len(block)
@@ -184,7 +192,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
                     self._write_records()
 
     def _write_records(self) -> None:
-        """Write all complete records."""
+        """Write all complete records of the buffer. The first call begins a new record for the file."""
         if self._packing is None:
             self._writer._packer.end_record()
             self._packing = self._writer._packer.begin()
@@ -196,7 +204,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
         self._writer._out.flush()
 
     def close(self) -> Entry:
-        """Finish the file and return its entry."""
+        """Write the rest of the file, and return its entry. Errors of the sink pass through."""
         self._check_open()
         writer = self._writer
         writer._open = None

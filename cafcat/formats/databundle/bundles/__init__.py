@@ -1,1 +1,1 @@
-"""Bundles of the published design: folders of shard files with one index."""
+"""Reads and writes bundles of DataBundle's published design: folders of shard files with one index."""

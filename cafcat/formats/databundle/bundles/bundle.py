@@ -1,7 +1,7 @@
-"""Bundles as in the published design: a folder of shard files, and an index for all of them.
+"""Writes and reads bundles on disk: a folder of shard files, and an index for all of them.
 
-This module uses no catalogs and no stores. `write_bundle` writes a bundle, `Bundle` reads and verifies one.
-`Bundle` opens the index in place; otherwise it reads like an adopted shard is read (`RecordSpans`, `ShardHead`,
+`write_bundle` writes a bundle; `Bundle` reads and verifies a bundle. Neither uses a catalog or a store. `Bundle`
+opens the index in place; otherwise it reads files as adopted shards are read (`RecordSpans`, `ShardHead`,
 `FileReader`).
 """
 
@@ -46,12 +46,12 @@ _MAX_SHARDS: Final = 100_000_000
 
 
 class NewBundleFile(NamedTuple):
-    """A file or directory to write.
+    """A file or directory that `write_bundle` writes.
 
     Attributes:
-        path: its name in the bundle.
-        content: its bytes, or the path of a file to read, or None for a directory.
-        user_data: data of the application, or None.
+        path: name of the file or directory in the bundle.
+        content: bytes of the file, or the path of a file to read, or None for a directory.
+        user_data: data of the application to store with the file, or None.
     """
 
     path: str
@@ -60,7 +60,7 @@ class NewBundleFile(NamedTuple):
 
 
 class BundleSummary(NamedTuple):
-    """Counts of a bundle.
+    """The result of `write_bundle`: counts of the new bundle.
 
     Attributes:
         files: number of files.
@@ -79,9 +79,9 @@ class BundleCheck(NamedTuple):
     """The result of `Bundle.verify`.
 
     Attributes:
-        files: number of files that were read.
-        data_bytes: total size of these files in bytes.
-        problems: the problems that were found.
+        files: number of files and directories in the bundle, damaged ones included.
+        data_bytes: total size of the undamaged files in bytes.
+        problems: a problem for each damaged file, and for each shard file that cannot be read.
     """
 
     files: int
@@ -97,7 +97,7 @@ def write_bundle(
     workers: int = 1,
     compression: str = "zlib",
 ) -> BundleSummary:
-    """Write a bundle into a folder that is empty or does not exist.
+    """Write a new bundle into a folder that is empty or does not exist.
 
     File n goes to shard n modulo shards, so the same files produce the same shards. The bundle is durable when this
     function returns. The row BUNDLE_CONFIG is written last: without it, an incomplete folder is not a bundle.
@@ -113,10 +113,10 @@ def write_bundle(
     Raises:
         Conflict: the folder is not empty.
         Refused: a name cannot be stored.
-        InvalidInput: a name is repeated, or an argument is invalid.
+        InvalidInput: a name is repeated, the compression is unknown, or `shards` or `workers` is out of range.
         SourceFailed: a file cannot be read.
         StoreFailed: the bundle cannot be written.
-        NotInstalled: a library is not installed.
+        NotInstalled: protobuf, the library for the index (plyvel), or the one for snappy is not installed.
     """
     method = method_by_name(compression)
     if not 1 <= shards < _MAX_SHARDS or workers < 1:
@@ -142,7 +142,7 @@ def write_bundle(
 
 
 def _sync(folder: Path) -> None:
-    """Make the bundle durable, with the names of all folders above it."""
+    """Make all files of the bundle durable, and the names of all folders above the bundle."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(str(path))
@@ -205,7 +205,8 @@ def _blocks(file: NewBundleFile) -> Iterator[bytes]:
             while block := source.read(_BLOCK_BYTES):
                 yield block
     except OSError as error:
-        raise SourceFailed(f"cannot be read: {error.strerror or error}", path=file.path) from error
+        message = f"the file for the bundle cannot be read: {error.strerror or error}"
+        raise SourceFailed(message, path=file.path) from error
 
 
 def _file_value(shard: int, stored: StoredFile, file: NewBundleFile) -> bytes:
@@ -225,23 +226,23 @@ def _file_value(shard: int, stored: StoredFile, file: NewBundleFile) -> bytes:
 
 
 def shard_path(folder: Path, shard: int) -> Path:
-    """Return the path of a shard file, as the published design has it."""
+    """Return the path of the file of a shard in the folder of its bundle."""
     return folder / shard_name(shard)
 
 
 class Bundle:
-    """Reads one bundle. A context manager; threads may share it.
+    """Reads one bundle from a local folder. A context manager; threads may share it.
 
     Memory: two records for each file that is being read, and for each thread that read one.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open a bundle.
+        """Open the index of the bundle in a folder, so that no other process can open it.
 
         Raises:
             NotFound: the folder has no index.
-            Corrupt: the index is damaged or incomplete.
-            Unsupported: the bundle has another version.
+            Corrupt: the index is damaged or incomplete, or the bundle has another version.
+            StoreFailed: another process has opened the index, or it cannot be read.
             NotInstalled: plyvel or protobuf is not installed.
         """
         self._folder = folder
@@ -256,19 +257,23 @@ class Bundle:
 
     @property
     def shards(self) -> int:
-        """Number of shard files."""
+        """Number of shard files in the bundle, as its configuration has it."""
         return self._rows.config.shards
 
     def files(self) -> Iterator[BundleFile]:
-        """Return all files and directories, by folder and name. Raises Corrupt."""
+        """Yield all files and directories of the bundle, in the order of folder and name.
+
+        Raises:
+            Corrupt: a row of the index is damaged.
+        """
         return self._rows.files()
 
     def file(self, path: str) -> BundleFile:
-        """Return one file or directory.
+        """Return the file or directory with the name `path`, without its content.
 
         Raises:
             NotFound: the bundle has no such file.
-            Corrupt: its row is damaged.
+            Corrupt: the row of the file is damaged.
         """
         file = self._rows.get(file_key(path))
         if file is None:
@@ -276,13 +281,14 @@ class Bundle:
         return file
 
     def open(self, path: str) -> Iterator[bytes]:
-        """Return the content of a file in blocks of at most 1 MiB; nothing for a directory.
+        """Yield the content of a file in blocks of at most 1 MiB; no blocks for a directory.
 
         Raises:
-            NotFound: the bundle has no such file.
+            NotFound: the bundle has no such file, or its shard file is missing.
             Corrupt: the content is damaged, or its size or CRC-32C is wrong. Raised after the last block at the
                 latest.
             Unsupported: the compression is unknown, or the records have an unsupported layout.
+            StoreFailed: the shard file cannot be read.
         """
         file = self.file(path)
         with self._shard_file(file.shard) as archive:
@@ -292,15 +298,15 @@ class Bundle:
         return ShardFile(shard_path(self._folder, shard))
 
     def verify(self, workers: int = 1) -> BundleCheck:
-        """Read and check every file. Memory: the list of files.
+        """Read and check every file of the bundle. Memory: the list of files.
 
-        Problems of files and shards are returned, not raised.
+        Problems of files and shard files are returned, not raised.
 
         Args:
             workers: number of threads; each reads one shard file at a time.
 
         Raises:
-            Corrupt: the index itself is damaged.
+            Corrupt: a row of a file in the index is damaged.
         """
         by_shard: dict[int, list[BundleFile]] = defaultdict(list)
         for file in self.files():
@@ -327,7 +333,7 @@ class Bundle:
         return BundleCheck(len(files), size_bytes, problems)
 
     def close(self) -> None:
-        """Close the index, so that other processes can open it."""
+        """Close the index of the bundle, so that other processes can open the bundle."""
         self._index.close()
 
     def __enter__(self) -> Self:
@@ -340,14 +346,19 @@ class Bundle:
 
 
 class _Shard:
-    """Reads files of one shard file by the rows of the index. Not thread-safe."""
+    """Reads files of one shard file by the rows of the bundle's index. Not thread-safe."""
 
     def __init__(self, archive: RandomReader, shard: int, rows: BundleRows) -> None:
-        """Read the head of the shard.
+        """Read and check the head of the shard file.
+
+        Args:
+            archive: the shard file.
+            shard: number of the shard.
+            rows: the rows of the bundle's index.
 
         Raises:
-            Corrupt: the head belongs to another bundle or another shard.
-            Unsupported: the compression is unknown.
+            Corrupt: the head is invalid, or belongs to another bundle or another shard.
+            Unsupported: the compression is unknown, or records have more than 8 MiB.
         """
         rows.config.check_supported(archive.name)
         self._head = read_head(archive)
@@ -357,12 +368,12 @@ class _Shard:
         self._files = FileReader(archive)
 
     def open(self, file: BundleFile) -> Iterator[bytes]:
-        """Return the content of a file; see `Bundle.open`."""
+        """Return the content of a file of this shard in blocks of at most 1 MiB; see `Bundle.open`."""
         return self._files.open(self._head.with_file_span(self._spans.entry(file), self._size_bytes))
 
 
 def _verify_file(shard: _Shard, file: BundleFile, problems: list[FileProblem]) -> int:
-    """Read a file and return its size in bytes. Adds a problem if it is damaged."""
+    """Read a file and return its size in bytes. If the file is damaged, add a problem and return 0."""
     try:
         return sum(map(len, shard.open(file)))
     except (Corrupt, Unsupported) as error:

@@ -39,11 +39,11 @@ _STORED_FRAME: Final = 0x01
 
 
 def method_by_name(name: str) -> int:
-    """Return the compression method with this name.
+    """Return the number of the compression method with this name: a value of METHODS.
 
     Raises:
-        InvalidInput: there is no such method.
-        NotInstalled: its library is not installed.
+        InvalidInput: no method has this name.
+        NotInstalled: the name is "snappy", and its library is not installed.
     """
     if name not in METHODS:
         raise InvalidInput(f"DataBundle has no compression {name!r}", hint=f"use one of: {', '.join(METHODS)}")
@@ -53,7 +53,7 @@ def method_by_name(name: str) -> int:
 
 
 def compress_record(method: int, data: bytes) -> bytes:
-    """Return a compressed record.
+    """Compress a record with the method SNAPPY or ZLIB, and return the compressed bytes.
 
     SNAPPY uses the framing format: the end of raw snappy data could not be found before the padding.
     """
@@ -61,33 +61,34 @@ def compress_record(method: int, data: bytes) -> bytes:
         return bytes(import_extra("cramjam").snappy.compress(data))
     if method == ZLIB:
         return zlib.compress(data)
-    raise AssertionError(f"records cannot have the compression method {method}")
+    raise AssertionError(f"a record can be compressed by method {SNAPPY} (snappy) or {ZLIB} (zlib), not {method}")
 
 
 def max_stored_bytes(record_bytes: int) -> int:
-    """Return the largest size in bytes that a compressed record of `record_bytes` bytes can have.
+    """Return an upper bound in bytes for a compressed record, with its padding, of `record_bytes` bytes.
 
-    Data that cannot be compressed is stored in blocks.
+    Data that cannot be compressed becomes larger, because it is stored in blocks with some bytes before each.
     """
     return record_bytes + (record_bytes >> 6) + 4096
 
 
 def decompress_record(method: int, data: bytes, max_bytes: int) -> bytes:
-    """Return the record at the start of the data; bytes after the record are ignored.
+    """Decompress the record at the start of the data; bytes after the record are ignored.
 
     Args:
-        method: the compression method.
+        method: the compression method, SNAPPY or ZLIB.
         data: the compressed bytes.
-        max_bytes: largest allowed size of the record in bytes. No more memory is allocated.
+        max_bytes: largest allowed size of the decompressed record in bytes. No more memory is allocated.
 
     Raises:
-        ValueError: there is no valid record, or it is larger than `max_bytes`.
+        ValueError: the data does not begin with a valid record, or the record is larger than `max_bytes`.
+        NotInstalled: the method is SNAPPY, and its library is not installed.
     """
     if method == SNAPPY:
         return _decode_frames(data, max_bytes)
     if method == ZLIB:
         return _inflate(data, max_bytes)
-    raise AssertionError(f"records cannot have the compression method {method}")
+    raise AssertionError(f"a record can be compressed by method {SNAPPY} (snappy) or {ZLIB} (zlib), not {method}")
 
 
 def _inflate(data: bytes, max_bytes: int) -> bytes:
@@ -96,11 +97,11 @@ def _inflate(data: bytes, max_bytes: int) -> bytes:
         found = inflater.decompress(data, max_bytes)
         while not inflater.eof and inflater.unconsumed_tail:
             if inflater.decompress(inflater.unconsumed_tail, 1):
-                raise ValueError(f"it has more than {max_bytes:,} bytes")
+                raise ValueError(f"the record has more than {max_bytes:,} bytes")
     except zlib.error as error:
-        raise ValueError(f"it is not a zlib stream: {error}") from error
+        raise ValueError(f"the record is not a zlib stream: {error}") from error
     if not inflater.eof:
-        raise ValueError("its zlib stream is incomplete")
+        raise ValueError("the zlib stream of the record is incomplete")
     return found
 
 
@@ -114,13 +115,16 @@ def _decode_frames(data: bytes, max_bytes: int) -> bytes:
         count = library.snappy.decompress_into(data[:end], output)
     except library.DecompressionError as error:
         raise ValueError(
-            f"it does not consist of valid snappy frames, or is larger than {max_bytes:,} bytes: {error}"
+            f"the record does not consist of valid snappy frames, or is larger than {max_bytes:,} bytes: {error}"
         ) from error
     return bytes(output[:count])
 
 
 def snappy_body_bytes(head: bytes) -> int | None:
-    """Return the size in bytes of the frame after this head, or None if the frames end here.
+    """Return the size in bytes of a snappy frame without its head, or None if the frames end before this head.
+
+    Args:
+        head: the first four bytes of a frame, fewer at the end of the data, or padding.
 
     Padding ends the frames: it looks like a frame of data without a checksum, which does not exist.
     """
@@ -130,9 +134,13 @@ def snappy_body_bytes(head: bytes) -> int | None:
 
 
 def snappy_content_bytes(kind: int, body: bytes) -> int:
-    """Return the size in bytes that a frame states for its content. It is checked when the frame is decompressed.
+    """Return the size in bytes that a snappy frame states for its content; 0 for other types of frames.
 
-    The CRC-32C comes first. Compressed data then begins with its size, a varint.
+    The size is checked when the frame is decompressed.
+
+    Args:
+        kind: type of the frame, the first byte of its head.
+        body: the frame without its head: a CRC-32C, then the data. Compressed data begins with its size, a varint.
     """
     if kind == _STORED_FRAME:
         return max(0, len(body) - 4)

@@ -1,4 +1,4 @@
-"""Opens a copy of the index of an adopted bundle, because LevelDB writes into a folder even if it only reads."""
+"""Opens a temporary copy of a bundle's index, because LevelDB writes into a folder even if it only reads."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,9 @@ _TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")
 
 @contextmanager
 def open_index_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
-    """Provide the index of the bundle in a folder, copied to a temporary folder.
+    """Copy the index of the bundle in a folder to a temporary folder, and provide the opened copy.
+
+    The copy is removed when the context ends.
 
     Raises:
         Corrupt: the index is damaged.
@@ -54,7 +56,11 @@ def open_index_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
 
 
 def _files(folder: ArchiveFolder) -> list[tuple[str, int]]:
-    """Return the names and sizes (bytes) of the files that LevelDB reads."""
+    """Return the name and the size in bytes of each file of the index that LevelDB reads.
+
+    Raises:
+        Unsupported: the files have more than 64 GiB, or are more than 100,000.
+    """
     found: list[tuple[str, int]] = []
     total_bytes = 0
     for name, size_bytes in folder.files(INDEX):
@@ -79,7 +85,7 @@ def _copy(folder: ArchiveFolder, name: str, target: Path, size_bytes: int) -> No
 
 
 def _check(copy: Path, label: str) -> None:
-    """Check the facts in a file that LevelDB trusts without a checksum. Raises Corrupt.
+    """Check the facts in a copied index file that LevelDB trusts without a checksum. Raises Corrupt.
 
     These are the name of the first file to read, and the position of each table's index. The copy is checked,
     because LevelDB opens the copy; the source may have changed since.
@@ -102,9 +108,10 @@ def _last_bytes(path: Path, count: int) -> bytes:
 
 
 def _is_table(footer: bytes, size_bytes: int) -> bool:
-    """Return True if these are the last bytes of a table of LevelDB.
+    """Return True if these are the last 48 bytes of a LevelDB table of `size_bytes` bytes.
 
-    They are two handles (position and size as varints), zeros, and the magic number.
+    They are two handles (position and size as varints), zeros, and the magic number. Both handles must point into
+    the table.
     """
     if len(footer) != _FOOTER_BYTES or not footer.endswith(_TABLE_MAGIC):
         return False

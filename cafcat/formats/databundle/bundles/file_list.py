@@ -1,4 +1,4 @@
-"""The files in each shard of a bundle, with their spans. The list is made once from all rows of the index."""
+"""Lists the files in each shard of a bundle, with their spans. The list is made once from all rows of the index."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _LISTED: Final = struct.Struct(">QQQIH")
 
 
 class BundleFileList:
-    """The files of each shard in the order of their bytes. A long list is in a temporary file.
+    """The list of files of each shard of a bundle, in the order of their bytes. A long list is in a temporary file.
 
     Memory: that of ExternalSort, 16 MiB, and some 200 bytes for each shard.
 
@@ -32,16 +32,16 @@ class BundleFileList:
     """
 
     def __init__(self, rows: BundleRows, name: str, only_shard: int | None = None) -> None:
-        """Read all rows of the index.
+        """Read all rows of the index and make the list.
 
         Args:
-            rows: the rows.
+            rows: the rows of the index, or of the head of a shard.
             name: name of the bundle, for messages.
             only_shard: if not None, only files of this shard are listed.
 
         Raises:
             Corrupt: a row is damaged.
-            Unsupported: the compression is unknown.
+            Unsupported: the compression is unknown, or records have more than 8 MiB.
             TemporaryFileFailed: the temporary file failed.
         """
         self.config: BundleConfig = rows.config
@@ -55,7 +55,7 @@ class BundleFileList:
 
     @property
     def shards(self) -> Sequence[int]:
-        """Numbers of the shards that hold files."""
+        """Numbers of the shards that hold at least one listed file."""
         return list(self._shard_spans)
 
     def _sort_files(self, rows: BundleRows, only_shard: int | None, files: ExternalSort) -> None:
@@ -81,7 +81,7 @@ class BundleFileList:
         self._entries.flush()
 
     def entries(self, shard: int) -> Iterator[Entry]:
-        """Return the files of a shard. Spans are relative to its first data byte.
+        """Return the entries of the files in a shard. Their spans are relative to the shard's first data byte.
 
         The span of a file in the last record may exceed the shard file: only the end of the file limits that
         record.

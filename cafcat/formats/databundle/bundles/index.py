@@ -1,4 +1,4 @@
-"""The index of a bundle: a folder in LevelDB's format, written and read by LevelDB itself (plyvel)."""
+"""Writes and reads the index of a bundle: a folder in LevelDB's format, by LevelDB itself (plyvel)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +23,7 @@ _KEY_PREFIX_BYTES: Final = 9
 
 
 class BundleIndex:
-    """An open index. Only one process can open it at a time; threads may share it.
+    """The open index of a bundle. Only one process can open an index at a time; threads may share it.
 
     LevelDB writes a lock and a log into the folder even if it only reads.
     """
@@ -34,15 +34,16 @@ class BundleIndex:
         """Open the index, or create an empty one.
 
         Args:
-            folder: LevelDB's folder.
-            create: create the index; it must not exist.
-            is_copy: no other process uses the folder, so a file that cannot be read is damaged.
-            label: the name of the index in messages, instead of the folder.
+            folder: the folder of the index.
+            create: True to create the index, which must not exist.
+            is_copy: True if no other process uses the folder. Then a file that cannot be read is reported as
+                damage.
+            label: the name of the index in messages; None means the path of the folder.
 
         Raises:
             NotInstalled: no binding of LevelDB is installed.
             Corrupt: the index is damaged.
-            StoreFailed: another process has opened the index, or the disk is full.
+            StoreFailed: another process has opened the index, the disk is full, or the index cannot be created.
         """
         self._name = label or str(folder)
         self._is_copy = is_copy
@@ -55,38 +56,43 @@ class BundleIndex:
 
     @contextmanager
     def batch(self) -> Iterator["IndexBatch"]:
-        """Provide a batch that writes rows in groups of 1000. The last group is written when the context ends."""
+        """Provide an object that writes rows in groups of 1000.
+
+        The last group is written when the context ends without an error. Errors of LevelDB become StoreFailed or
+        Corrupt.
+        """
         with self._translate_errors():
             batch = IndexBatch(self._rows)
             yield batch
             batch.flush()
 
     def put_durably(self, key: bytes, value: bytes) -> None:
-        """Write a row. Afterwards this row and all earlier rows are durable."""
+        """Write a row, so that this row and all earlier rows are durable when the call returns."""
         with self._translate_errors():
             self._rows.put(key, value, sync=True)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
+        """Return the value of the row with this key, or None if the index has no such row."""
         with self._translate_errors():
             found: bytes | None = self._rows.get(key, verify_checksums=True)
         return found
 
     def files(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return all rows of FILE_METADATA, by folder and name."""
+        """Return the key and the value of each row of a file or directory, in the order of folder and name."""
         return self._range(bytes([FILE_METADATA]), bytes([FILE_METADATA + 1]))
 
     def records(self, shard: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
-        """Return the record rows of a shard, beginning with the record that contains this offset.
+        """Return the key and the value of each record row of a shard, from the record that contains `offset` on.
 
-        There are none if no record begins at or before the offset.
+        No rows are returned if no record of the shard begins at or before the offset. `offset` is in bytes of data
+        before compression.
         """
         first_key, end = record_key(shard, offset), record_key(shard + 1, 0)
         begin = self._last_key_up_to(first_key)
         return self._range(begin, end) if begin[:_KEY_PREFIX_BYTES] == first_key[:_KEY_PREFIX_BYTES] else iter(())
 
     def _last_key_up_to(self, key: bytes) -> bytes:
-        """Return the largest key that is not greater than this one, or b"" if there is none.
+        """Return the largest key in the index that is not greater than `key`, or b"" if the index has none.
 
         This uses LevelDB's raw iterator: plyvel's iterator finds nothing backwards from a position after all keys.
         """
@@ -119,16 +125,20 @@ class BundleIndex:
 
 
 class IndexBatch:
+    """Writes rows into the index of a bundle in groups of 1000. Created by `BundleIndex.batch`."""
+
     def __init__(self, rows: Any) -> None:
         self._rows = rows
         self._pending: list[tuple[bytes, bytes]] = []
 
     def put(self, key: bytes, value: bytes) -> None:
+        """Add a row, and write all added rows once they are 1000."""
         self._pending.append((key, value))
         if len(self._pending) >= _BATCH_ROWS:
             self.flush()
 
     def flush(self) -> None:
+        """Write the added rows. They need not be durable yet."""
         with self._rows.write_batch() as batch:
             for key, value in self._pending:
                 batch.put(key, value)
@@ -136,7 +146,7 @@ class IndexBatch:
 
 
 def _leveldb() -> Any:
-    """Return the installed binding. Raises NotInstalled if there is none."""
+    """Return the installed Python module that gives access to LevelDB. Raises NotInstalled if there is none."""
     for binding in LEVELDB_BINDINGS[:-1]:
         with suppress(NotInstalled):
             return import_extra(binding)

@@ -1,4 +1,4 @@
-"""Rows in the head of a shard. Such a shard needs no index."""
+"""Reads the rows of files and records from the head of a shard that contains them. Such a shard needs no index."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -10,13 +10,13 @@ __all__ = ["InlineRows"]
 
 
 class InlineRows:
-    """The rows in the head of a shard. Implements `RowSource`.
+    """The rows of files and records in the head of a shard. Implements `RowSource`.
 
-    All rows are in memory; the size of a head is limited. If a key is repeated, its last row counts.
+    All rows are in memory; the size of a head is limited. If a key is repeated, the largest value counts.
     """
 
     def __init__(self, rows: Iterable[Any]) -> None:
-        """Index the rows.
+        """Sort the rows by their keys.
 
         Args:
             rows: BundleMetadataRow messages.
@@ -25,17 +25,18 @@ class InlineRows:
         self._keys = list(self._rows)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
+        """Return the value of the row with this key, or None if the head has no such row."""
         return self._rows.get(key)
 
     def files(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return all rows of FILE_METADATA, by folder and name."""
+        """Return the key and the value of each row of a file or directory, in the order of folder and name."""
         return self._range(bytes([FILE_METADATA]), bytes([FILE_METADATA + 1]))
 
     def records(self, shard: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
-        """Return the record rows of a shard, beginning with the record that contains this offset.
+        """Return the key and the value of each record row of a shard, from the record that contains `offset` on.
 
-        There are none if no record begins at or before the offset.
+        No rows are returned if no record of the shard begins at or before the offset. `offset` is in bytes of data
+        before compression.
         """
         position = bisect_right(self._keys, record_key(shard, offset)) - 1
         first = record_key(shard, 0)

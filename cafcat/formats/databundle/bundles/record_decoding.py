@@ -1,4 +1,4 @@
-"""Decodes a file of a bundle from the records that hold it. No index is needed.
+"""Decodes a file of a bundle from the bytes of the records that hold it. No index is needed.
 
 `Entry.decoding` is "zlib 262144 OFFSET" or "snappy 262144 OFFSET": the size of a record before compression, and the
 offset of the file in its first record. If records of the file are zeros without stored bytes, a list follows: "zlib
@@ -47,13 +47,13 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 
 
 class RecordDecoding(NamedTuple):
-    """A parsed `Entry.decoding`.
+    """The parsed `Entry.decoding` of a file in a shard of a bundle. `str()` returns the text again.
 
     Attributes:
         method: "zlib" or "snappy".
         record_bytes: size of a record in bytes before compression.
         offset: offset of the file in its first record, in bytes before compression.
-        runs: for each run of zero records, the number of the first one and their count.
+        runs: for each run of adjacent zero records, the number of the first record, and the number of records.
     """
 
     method: str
@@ -66,7 +66,7 @@ class RecordDecoding(NamedTuple):
 
 
 def parse_record_decoding(text: str) -> RecordDecoding | None:
-    """Parse a decoding. Return None if the text is not a valid one."""
+    """Parse an `Entry.decoding` such as "zlib 262144 0 2+3". Return None if the text is not valid."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
@@ -77,15 +77,21 @@ def parse_record_decoding(text: str) -> RecordDecoding | None:
 
 
 def decode_records(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
-    """Return the content of an entry in blocks of at most 1 MiB. Data after its last byte is not checked.
+    """Yield the content of an entry in blocks of at most 1 MiB. Data after the file's last byte is not checked.
 
     Memory: a record, compressed and decompressed, and a block of the span. Each thread caches one record for files
     that share it.
 
+    Args:
+        span: the bytes of the entry's span, in blocks of any size.
+        entry: the entry, of a shard of a bundle.
+        chunk: name of the archive, for messages; None if it is unknown.
+
     Raises:
-        Corrupt: the span is too short, its records are incomplete, or its data is damaged.
-        Unsupported: the decoding is unknown.
-        NotInstalled: a library is not installed.
+        Corrupt: the span is too short, its records are incomplete, its data is damaged, or the entry was listed
+            with invalid records.
+        Unsupported: the decoding is unknown, or the entry can only be listed.
+        NotInstalled: the compression is snappy, and its library is not installed.
     """
     decoding = parse_record_decoding(entry.decoding or "")
     if decoding is None:
@@ -102,7 +108,7 @@ def decode_records(span: Iterator[bytes], entry: Entry, chunk: str | None = None
 
 
 def _shares_record(decoding: RecordDecoding, entry: Entry) -> bool:
-    """Return True if the file is in a single stored record."""
+    """Return True if the file lies in a single record with stored bytes, which adjacent files may share."""
     fits = decoding.offset + entry.size_bytes <= decoding.record_bytes
     return (
         fits and not decoding.runs and entry.end_byte - entry.start_byte <= max_stored_bytes(decoding.record_bytes)
@@ -110,7 +116,7 @@ def _shares_record(decoding: RecordDecoding, entry: Entry) -> bool:
 
 
 class _RecordCache(local):
-    """The last record that a thread decompressed."""
+    """The last record that the current thread decompressed, with its compression method and compressed bytes."""
 
     method = 0
     stored = record = b""
@@ -120,9 +126,10 @@ _CACHE: Final = _RecordCache()
 
 
 def _decompress_cached(decoding: RecordDecoding, stored: bytes) -> bytes:
-    """Return the record in these bytes, or b"" if it is damaged: the file may be before the damage.
+    """Decompress the record in the bytes `stored`. Return b"" if the record is damaged.
 
-    Adjacent files often share a record, so the last one is cached.
+    The file may still be readable if it lies before the damage. Adjacent files often share a record, so the last
+    record is cached.
     """
     method = METHODS[decoding.method]
     if (_CACHE.method, _CACHE.stored) != (method, stored):
@@ -155,7 +162,7 @@ def _stream_records(source: "_SpanReader", decoding: RecordDecoding, entry: Entr
         if number == first + count:
             first, count = next(runs)
     if first >= number:
-        raise source.corrupt("its decoding has more zero records than the file")
+        raise source.corrupt("the decoding of the file has more zero records than the file")
 
 
 def _unknown_decoding(entry: Entry, chunk: str | None) -> Corrupt | Unsupported:
@@ -174,7 +181,7 @@ def _zeros(size_bytes: int) -> Iterator[bytes]:
 
 
 class _SpanReader:
-    """Reads the bytes of a span in order, record by record."""
+    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt."""
 
     def __init__(self, span: Iterator[bytes], decoding: RecordDecoding, entry: Entry, chunk: str | None) -> None:
         self._span = span
@@ -186,9 +193,12 @@ class _SpanReader:
         self._block = memoryview(b"")
 
     def read_piece(self, offset: int, size_bytes: int, *, is_last: bool) -> Iterator[bytes]:
-        """Return the part of the file that is in the next record, in blocks.
+        """Yield the part of the file that is in the next record, in blocks of at most 1 MiB.
 
-        Only the last record may be incomplete.
+        Args:
+            offset: offset of the part in the record, in bytes before compression.
+            size_bytes: size of the part in bytes.
+            is_last: True if the file ends in this record. Only such a record may be incomplete.
         """
         if self._position > self._entry.start_byte:
             self._skip_padding()
@@ -201,15 +211,15 @@ class _SpanReader:
         yield from _blocks(record, offset, offset + size_bytes)
 
     def _skip_padding(self) -> None:
-        """Skip zeros. A record never begins with a zero."""
+        """Skip the zeros before the next record. A record never begins with a zero."""
         while (block := self._next_block())[0] == 0:
             zeros = len(block) - len(bytes(block).lstrip(b"\0"))
             self._advance(zeros)
 
     def _inflate_record(self, needed: int, *, to_end: bool) -> bytes:
-        """Return the first `needed` bytes of a record.
+        """Return the first `needed` bytes of the next record, decompressed with zlib.
 
-        If `to_end` is True, the record must have exactly this size.
+        If `to_end` is True, the record must have exactly this size, and is read to its end.
         """
         inflater = zlib.decompressobj()
         parts: list[bytes] = []
@@ -225,7 +235,7 @@ class _SpanReader:
         return b"".join(parts)
 
     def _inflate(self, inflater: "zlib._Decompress", max_bytes: int) -> bytes:
-        """Inflate the next bytes. The result is empty only if there was not enough input."""
+        """Inflate some of the next bytes, and return at most `max_bytes`. Empty only if more input is needed."""
         data = self._next_block()[:_INPUT_BYTES]
         try:
             part = inflater.decompress(data, max_bytes)
@@ -235,7 +245,7 @@ class _SpanReader:
         return part
 
     def _decode_snappy(self, needed: int) -> bytes:
-        """Return the first `needed` bytes of a record, in whole frames, or the whole record if it is not larger."""
+        """Return at least `needed` bytes from the start of the next record, decompressed by whole snappy frames."""
         frames = bytearray()
         found, max_bytes = 0, max_stored_bytes(self._record_bytes)
         while (body_bytes := snappy_body_bytes(head := self._read_exactly(SNAPPY_HEAD_BYTES))) is not None:
@@ -263,11 +273,11 @@ class _SpanReader:
         return bytes(data)
 
     def _next_block(self) -> memoryview:
-        """Return some of the next bytes, at least one, without consuming them."""
+        """Return some of the next bytes of the span, without consuming them. Raises Corrupt if none are left."""
         while not self._block:
             block = next(self._span, None)
             if block is None:
-                raise self.corrupt("its span ends before the end of the file")
+                raise self.corrupt("the file's span ends before the end of the file")
             self._block = memoryview(block)
         return self._block
 

@@ -1,4 +1,4 @@
-"""Finds the records that hold a file of a bundle: its span and its decoding. No records are read."""
+"""Finds the records that hold a file of a bundle, and so its span and its decoding. Reads only rows, no records."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ _NO_RECORD: Final = Record(0, 0, None, 0)
 
 
 class _Span(NamedTuple):
-    """A span, relative to the first data byte of the shard."""
+    """The span of a file, relative to the first data byte of the shard, and its `Entry.decoding`."""
 
     start: int
     end: int
@@ -27,13 +27,12 @@ class _Span(NamedTuple):
 
 
 class RecordSpans:
-    """Finds the spans of files.
+    """Finds the spans of files of a bundle by its rows.
 
     Files should be requested in the order of shards and offsets: neighbors often share a record.
     """
 
     def __init__(self, rows: BundleRows) -> None:
-        """Use these rows of the bundle."""
         self._rows = rows
         self._shards, self._record_bytes, self._method = rows.config
         self._shard = -1
@@ -46,7 +45,7 @@ class RecordSpans:
     def entry(self, file: BundleFile) -> Entry:
         """Return the entry of a file, with a span relative to the first data byte of its shard.
 
-        If the file cannot be read, its `decoding` contains the reason.
+        If the file cannot be read, its `decoding` contains the reason, and the span is empty.
         """
         if file.shard != self._shard:
             self._shard, self._cached, self._position = file.shard, _NO_RECORD, 0
@@ -63,13 +62,18 @@ class RecordSpans:
     def _find_span(self, file: BundleFile) -> _Span:
         end = file.offset + file.size_bytes
         if end > MAX_OFFSET:
-            raise Corrupt("its offset exceeds the limit for data")
+            raise Corrupt(f"the file ends beyond the largest offset for data, {MAX_OFFSET:,} bytes")
         if self._method == NONE:
             return _Span(file.offset, end)
         return self._span_in_records(file.offset, end) if file.size_bytes else _Span(self._position, self._position)
 
     def _span_in_records(self, start: int, end: int) -> _Span:
-        """Return the span of the file `[start, end)`, in bytes of data before compression."""
+        """Return the span of the file that is `[start, end)` of the shard's data before compression.
+
+        Raises:
+            Corrupt: a record of the file is missing, or its position is impossible.
+            Unsupported: the records of the file have a layout that `decode_records` cannot read.
+        """
         stored: list[Record] = []
         runs: list[tuple[int, int]] = []
         offset, position = -1, start
@@ -95,9 +99,13 @@ class RecordSpans:
         return self._rows.records(self._shard, start)
 
     def _check_record(self, record: Record, position: int, end: int) -> int:
-        """Check that a record contains this position of the data, and return the end of the record.
+        """Check that a record contains the offset `position` of the data, and return the end of the record.
 
-        All records of a file except its last one must be complete.
+        All records of a file except its last one must be complete. `end` is the end of the file.
+
+        Raises:
+            Corrupt: a record is missing.
+            Unsupported: a record in the middle of the file is incomplete.
         """
         whole_end = record.offset + self._record_bytes
         record_end = whole_end if record.end is None else record.end
@@ -110,7 +118,7 @@ class RecordSpans:
         return record_end
 
     def _cache(self, record: Record) -> None:
-        """Cache a record for the next file."""
+        """Cache a record, which the next file may share."""
         if record != self._cached:
             self._cached = record
             self._cached_end = (
@@ -118,17 +126,17 @@ class RecordSpans:
             )
 
     def _build_span(self, stored: Sequence[Record], decoding: RecordDecoding) -> _Span:
-        """Return the span from the first stored record to the end of the last one."""
+        """Return the span from the first record with stored bytes to the end of the last such record."""
         text = str(decoding)
         if len(text) > MAX_RUNS_CHARACTERS:
-            raise Unsupported("it has too many runs of zero records")
+            raise Unsupported("the file has too many runs of zero records")
         if not stored:
             return _Span(self._position, self._position, text)
         first, last = stored[0], stored[-1]
         end = self._cached_end if last == self._cached else self._rows.stored_end(self._shard, last)
         assert first.position is not None and last.position is not None  # noqa: S101, PT018 - stored records have positions
         if not last.position < end <= MAX_OFFSET:
-            raise Corrupt("one of its records has no bytes, or an offset beyond the limit for data")
+            raise Corrupt("a record of the file has no bytes, or an offset beyond the limit for data")
         return _Span(first.position, end, text)
 
 
@@ -136,18 +144,22 @@ def _add_zero_record(runs: list[tuple[int, int]], number: int) -> None:
     if runs and sum(runs[-1]) == number:
         runs[-1] = runs[-1][0], runs[-1][1] + 1
     elif len(runs) == _MAX_RUNS:
-        raise Unsupported("it has too many runs of zero records")
+        raise Unsupported("the file has too many runs of zero records")
     else:
         runs.append((number, 1))
 
 
 def _append_stored(stored: list[Record], record: Record, max_bytes: int) -> list[Record]:
-    """Return the first and the last stored record, after adding one. Stored records must be adjacent."""
+    """Return the first record of `stored` and the new last one, `record`.
+
+    Raises:
+        Unsupported: the stored bytes of `record` are not right after those of the last record.
+    """
     if stored:
         last, position = stored[-1].position, record.position
         assert last is not None and position is not None  # noqa: S101, PT018 - stored records have positions
         if not last < position <= last + max_bytes:
-            raise Unsupported("its records are not stored one after the other")
+            raise Unsupported("the records of the file are not stored one after the other")
     return [*stored[:1], record]
 
 

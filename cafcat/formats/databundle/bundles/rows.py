@@ -1,4 +1,4 @@
-"""The content of a bundle's rows, whether they are in its index or in the head of a shard."""
+"""Decodes the rows (keys and values) of a bundle, whether they are in its index or in the head of a shard."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
@@ -15,23 +15,29 @@ _MAX_ZERO_ROWS: Final = 4096
 
 
 class RowSource(Protocol):
-    """Provides rows by their keys."""
+    """Provides the rows of a bundle by their keys: the index, or the head of a shard."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
+        """Return the value of the row with this key, or None if there is no such row."""
 
     def files(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return all rows of FILE_METADATA, by folder and name."""
+        """Return the key and the value of each row of a file or directory, in the order of folder and name."""
 
     def records(self, shard: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
-        """Return the record rows of a shard, beginning with the record that contains this offset.
+        """Return the key and the value of each record row of a shard, from the record that contains `offset` on.
 
-        There are none if no record begins at or before the offset.
+        No rows are returned if no record of the shard begins at or before the offset. `offset` is in bytes of data
+        before compression.
         """
 
 
 class UserData(NamedTuple):
-    """A google.protobuf.Any of the application that made the bundle."""
+    """Data that the application that made the bundle stored with a file: a google.protobuf.Any.
+
+    Attributes:
+        type_url: URL that names the type of the data.
+        value: the encoded data.
+    """
 
     type_url: str
     value: bytes
@@ -41,12 +47,12 @@ class BundleFile(NamedTuple):
     """A file or directory in a bundle.
 
     Attributes:
-        path: its name.
+        path: name of the file in the bundle.
         is_directory: True for a directory.
-        shard: number of its shard.
-        offset: its offset in the data of the shard, in bytes before compression.
-        size_bytes: its size in bytes.
-        crc32c: its CRC-32C.
+        shard: number of the shard that holds the file.
+        offset: offset of the file in the data of the shard, in bytes before compression.
+        size_bytes: size of the file in bytes.
+        crc32c: CRC-32C of the file.
         user_data: data of the application, or None.
     """
 
@@ -63,11 +69,11 @@ class Record(NamedTuple):
     """A record of a shard.
 
     Attributes:
-        offset: start in the data of the shard, in bytes before compression.
-        end: end in that data, or None for the last record.
-        position: start of its stored bytes, relative to the first data byte; None for a record of zeros without
-            stored bytes.
-        stored_end: upper bound for the end of its stored bytes, including padding.
+        offset: start of the record in the data of the shard, in bytes before compression.
+        end: end of the record in that data, or None for the last record of the shard.
+        position: start of the record's stored bytes, relative to the first data byte; None for a record of zeros
+            without stored bytes.
+        stored_end: upper bound for the end of the record's stored bytes, including padding.
     """
 
     offset: int
@@ -82,7 +88,7 @@ class BundleConfig(NamedTuple):
     Attributes:
         shards: number of shards.
         record_bytes: largest record in bytes, before compression.
-        method: the compression method.
+        method: the compression method, a value of `compression.METHODS` if it is known.
     """
 
     shards: int
@@ -104,15 +110,22 @@ class BundleConfig(NamedTuple):
 
 
 class BundleRows:
-    """Decodes the rows of a bundle. Invalid rows raise Corrupt."""
+    """Decodes the rows of a bundle. Methods raise Corrupt for invalid rows.
+
+    Attributes:
+        config: configuration of the bundle.
+    """
 
     def __init__(self, source: RowSource, name: str, config: BundleConfig | None = None) -> None:
-        """Read the configuration.
+        """Read the configuration of the bundle.
 
         Args:
             source: the rows.
             name: name of the bundle, for messages.
-            config: the configuration, if no row contains it.
+            config: the configuration, if no row contains it; None to read it from the row BUNDLE_CONFIG.
+
+        Raises:
+            Corrupt: the row BUNDLE_CONFIG is missing or damaged, or has another version.
         """
         self._source = source
         self._name = name
@@ -128,17 +141,17 @@ class BundleRows:
         return BundleConfig(int(config.shard_count), int(config.record_size), int(config.compression_method))
 
     def files(self) -> Iterator[BundleFile]:
-        """Return all files and directories, by folder and name."""
+        """Yield all files and directories, in the order of folder and name."""
         for key, value in self._source.files():
             yield self.parse_file(key, value)
 
     def get(self, key: bytes) -> BundleFile | None:
-        """Return the file or directory with this key, or None."""
+        """Return the file or directory with this key (see `file_key`), or None if no row has the key."""
         value = self._source.get(key)
         return None if value is None else self.parse_file(key, value)
 
     def parse_file(self, key: bytes, value: bytes) -> BundleFile:
-        """Return the file or directory in a row of FILE_METADATA."""
+        """Decode the row of a file or directory."""
         try:
             path = parse_file_key(key)
         except ValueError as error:
@@ -160,7 +173,10 @@ class BundleRows:
         )
 
     def records(self, shard: int, offset: int) -> Iterator[Record]:
-        """Return the records of a shard, from the one that contains this offset."""
+        """Yield the records of a shard in order, from the one that contains `offset` on.
+
+        `offset` is in bytes of data before compression. Raises Corrupt for a gap or an overlap of records.
+        """
         last: Record | None = None
         for key, value in self._source.records(shard, offset):
             record = self._record(shard, key, value)
@@ -187,9 +203,9 @@ class BundleRows:
         return record._replace(end=following.offset, stored_end=stored_end)
 
     def stored_end(self, shard: int, record: Record) -> int:
-        """Return an upper bound for the end of a record's stored bytes.
+        """Return an upper bound for the end of a record's stored bytes, relative to the first data byte.
 
-        It is the start of the next record with stored bytes, even if records of zeros are between them.
+        Usually it is the start of the next record with stored bytes, even if records of zeros are between the two.
         """
         if record.end is None or record.position is None:
             return record.stored_end
@@ -207,5 +223,5 @@ class BundleRows:
             raise self.corrupt("a row of its index is not a valid message") from error
 
     def corrupt(self, message: str, path: str | None = None) -> Corrupt:
-        """Return an error about the bundle."""
+        """Return (not raise) an error with the name of the bundle, and the file `path` if it is not None."""
         return Corrupt(f"the bundle is damaged: {message}", path=path, chunk=self._name)

@@ -1,4 +1,4 @@
-"""Shard files of bundles as archives. A shard holds files; the list of its files is in the index of the bundle."""
+"""Reads shard files of bundles as archives. The list of a shard's files is in its head or the bundle's index."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -33,11 +33,11 @@ _MAX_HEAD_BYTES: Final = 16 << 20
 
 
 class ShardHead(NamedTuple):
-    """The head of a shard.
+    """The head of a shard file.
 
     Attributes:
-        header: the BundleShardHeader message.
-        data_start: position of the first data byte.
+        header: the protobuf message BundleShardHeader.
+        data_start: position of the first data byte in the file.
     """
 
     header: Any
@@ -45,7 +45,7 @@ class ShardHead(NamedTuple):
 
     @property
     def config(self) -> BundleConfig:
-        """The configuration of its bundle, as stored in the head."""
+        """The configuration of the shard's bundle, as the head stores it."""
         header = self.header
         return BundleConfig(int(header.shard_count), int(header.record_size), int(header.compression_method))
 
@@ -68,6 +68,9 @@ class ShardHead(NamedTuple):
     def with_file_span(self, entry: Entry, size_bytes: int) -> Entry:
         """Return an entry of RecordSpans with a span relative to the start of the shard file.
 
+        The span is cut at the end of the file. An entry without `decoding` that would be cut gets a `decoding` that
+        marks it as damaged.
+
         Args:
             entry: the entry; its span is relative to the first data byte.
             size_bytes: size of the shard file in bytes.
@@ -81,10 +84,10 @@ class ShardHead(NamedTuple):
 
 
 def read_head(archive: RandomReader) -> ShardHead:
-    """Return the head of a shard file.
+    """Read and parse the head of a shard file.
 
     Raises:
-        Corrupt: the head is invalid.
+        Corrupt: the head is invalid or incomplete.
         Unsupported: the head has more than 16 MiB.
     """
     head = archive.read_at(0, min(_FIRST_BYTES, archive.size_bytes))
@@ -101,7 +104,7 @@ def read_head(archive: RandomReader) -> ShardHead:
 
 
 def is_bundle(folder: ArchiveFolder) -> bool:
-    """Return True if the folder has a file that may belong to the index of a bundle."""
+    """Return True if the folder has a file index/CURRENT, so that it may be a bundle."""
     try:
         folder.open(_CURRENT)
     except (NotFound, InvalidInput):  # InvalidInput: the store cannot have such a name
@@ -110,9 +113,14 @@ def is_bundle(folder: ArchiveFolder) -> bool:
 
 
 def read_file_list(folder: ArchiveFolder, only: int | None = None) -> BundleFileList:
-    """Return the files of all shards, or of one shard, by the index in the folder of a bundle.
+    """Return the files of all shards, or of the shard `only`, by the index in the folder of a bundle.
 
-    Raises the errors of `open_index_copy` and `BundleFileList`.
+    Raises:
+        Corrupt: the index is damaged or incomplete.
+        Unsupported: the index is too large, or the bundle has an unknown compression.
+        NotInstalled: plyvel or protobuf is not installed.
+        Conflict: another process changed the index while it was copied.
+        TemporaryFileFailed: a temporary file failed.
     """
     with open_index_copy(folder) as index:
         return BundleFileList(BundleRows(index, folder.name), folder.name, only)
@@ -122,7 +130,7 @@ def shard_file_list(archive: RandomReader, head: ShardHead) -> BundleFileList:
     """Return the files of a shard, by the rows in its head, or else by the index in its folder.
 
     Raises:
-        IndexMissing: there are no rows and no index. Also raises the errors of `read_file_list`.
+        IndexMissing: the head has no rows, and the folder has no index. Errors of `read_file_list` pass through.
     """
     shard = int(head.header.shard_index)
     if head.header.WhichOneof("metadata") == "inline_metadata_table":
@@ -137,7 +145,13 @@ def shard_file_list(archive: RandomReader, head: ShardHead) -> BundleFileList:
 
 
 def bundle_properties(config: BundleConfig, files: int, directories: int) -> dict[str, Any]:
-    """Return the properties of a bundle; see `HasProperties.properties`."""
+    """Return the properties of a bundle by name, as JSON values; see `HasProperties.properties`.
+
+    Args:
+        config: configuration of the bundle, with a known compression method.
+        files: number of files to report.
+        directories: number of directories to report.
+    """
     return {
         "version": VERSION_MAGIC,
         "shards": config.shards,
@@ -149,15 +163,18 @@ def bundle_properties(config: BundleConfig, files: int, directories: int) -> dic
 
 
 class BundleShard(FileReader):
-    """Reads one shard file by a list of its files. Memory: that of `decode_records`."""
+    """Reads one shard file of a bundle by a list of its files. Implements `Reader` and `HasProperties`.
+
+    Memory: that of `decode_records`.
+    """
 
     def __init__(self, archive: RandomReader, head: ShardHead, files: BundleFileList, shard: int) -> None:
-        """Open a shard file.
+        """Prepare to read a shard file. Only the given head is checked.
 
         Args:
-            archive: the file.
-            head: its head.
-            files: the list of files.
+            archive: the shard file.
+            head: the head of the file.
+            files: the list of the bundle's files.
             shard: number of the shard.
 
         Raises:
@@ -171,20 +188,20 @@ class BundleShard(FileReader):
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """An empty span at the end: the list of files is not in the shard."""
+        """An empty span at the end of the file, because the list of files is not at the end of a shard."""
         return self._archive.size_bytes, self._archive.size_bytes
 
     def properties(self) -> dict[str, Any]:
-        """Return the properties of the bundle, with the number of files in this shard.
+        """Return the properties of the bundle by name.
 
-        Directories are those of the bundle.
+        `files` counts the listed files, usually those of this shard. `directories` counts those of the bundle.
         """
         return bundle_properties(self._files.config, self._files.files, self._files.directories)
 
     def entries(self) -> Iterator[Entry]:
-        """Return the files of the shard in the order of their bytes.
+        """Yield the entries of the files in the shard, in the order of their bytes.
 
-        If the index is wrong about a file, the file is listed, and opening it raises Corrupt.
+        If the index has invalid records for a file, the file is listed, and opening it raises Corrupt.
         """
         for entry in self._files.entries(self._shard):
             yield self._head.with_file_span(entry, self._archive.size_bytes)

@@ -1,4 +1,4 @@
-"""A local shard file, for reading a bundle without a store."""
+"""Reads a shard file from the local disk, so that a bundle can be read without a store."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ __all__ = ["ShardFile"]
 
 
 class ShardFile:
-    """A RandomReader and a context manager. Threads may share it.
+    """An open shard file on the local disk. A RandomReader and a context manager. Threads may share it.
 
     Attributes:
         name: path of the file.
@@ -19,7 +19,7 @@ class ShardFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a shard file.
+        """Open a shard file for reading.
 
         Raises:
             NotFound: the file is missing.
@@ -38,7 +38,7 @@ class ShardFile:
         """Return exactly the bytes of `[start_byte, end_byte)`.
 
         Raises:
-            Corrupt: the file ends earlier.
+            Corrupt: the file ends before `end_byte`.
             StoreFailed: the file cannot be read.
         """
         try:

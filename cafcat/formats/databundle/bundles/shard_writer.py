@@ -29,7 +29,7 @@ _BUFFER_BYTES: Final = 1 << 20
 
 
 class ShardWriter:
-    """Writes one shard file. A context manager. Errors are OSError.
+    """Writes one shard file of a bundle. A context manager. Methods raise OSError if the file cannot be written.
 
     Memory: a record, and 1 MiB of a file.
 
@@ -42,7 +42,7 @@ class ShardWriter:
 
         Args:
             path: path of the file, which must not exist.
-            method: the compression method.
+            method: the compression method, a value of `compression.METHODS`.
             shard: number of the shard.
             shards: number of shards in the bundle.
             rows: receives a row for each record. With the method NONE there are no such rows, because offsets are
@@ -66,7 +66,10 @@ class ShardWriter:
         return HEAD_BYTES + self._position
 
     def add(self, blocks: Iterable[bytes]) -> StoredFile:
-        """Add a file. A file of 1 MiB or more begins a new record."""
+        """Append a file, given in blocks of any size, and return its position.
+
+        A file of 1 MiB or more begins a new record.
+        """
         self._zero_runs, self._after_zeros = 0, False
         buffer, is_large, checksum, size_bytes = bytearray(), False, 0, 0
         for block in blocks:
@@ -94,7 +97,7 @@ class ShardWriter:
                 self.end_record()
 
     def end_record(self) -> None:
-        """End the open record."""
+        """Write the open record with its padding, and the row of the record. Zeros are not stored."""
         record = bytes(self._record)
         self._record.clear()
         if self._method == NONE:
@@ -109,9 +112,9 @@ class ShardWriter:
                 self._write(compress_record(self._method, record))
 
     def _is_zeros(self, record: bytes) -> bool:
-        """Return True if a record is stored without bytes.
+        """Return True if a record consists of zeros and is to be stored without bytes.
 
-        Zeros get stored bytes after too many runs, so that the list of runs of a file stays short.
+        After 24 runs of zero records in a file, further zeros are stored, so that the list of runs stays short.
         """
         is_zeros = record == ZEROS[: len(record)] and (self._after_zeros or self._zero_runs < MAX_ZERO_RUNS)
         if is_zeros and not self._after_zeros:
@@ -120,13 +123,13 @@ class ShardWriter:
         return is_zeros
 
     def _write(self, data: bytes) -> None:
-        """Write the data and its padding."""
+        """Write stored bytes, and the padding up to the next possible start of a record."""
         padding = padding_after(len(data))
         self._file.write(data + bytes(padding))
         self._position += len(data) + padding
 
     def finish(self) -> None:
-        """End the last record and make the file durable."""
+        """Write the last record, and make the content of the file durable."""
         self.end_record()
         self._file.flush()
         os.fsync(self._file.fileno())
