@@ -33,7 +33,7 @@ other files close it."""
 
 
 class LocalFile:
-    """A local file that is open for reading, as a RandomReader for formats. Safe to share between threads.
+    """A local file that is open for reading in parts: a RandomReader. Safe to share between threads.
 
     The file is closed by `close`, or when the last reference to this object is gone.
     """
@@ -95,7 +95,13 @@ class LocalFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB. Raises as `read_at`."""
+        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB.
+
+        Raises:
+            Corrupt: The file is shorter.
+            InvalidInput: The range is not valid.
+            StoreFailed: The file cannot be read.
+        """
         self._check_span(start_byte, end_byte)
         return self._parts(start_byte, end_byte, BLOCK_BYTES)
 
