@@ -24,10 +24,11 @@ class DirectorySource:
     Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each one is ingested.
 
     Attributes:
-        name: The typed path. Printable.
-        opener: Opens files of this source in another process.
-        locators_are_paths: True: see LocalSource.
-        catalog_folder: See WholeFolderSource.
+        name: Path of the source, as the user typed it. Printable.
+        opener: Opens files of this source, also in another process: it can be pickled.
+        locators_are_paths: True: the locator of each file is its path, which other programs can open.
+        catalog_folder: Folder of the catalog of which this source supplies every file, with a slash at its end.
+            None for a single file, with a filter, or for the top folder of the catalog (`WholeFolderSource`).
     """
 
     locators_are_paths: Final = True
