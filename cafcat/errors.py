@@ -41,7 +41,7 @@ def shown_path(path: str) -> str:
 
 
 class CafcatError(Exception):
-    """Base class of all errors.
+    """Base class of all errors that cafcat raises on purpose.
 
     Attributes:
         kind: Name of the class of errors for scripts. It never changes.
@@ -65,7 +65,7 @@ class CafcatError(Exception):
         byte: int | None = None,
         hint: str | None = None,
     ) -> None:
-        """Create an error. The class documents the arguments."""
+        """Create an error. The arguments become the attributes of the same names."""
         super().__init__(message)
         self.message = message
         self.path = path
@@ -90,7 +90,7 @@ class NotFound(CafcatError):
 
 
 class Conflict(CafcatError):
-    """Something with this name exists already, or another command changed it meanwhile."""
+    """A file, object or row with this name exists already, or another command changed it meanwhile."""
 
     kind = "conflict"
 
@@ -147,7 +147,7 @@ class SourceFailed(CafcatError):
     def __init__(
         self, message: str, *, path: str | None = None, problem: str = "unreadable", hint: str | None = None
     ) -> None:
-        """Create an error. The class and CafcatError document the arguments."""
+        """Create an error. The arguments become the attributes of the same names."""
         super().__init__(message, path=path, hint=hint)
         self.problem = problem
 
@@ -183,7 +183,7 @@ class OutputFailed(Unavailable):
 
 
 class AccessDenied(CafcatError):
-    """A service rejected the configured credentials."""
+    """A service rejected the configured credentials, or does not allow them the request."""
 
     kind = "credentials"
 
@@ -207,7 +207,7 @@ class CatalogOutdated(CafcatError):
 
 
 class Locked(CafcatError):
-    """Another command holds the lock or lease."""
+    """Another command holds the lock or lease that this command needs for a store, a chunk or the catalog."""
 
     kind = "locked"
     retryable = True

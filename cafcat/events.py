@@ -58,7 +58,7 @@ class ObjectChecked(NamedTuple):
         verdict: Result of the check.
         files: Number of files that were checked.
         bytes_read: Number of bytes that were read.
-        findings: Damage that was found.
+        findings: The errors that were found; empty if there are none.
         unchecked_blocks: Number of blocks of an adopted CAR whose hash function cafcat does not check.
     """
 
@@ -77,15 +77,15 @@ class RecoverOutcome(StrEnum):
     """Result of `recover` for one chunk or copy."""
 
     ADOPTED = "adopted"
-    """The object is whole: the chunk was committed."""
+    """The object is whole: the chunk or copy was committed."""
     ABANDONED = "abandoned"
-    """The object is missing or incomplete: the chunk was given up, and its remains were removed."""
+    """The object is missing or incomplete: the chunk or copy was given up, and its remains were removed."""
     CLEANED = "cleaned"
-    """The chunk had been given up before: now its remains were removed, too."""
+    """The chunk or copy had been given up before. Now its remains were removed, too."""
 
 
 class ChunkRecovered(NamedTuple):
-    """`recover` dealt with a chunk whose writer died.
+    """`recover` committed, abandoned or cleaned up a chunk whose writer died; or would do so (dry run).
 
     Attributes:
         uuid: Uuid of the chunk.
@@ -105,7 +105,7 @@ class ChunkRecovered(NamedTuple):
 
 
 class CopyRecovered(NamedTuple):
-    """`recover` dealt with a copy whose writer died.
+    """`recover` committed, abandoned or cleaned up a copy whose writer died; or would do so (dry run).
 
     Attributes:
         copy_of: Uuid of the chunk.
@@ -152,7 +152,7 @@ class CopyOutcome(StrEnum):
 
 
 class ChunkCopied(NamedTuple):
-    """`copy` dealt with a chunk.
+    """`copy` copied a chunk into a store, or found that the store has the chunk already.
 
     Attributes:
         uuid: Uuid of the chunk.
@@ -261,4 +261,4 @@ Event = (
     | ArchiveAdopted
     | CatalogsDiffer
 )
-"""Everything that an operation can report."""
+"""All kinds of events that an operation can report."""

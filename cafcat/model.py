@@ -136,7 +136,11 @@ class RetiredLocation(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A prefix of paths that ends in "/". A listing of one level shows it instead of the files below it."""
+    """A folder of the catalog. A listing of one level shows the folder instead of the files below it.
+
+    Attributes:
+        path: Path of the folder, with "/" at its end.
+    """
 
     path: str
 
@@ -185,7 +189,7 @@ class ChunkSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A row of `chunks`.
+    """A chunk, as its row in the table `chunks` describes it.
 
     Attributes:
         uuid: Name of the chunk outside SQL.
@@ -235,7 +239,7 @@ class JournalKind(StrEnum):
 
 
 class VerifyLevel(StrEnum):
-    """Depth of a verify: from rows of the catalog to every byte."""
+    """Depth of the checks of `cafcat verify`: from rows of the catalog to every byte."""
 
     CATALOG = "catalog"
     """Check with SQL alone that no rows contradict each other."""
@@ -370,7 +374,22 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A row of `ingest_runs`. Times are ISO 8601, UTC; `finished_at` is None while the run has no end."""
+    """One `cafcat ingest` run, as its row in the table `ingest_runs` describes it.
+
+    Attributes:
+        id: ingest_runs.id.
+        state: State of the run.
+        sources: The sources, as the user typed them.
+        started_at: When the run began: ISO 8601, UTC.
+        finished_at: When it ended: ISO 8601, UTC; None while its state is RUNNING.
+        files_added: Files committed under a path that the catalog did not have.
+        files_replaced: Files committed under a path that the catalog had.
+        files_unchanged: Files that are the same in the catalog.
+        files_skipped: Files left out for an expected reason (ProblemKind).
+        files_failed: Files that failed.
+        bytes_added: Total size of the files added and replaced.
+        chunks_committed: Number of chunks that the run committed.
+    """
 
     id: int
     state: RunState
@@ -476,35 +495,35 @@ class ProblemKind(StrEnum):
     """Why a file was left out. The first five kinds are expected and only counted; the others are failures."""
 
     SYMLINK = "symlink"
-    """It is a symbolic link, which is not followed."""
+    """The file is a symbolic link, which is not followed."""
     SPECIAL = "special"
-    """It is not a regular file."""
+    """The entry is no regular file: a device, a socket, or a named pipe."""
     OWN = "own"
-    """It is a folder or object of cafcat itself."""
+    """The folder or object belongs to cafcat itself."""
     CONFLICT = "conflict"
     """The catalog has another file of this path, which stays (OnConflict.SKIP)."""
     PRUNED = "pruned"
-    """Its bytes no longer exist: its chunk was pruned."""
+    """The bytes of the file no longer exist, because its chunk was pruned."""
     NAME = "name"
-    """Its name cannot be stored or used."""
+    """The name of the file cannot be stored or used."""
     TOO_LARGE = "too_large"
-    """It does not fit into a chunk."""
+    """The file does not fit into a chunk."""
     CHANGED = "changed"
-    """It changed while it was read, or since it was listed."""
+    """The file changed while it was read, or since it was listed."""
     VANISHED = "vanished"
-    """It was listed, but does not exist any more."""
+    """The file was listed, but does not exist any more."""
     UNREADABLE = "unreadable"
-    """It cannot be read."""
+    """The file cannot be read."""
     LOOP = "loop"
     """A symbolic link leads back to a folder above it."""
     CORRUPT = "corrupt"
-    """Its bytes are damaged."""
+    """The bytes of the file, or of the archive that has it, are damaged."""
     EXISTS = "exists"
     """The target exists already: a file on disk, or a path of the catalog."""
     MISSING = "missing"
     """The catalog has no such file."""
     TAKEN = "taken"
-    """Another archive of logs has its log file by now."""
+    """A removed archive of logs cannot be restored, because another archive has one of its log files by now."""
 
     @property
     def is_failure(self) -> bool:
@@ -534,7 +553,7 @@ class FileProblem(NamedTuple):
 
 @dataclass(slots=True)
 class ExtractReport:
-    """Result of an extract.
+    """Result of one `cafcat extract`.
 
     Attributes:
         files: Number of files written.
@@ -553,7 +572,7 @@ class ExtractReport:
 
 @dataclass(slots=True)
 class IngestReport:
-    """Result of an ingest.
+    """Result of one `cafcat ingest`.
 
     Attributes:
         run: ingest_runs.id; None for a dry run, or before the run has begun.

@@ -348,5 +348,5 @@ class PackedFiles:
 
 def _names(paths: Iterable[str]) -> Iterable[str]:
     if isinstance(paths, str | bytes):
-        raise InvalidInput("paths are a list of names", hint=f"write [{paths!r}]")
+        raise InvalidInput("paths must be a list of names, not one name", hint=f"write [{paths!r}]")
     return paths

@@ -18,7 +18,11 @@ EPOCH_MICROSECONDS: Final = 946_684_800_000_000
 
 
 def copy_stream(rows: Spool) -> Iterator[bytes]:
-    """Yield encoded rows as a COPY stream, in blocks of at most 256 KiB. The rows can be streamed repeatedly."""
+    """Yield a complete COPY stream: its header, the rows, and its trailer, in blocks of at most 256 KiB.
+
+    Args:
+        rows: The encoded rows. They stay, so that they can be streamed again.
+    """
     yield _HEADER
     yield from rows.blocks_from(0)
     yield _TRAILER

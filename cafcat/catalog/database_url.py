@@ -29,12 +29,12 @@ _PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
 
 
 def connect(url: str, *, prepares: bool = True) -> PgConnection:
-    """Return a new connection in autocommit mode.
+    """Return a new connection to the database at a URL, in autocommit mode.
 
     Args:
-        url: A libpq URL or key=value string. Errors and their causes never quote an unreadable one, since it may
+        url: A libpq URL or key=value string. Errors and their causes never quote an unreadable URL, since it may
             hold a password.
-        prepares: As for `open_connection`.
+        prepares: Whether look-ups are prepared on the server (`open_connection`).
 
     Raises:
         InvalidInput: The URL cannot be read.
@@ -49,7 +49,7 @@ def connect(url: str, *, prepares: bool = True) -> PgConnection:
 
 
 def _conninfo(url: str) -> str:
-    """Return a key=value string with cafcat's defaults.
+    """Return a database URL as a libpq key=value string, with cafcat's defaults for parameters that are not given.
 
     Raises:
         InvalidInput: The URL cannot be read. The error has no cause, because libpq's error quotes the URL.
@@ -64,16 +64,32 @@ def _conninfo(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """A Connector for the database at a URL, with one role for all statements."""
+    """Opens connections to the database at a URL, with one role for all statements: a Connector.
+
+    Attributes:
+        url: The libpq URL.
+    """
 
     url: str
 
     def connect(self) -> PgConnection:
-        """Return a new connection in autocommit mode. Raises as `connect`."""
+        """Return a new connection in autocommit mode.
+
+        Raises:
+            InvalidInput: The URL cannot be read.
+            CatalogUnavailable: The server does not answer, or refuses the connection.
+            AccessDenied: The server rejects user and password.
+        """
         return connect(self.url)
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection in autocommit mode. Raises as `connect`."""
+        """Return a new connection for a query of the user: a connection with the same role as all others.
+
+        Raises:
+            InvalidInput: The URL cannot be read.
+            CatalogUnavailable: The server does not answer, or refuses the connection.
+            AccessDenied: The server rejects user and password.
+        """
         return connect(self.url)
 
 
@@ -97,7 +113,11 @@ def _is_garbled(given: Mapping[str, Any]) -> bool:
 
 
 def _connection_error(text: str) -> CafcatError:
-    """Return the error for a failed connection. libpq has no error codes before the connection, only this text."""
+    """Return the error for a failed connection: AccessDenied for a rejected login, else CatalogUnavailable.
+
+    Args:
+        text: libpq's message. Before a connection is open, libpq has no error codes.
+    """
     if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
         return AccessDenied(f"the database refused the login: {text}", hint="check user and password of its URL")
     if "FATAL:" in text:

@@ -45,8 +45,10 @@ class LockWait:
     """How long a connection waits for locks, and how it reports a long wait.
 
     Attributes:
-        limit_seconds: Longest wait for one lock, in seconds; None if no limit was set.
-        progress: Receives a warning if another session holds the lock for long.
+        limit_seconds: Longest wait for one lock, in seconds. None: the default of the operation, usually 600
+            seconds.
+        progress: Receives a warning with the holder of the lock after 5 seconds of waiting, then each minute, and
+            when the holder changes.
     """
 
     limit_seconds: float | None = None
@@ -74,7 +76,7 @@ class _Holder(NamedTuple):
 
 
 def set_lock_timeout(connection: psycopg.Connection[Any], seconds: float) -> None:
-    """Limit how long each statement of the open transaction waits for a lock. With 0 seconds it does not wait."""
+    """Limit how long each statement of the open transaction waits for a lock: at least one millisecond."""
     connection.execute(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}".encode())
 
 
@@ -92,6 +94,9 @@ def acquire(
         statement: The statement. It is tried repeatedly; each attempt waits for at most 5 seconds.
         parameters: Parameters of the statement.
         default_seconds: Longest wait in all, if the connection's `lock_wait` has no limit.
+
+    Returns:
+        The cursor of the statement.
 
     Raises:
         CatalogLocked: The lock was not free within the limit.
@@ -121,7 +126,7 @@ def acquire(
 
 
 def locked_error(holders: str | psycopg.Connection[Any], seconds: float | None) -> CatalogLocked:
-    """Return the error for a lock that was not free in time.
+    """Return the CatalogLocked error for a lock that was not free in time.
 
     Args:
         holders: Description of the holders, or a connection without an open transaction on which to query them.

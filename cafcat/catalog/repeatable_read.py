@@ -22,11 +22,16 @@ class RepeatableRead:
         self._connection = connection
 
     def read_by_index(self, *, everything: bool) -> None:
-        """Set whether the next queries read whole tables, or a part of them by index (by_key.BY_INDEX)."""
+        """Set whether the planner may choose to scan whole tables in the next queries of this transaction.
+
+        Args:
+            everything: True for queries on all rows of a table. False for queries on a part, which are answered by
+                index (by_key.BY_INDEX).
+        """
         self._connection.execute(NOT_BY_INDEX if everything else BY_INDEX)
 
     def rows(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """Return all rows of a query in one list: for few rows."""
+        """Return all rows of a query in one list, for queries with few rows."""
         return self._connection.execute(statement.encode(), parameters).fetchall()
 
     def pages(self, query: str, parameters: Mapping[str, Any]) -> Iterator[list[Any]]:

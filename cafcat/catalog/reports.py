@@ -104,7 +104,7 @@ class Reports:
     """Reports on the catalog. Every method is one transaction."""
 
     def __init__(self, connection: Connection, database: Connector) -> None:
-        """Create the reports.
+        """Create reports on a catalog. Nothing is queried yet.
 
         Args:
             connection: Connection of the catalog.
@@ -114,13 +114,16 @@ class Reports:
         self._database = database
 
     def history(self, path: str) -> list[RetiredLocation]:
-        """Return the former locations of a path, newest first."""
+        """Return the former locations of a path, newest first; an empty list if it had none."""
         with self._connection.by_index() as connection:
             rows = connection.execute(_HISTORY.encode(), [path]).fetchall()
         return [_retired(row) for row in rows]
 
     def stats(self) -> Stats:
-        """Return totals, from the counters of chunks: the cost does not depend on the number of files."""
+        """Return totals of the catalog.
+
+        Live files are added up from the counters of chunks, so the cost does not depend on their number.
+        """
         with self._connection.transaction() as connection:
             row = connection.execute(_STATS).fetchone()
             states = connection.execute("SELECT state, count(*) FROM chunks GROUP BY 1 ORDER BY 1").fetchall()
@@ -151,6 +154,7 @@ class Reports:
         Raises:
             InvalidInput: The statement is of another kind, or fails, or the role could do harm in spite of a
                 read-only transaction.
+            CatalogUnavailable: The server does not answer, or broke off the query.
         """
         rows = user_query(self._database, statement)
         columns = next(rows)

@@ -26,7 +26,11 @@ HEAD_REVISION = "0005"
 
 
 def outdated(revision: str | None) -> CatalogOutdated:
-    """Return the error for a database with another revision than HEAD_REVISION; None: it has no cafcat schema."""
+    """Return the CatalogOutdated error for a database whose schema has another revision than HEAD_REVISION.
+
+    Args:
+        revision: Revision of the database's schema; None if it has no cafcat schema.
+    """
     if revision is None:
         message, hint = "the database has no cafcat schema", "run `cafcat db init`"
     elif revision < HEAD_REVISION:
@@ -51,6 +55,8 @@ def current_revision(url: str) -> str | None:
     """Return the schema revision of the database at a libpq URL; None if it has no cafcat schema.
 
     Raises:
+        InvalidInput: The URL cannot be read.
+        AccessDenied: The server rejects user and password.
         CatalogUnavailable: The database cannot be reached.
     """
     from cafcat.catalog.connection import translated_errors
@@ -64,6 +70,8 @@ def upgrade(url: str) -> None:
     """Migrate the database at a libpq URL to HEAD_REVISION, in one transaction.
 
     Raises:
+        InvalidInput: The URL cannot be read.
+        AccessDenied: The server rejects user and password.
         CatalogUnavailable: The database cannot be reached, its server is older than PostgreSQL 14, its encoding is
             not UTF-8, or the migration failed.
     """

@@ -17,8 +17,10 @@ def commit_with_check(function: Callable[[], Result], look: Callable[[], Result 
     The transaction is tried at most three times.
 
     Args:
-        function: Runs the transaction and returns its result.
-        look: Returns the result if the server committed the transaction, else None.
+        function: Runs the transaction and returns its result. CatalogLocked, and errors other than
+            CatalogUnavailable, are raised at once.
+        look: Called after `function` raised CatalogUnavailable. Returns the result if the server committed the
+            transaction, else None.
 
     Returns:
         The result of the transaction.

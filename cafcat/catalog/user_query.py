@@ -43,11 +43,12 @@ def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]
     """Yield the column names of a query, and then its rows, one at a time.
 
     Args:
-        database: The database.
+        database: Opens a new connection, which is closed at the end.
         statement: One SELECT, VALUES, TABLE or WITH query.
 
     Raises:
-        InvalidInput: The statement is another one, or fails, or the role could do harm.
+        InvalidInput: The statement is of another kind, or fails. Or the connection's role could change data or
+            reach files and programs of the server in spite of a read-only transaction.
         CatalogUnavailable: The server does not answer, or broke off the query.
     """
     with closing(database.connect_reader()) as connection, translated_errors():
@@ -71,7 +72,7 @@ def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]
 
 
 def _refuse_dangerous_role(connection: PgConnection) -> None:
-    """Raise InvalidInput for a role that could do harm in a read-only transaction.
+    """Raise InvalidInput if the role of a connection could do harm in a read-only transaction.
 
     This query is the first of the transaction, so it also acquires the snapshot.
     """
@@ -95,7 +96,7 @@ def _fetched(connection: PgConnection) -> Iterator[tuple[Any, ...]]:
 
 
 def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
-    """Return values as PostgreSQL prints them, except booleans and integers.
+    """Make a cursor return values as the text that PostgreSQL prints, except booleans and integers.
 
     Python's types cannot represent an infinite date, the year -44, or the trailing zero of 1.50.
     """

@@ -18,7 +18,10 @@ _HEAD_BYTES: Final = 64 << 10
 
 
 def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
-    """Return the catalog of a backup, by one small read; None for a damaged backup, or one of an earlier version.
+    """Return the identity of the catalog that wrote a backup, by one small read of the backup's first member.
+
+    Returns:
+        None for a damaged backup, or one that an earlier version of cafcat wrote.
 
     Raises:
         StoreFailed, AccessDenied: The store failed.
@@ -34,7 +37,9 @@ def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
 
 
 def catalogs_of_records(store: Store, records: Iterable[tuple[int, UUID]]) -> Iterable[UUID | None]:
-    """Give the catalog of each journal record, in order. Several records are read at once, a small read each.
+    """Return the identity of the catalog that wrote each journal record, in the order of the records.
+
+    Several records are read at once, by a small read each.
 
     Args:
         store: The store.
@@ -44,7 +49,7 @@ def catalogs_of_records(store: Store, records: Iterable[tuple[int, UUID]]) -> It
         Identities of catalogs; None for a record that cannot be read, or that an earlier version wrote.
 
     Raises:
-        AccessDenied: The records may not be read.
+        AccessDenied: The store refuses to give the records.
     """
 
     def catalog_of(record: tuple[int, UUID]) -> UUID | None:

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def default_store(session: Session) -> Store:
-    """Return the store of the settings."""
+    """Return the store of the settings, which operations use if the user names no other store."""
     settings = session.settings
     return _store_in_catalog(session, settings.store_name) or session.stores[settings.store]
 
@@ -43,7 +43,11 @@ def named_store(session: Session, given: str) -> Store:
 
 
 def chosen_store(session: Session, given: str | None) -> Store:
-    """Return the named store, or without a name the store of the settings."""
+    """Return the store that the user named, or the store of the settings if `given` is None.
+
+    Raises:
+        InvalidInput: The text is neither a name of a store, nor a URL or folder.
+    """
     return default_store(session) if given is None else named_store(session, given)
 
 
@@ -77,7 +81,7 @@ def store_to_write(session: Session, given: str | None = None, *, dry_run: bool 
         dry_run: Check the store, but do not register it.
 
     Raises:
-        Unavailable: The store is somewhere else now.
+        Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
         StoreFailed, AccessDenied: The store cannot be used.
         InvalidInput: No store has this name.
     """
@@ -90,8 +94,8 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
     """Return the URL of a named store; None without a name.
 
     Raises:
-        NotFound: The catalog has no chunk in this store. Without this error, a typing error in the name would look
-            like success.
+        NotFound: The catalog has no chunk, copy or backup in this store. Without this error, a typing error in the
+            name would look like success.
     """
     if given is None:
         return None

@@ -62,7 +62,7 @@ def contents(
 
 
 def _contents_of(store: Store, read: RangeRead[Entry], answer: Answer) -> Iterator[tuple[Entry, Iterator[bytes]]]:
-    """Yield the files of one read.
+    """Yield the files of one range read, each with the bytes of its span.
 
     This is a function of its own, so that its bytes are released before the next answer arrives.
     """
@@ -72,7 +72,7 @@ def _contents_of(store: Store, read: RangeRead[Entry], answer: Answer) -> Iterat
 
 
 class _Spans:
-    """The bytes of one read, for its files.
+    """The bytes of one range read that several files share, given out file by file.
 
     If the read fails, each file is read on its own, because the failure may concern the bytes of another file.
     """
@@ -85,7 +85,7 @@ class _Spans:
         self._is_single = read.in_blocks
 
     def blocks(self, file: Entry) -> Iterator[bytes]:
-        """Yield the bytes of the span of a file."""
+        """Yield the bytes of a file's span, in blocks of at most 1 MiB."""
         start, end = file.start_byte, file.end_byte
         if start == end:
             return
@@ -98,7 +98,7 @@ class _Spans:
             yield data[at - shift : min(at + _BLOCK_BYTES, end) - shift]
 
     def _bytes(self) -> bytes | None:
-        """Return the bytes of the read; None if each file has to be read on its own."""
+        """Return the bytes of the whole range read; None if each file has to be read on its own."""
         if self._data is None:
             try:
                 self._data = self._answer.data()
@@ -110,12 +110,22 @@ class _Spans:
 
 
 def decoded(archive_format: Format, file: Entry, span: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the content of a file from the bytes of its span."""
+    """Return the content of a file in blocks: the bytes of its span, decoded if the file has a decoding.
+
+    Args:
+        archive_format: Format of the chunk.
+        file: The file.
+        span: Bytes of the span of the file.
+    """
     return span if file.decoding is None else archive_format.decode(span, file)
 
 
 def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same blocks. Raise errors of reading as Unreadable, so that they differ from errors of writing."""
+    """Yield the given blocks. Raise an error of reading them as Unreadable, so that it differs from one of writing.
+
+    Args:
+        blocks: Content of a file, whose iterator raises CafcatError if it cannot be read.
+    """
     try:
         yield from blocks
     except CafcatError as error:

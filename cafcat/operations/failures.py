@@ -10,10 +10,10 @@ __all__ = ["note_failure"]
 
 @contextmanager
 def note_failure(failed: list[str], what: str) -> Iterator[None]:
-    """Note an error in a list, so that the operation goes on with the next object.
+    """Add the message of a CafcatError to a list, so that the operation goes on with the next object.
 
     Args:
-        failed: Gets the message.
+        failed: The list that receives the message.
         what: Name of the object, for the message.
 
     Raises:

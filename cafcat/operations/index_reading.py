@@ -1,4 +1,7 @@
-"""Reader of a chunk's own index into a mapping for the catalog. Only the index is read."""
+"""Reads the index that a chunk contains, and adds its entries to a Mapping: rows of file_locations.
+
+No contents of files are read.
+"""
 
 from collections.abc import Iterator
 
@@ -59,7 +62,7 @@ def read_index(
 
 
 def _read_elsewhere(archive: StoredObject, archive_format: Format, mapping: Mapping, prefix: str) -> ChunkSummary:
-    """Read the index of an archive that has no index at its end. The format finds it."""
+    """Read the index of an archive that has no index at its end. The archive's format finds the index elsewhere."""
     for entry in _checked(archive_format.reader(archive).entries(), archive.name):
         mapping.add(entry._replace(path=prefix + entry.path))
     mapping.flush()

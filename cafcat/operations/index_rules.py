@@ -39,7 +39,7 @@ def check_has_index(archive: RandomReader, index_start_byte: int, file_count: in
 
 
 def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: int) -> int:
-    """Return the `data_bytes` that a writer records for an archive.
+    """Return the value for `chunks.data_bytes`, which counts the bytes of an archive's files, live or not.
 
     In a CAF, bytes of files that the writer abandoned count as data. In other formats, bytes of no entry can be
     headers and hashes, so only the entries count.
@@ -60,9 +60,10 @@ def path_problem(path: str) -> str | None:
 
 
 def own_prefix(archive_format: Format, object_key: str) -> str:
-    """Return the text before the names in a chunk that cafcat wrote.
+    """Return the text that the catalog's paths have before the names in a chunk that cafcat wrote.
 
-    It is the object's key, unless the format has names of files.
+    It is empty for formats whose entries are named files. Entries of other formats, such as the sections of an
+    archive of logs, have the same names in every archive; then it is the object's key.
     """
     return "" if archive_format.names_files else object_key
 

@@ -23,7 +23,7 @@ class IndexSection(Spool):
     """
 
     def __init__(self, name: str, start_byte: int, blocks: Iterable[bytes], head: bytes = b"") -> None:
-        """Read the blocks.
+        """Read all blocks into memory, or into a temporary file if they are large.
 
         Args:
             name: Name of the object, for messages.
@@ -53,7 +53,7 @@ class IndexSection(Spool):
         if end_byte <= len(self._head):
             return self._head[start_byte:end_byte]
         if start_byte < self.start_byte:
-            message = f"its footer has an index from byte {start_byte:,} instead of {self.start_byte:,}"
+            message = f"the object's footer has an index from byte {start_byte:,} instead of {self.start_byte:,}"
             raise Corrupt(message, chunk=self.name, byte=start_byte)
         if end_byte > self.size_bytes:
             raise Corrupt(f"the object ends at byte {self.size_bytes:,}", chunk=self.name, byte=self.size_bytes)
@@ -61,7 +61,7 @@ class IndexSection(Spool):
         return self.read(end_byte - start_byte)
 
     def blocks(self) -> Iterator[bytes]:
-        """Give all bytes again, in blocks of at most 1 MiB."""
+        """Yield the bytes from the index to the end of the object, in blocks of at most 1 MiB."""
         return self.blocks_from(0, _BLOCK_BYTES)
 
 

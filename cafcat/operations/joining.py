@@ -1,4 +1,4 @@
-"""Entry of a catalog among those that write into a store. The user must allow a store with two catalogs.
+"""Lets a catalog join a store: become one of those that write there. Two catalogs need the permission of the user.
 
 Every operation that writes objects joins its store first. If the store has the catalog's marker, this costs one
 statement and one read. docs/formats/marker.md has the rules for a store without the marker.
@@ -85,7 +85,7 @@ def join_store(session: Session, store: Store, *, allow_shared: bool = False, dr
 
 
 class _Joining:
-    """Lets a catalog join a store."""
+    """State and steps of joining a store: this catalog becomes one of those that write there."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -110,14 +110,14 @@ class _Joining:
                 self._record(store, marker)
 
     def _database(self) -> str:
-        """Return the URL of the catalog without user and password. The marker shows it to people."""
+        """Return the URL of the database, without user and password, or of the home. Markers show it to people."""
         settings = self._session.settings
         return settings.home.as_uri() if settings.database_url is None else self._catalog.identities.database()
 
     def _record(self, store: Store, marker: Marker) -> None:
-        """Store the identity of a store in the catalog.
+        """Store the identity of a store, which its marker contains, in the catalog.
 
-        Also remove the upload of a process that died while it wrote the marker.
+        Also remove the unfinished upload of a process that died while it wrote the marker.
         """
         with self._catalog.journal.exclusively(store.url):
             store.discard(marker_key(marker.catalog))
@@ -142,7 +142,10 @@ class _Joining:
         return marker
 
     def _check(self, store: Store, others: Sequence[tuple[UUID, Marker | None]], *, allow_shared: bool) -> bool:
-        """Return True if chunks that name no catalog belong to this one.
+        """Check that this catalog may join a store.
+
+        Returns:
+            True if chunks in the store that name no catalog belong to this catalog.
 
         Raises:
             Conflict: The store has chunks of another catalog, and the user does not allow two catalogs.

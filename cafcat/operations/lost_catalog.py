@@ -11,7 +11,11 @@ __all__ = ["lost_catalog"]
 
 
 def lost_catalog(session: Session) -> CafcatError | None:
-    """Return an error with the remedies if the store of the settings has chunks of a lost catalog; else None."""
+    """Return an error with the remedies if the catalog is empty, but the store of the settings has chunks.
+
+    Returns:
+        None if the catalog is not lost, or if that cannot be found out, because the store cannot be read.
+    """
     with suppress(AccessDenied, NotFound, StoreFailed, InvalidInput, Unsupported):
         return lost_catalog_of(session.catalog, default_store(session))
     return None

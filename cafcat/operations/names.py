@@ -1,4 +1,4 @@
-"""Check of lists of names."""
+"""Checks that an argument is a list of names and not a single name."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -11,7 +11,7 @@ Names = TypeVar("Names", bound=Iterable[str])
 
 
 def check_names(names: Names) -> Names:
-    """Return the names.
+    """Return a list of names unchanged.
 
     Raises:
         InvalidInput: The argument is a single string. Iterating would give its letters.

@@ -20,7 +20,9 @@ def object_crc64nvme(store: Store, key: str, size_bytes: int, progress: Progress
         progress: Advances by each block. Its checkpoint is called before each block, and may raise to end the work.
 
     Raises:
-        NotFound, Corrupt, AccessDenied, StoreFailed: as reading from the store does.
+        NotFound: There is no such object.
+        Corrupt: The object is shorter than `size_bytes`.
+        AccessDenied, StoreFailed: The store refuses or fails.
     """
     checksum = 0
     with closing(object_blocks(store, key, size_bytes)) as blocks:

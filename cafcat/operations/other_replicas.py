@@ -12,13 +12,13 @@ __all__ = ["OtherReplicas", "StoresByUrl"]
 
 
 class StoresByUrl(Protocol):
-    """Stores by their URL in `chunks.store`. A look-up may raise."""
+    """Stores by their URL in `chunks.store`. A look-up raises CafcatError if the store cannot be opened."""
 
     def __getitem__(self, url: str, /) -> Store: ...
 
 
 class OtherReplicas:
-    """The replicas of chunks, compared with one location. An instance remembers comparisons of stores."""
+    """Compares the location of an object with the replicas of its chunk. Comparisons of stores are cached."""
 
     def __init__(self, catalog: Catalog, stores: StoresByUrl) -> None:
         self._copies = catalog.copies

@@ -17,13 +17,13 @@ __all__ = ["WholeObject"]
 
 
 class WholeObject:
-    """An object that is read as a whole, once and in order, after its index.
+    """Reads an object as a whole, once and in order, and compares its bytes with its own index.
 
     Memory does not depend on the size of the object or of its index.
     """
 
     def __init__(self, store: Store, key: str, archive_format: Format, progress: Progress) -> None:
-        """Read nothing yet.
+        """Prepare to read an object. Nothing is read yet.
 
         Args:
             store: Where the object is.
@@ -39,7 +39,7 @@ class WholeObject:
 
     @property
     def summary(self) -> ChunkSummary:
-        """The summary that the catalog stores, after `entries` has returned the last entry."""
+        """Sizes and checksums of the object, which the catalog stores. Known once `entries` was read to its end."""
         assert self._summary is not None  # noqa: S101 - the caller has read all entries
         return self._summary
 
@@ -88,7 +88,9 @@ def _damaged(message: str, entry: Entry, name: str) -> Corrupt:
 class _Content:
     """The bytes of an object in order, each read once.
 
-    position: number of bytes that were read. crc64nvme: CRC-64/NVME of the blocks that were read.
+    Attributes:
+        position: Number of bytes that were read.
+        crc64nvme: CRC-64/NVME of the blocks that were read.
     """
 
     def __init__(self, blocks: Iterator[bytes], progress: Progress) -> None:
@@ -100,7 +102,7 @@ class _Content:
         self.crc64nvme = 0
 
     def skip_to(self, end_byte: int) -> None:
-        """Read up to a byte. Raises the errors of the store."""
+        """Read up to an offset of the object. Raises the errors of the store."""
         for _ in self._parts_until(end_byte):
             pass
 

@@ -15,7 +15,10 @@ _NEWEST_OBJECTS: Final = 10
 
 
 class ReachableStores:
-    """The checked stores of one operation. A store that failed once is not tried again."""
+    """Opens stores for one operation, after a check that each is where its URL points.
+
+    The result of a check is cached: a store that failed once is not tried again.
+    """
 
     def __init__(self, session: Session) -> None:
         self._catalog = session.catalog
@@ -23,7 +26,7 @@ class ReachableStores:
         self._found: dict[str, Store | CafcatError] = {}
 
     def __getitem__(self, url: str) -> Store:
-        """Return a store. See `open`."""
+        """Return a store that answers, and has at least one of its newest objects (`open`)."""
         return self.open(url)
 
     def open(self, url: str) -> Store:
@@ -36,7 +39,7 @@ class ReachableStores:
             url: URL of the store in the catalog.
 
         Raises:
-            Unavailable: The store is somewhere else now.
+            Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
             StoreFailed, AccessDenied: The store does not answer, or lacks its newest objects.
             InvalidInput: The URL cannot be opened.
         """
@@ -56,7 +59,7 @@ class ReachableStores:
             url: URL of the store.
 
         Raises:
-            Unavailable: The store is somewhere else now.
+            Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
             StoreFailed, AccessDenied: The store does not answer.
             InvalidInput: The URL cannot be opened.
         """
@@ -65,15 +68,27 @@ class ReachableStores:
         return store
 
     def check_to_write(self, url: str) -> Store:
-        """Return a store as `open_to_write` does, without inserting a row."""
+        """Return a store for new objects, after the checks of `open_to_write`. The catalog is not changed.
+
+        Raises:
+            Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
+            StoreFailed, AccessDenied: The store does not answer.
+            InvalidInput: The URL cannot be opened.
+        """
         store = self.check_place(url)
         self._check_not_moved(store)
         return store
 
     def check_place(self, url: str) -> Store:
-        """Return a store as `check_to_write` does, even if it is at an old URL of a moved store.
+        """Return a store that has one of its newest objects, or another object of cafcat, or is new to the catalog.
 
-        The user named this URL for a new store.
+        Unlike `check_to_write`, this accepts the old URL of a store that was moved away: the user named this URL
+        for a new store.
+
+        Raises:
+            Unavailable: The store is not at its URL any more, for example because its disk is not mounted.
+            StoreFailed, AccessDenied: The store does not answer.
+            InvalidInput: The URL cannot be opened.
         """
         store = self._stores[url]
         known = self._catalog.recovery.newest(store.url, _NEWEST_OBJECTS)
@@ -84,9 +99,9 @@ class ReachableStores:
         return store
 
     def _check_not_moved(self, store: Store) -> None:
-        """Raise Unavailable if a store was moved away from this URL and the location is empty now.
+        """Raise Unavailable if a store was moved away from this URL, and nothing of cafcat is at this URL now.
 
-        Then a setting has the old URL.
+        Some setting then still has the old URL.
         """
         place = self._catalog.stores.moved_to(store.url)
         if place is not None and why_not_there(store) is not None:

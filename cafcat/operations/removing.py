@@ -31,7 +31,7 @@ _A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
 
 
 class Removing:
-    """State and steps of one `rm` or `undelete`."""
+    """State and steps of one `cafcat rm` or `cafcat undelete`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -40,12 +40,18 @@ class Removing:
         self._progress = session.progress
 
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:
-        """Remove files. See RmOptions.
+        """Remove files from the catalog in one transaction, then write its journal record into the stores.
+
+        Each name that the catalog does not have is reported and counted.
 
         Args:
             paths: Paths of files.
             folders: Folders, as the user typed them.
             dry_run: Count the files; change nothing.
+
+        Raises:
+            InvalidInput: A name cannot be that of a folder.
+            CatalogUnavailable: The files could not be removed, or the outcome of the commit is unknown.
         """
         scopes = _outermost(folders)
         removal = self._catalog.removal
@@ -61,11 +67,17 @@ class Removing:
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
-        """Bring removed files back. See UndeleteOptions.
+        """Bring removed files back in one transaction, then write its journal record into the stores.
+
+        Each name without a removed file, and each file that cannot come back, is reported and counted.
 
         Args:
             paths: Paths of files.
             folders: Folders, as the user typed them.
+
+        Raises:
+            InvalidInput: A name cannot be that of a folder.
+            CatalogUnavailable: The files could not be brought back, or the outcome of the commit is unknown.
         """
         scopes = _outermost(folders)
         with PathList() as names:
@@ -81,7 +93,7 @@ class Removing:
         return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.repacked_logs), behind)
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
-        """Give the files below a folder, or of its name, that `undelete` can bring back, in order of path."""
+        """Yield the removed files below a folder, or with its name, that `undelete` can restore, in path order."""
         scope = _below(prefix or ".")
         if scope.file is not None:
             yield from self._catalog.removal.removed(scope.file, successor(scope.file)).files
@@ -94,7 +106,16 @@ class Removing:
             after = successor(page.last)
 
     def _collect(self, paths: Iterable[str], names: PathList, why_missing: str) -> int:
-        """Add names to a list, and report each name that no catalog can store. Returns the number of these."""
+        """Add names to a list, and report each name that no catalog can store.
+
+        Args:
+            paths: The names.
+            names: The list that receives them.
+            why_missing: Message about a name that no catalog can store.
+
+        Returns:
+            The number of names that no catalog can store.
+        """
         impossible = 0
         self._progress.begin("reading names")
         for path in paths:
@@ -151,7 +172,10 @@ class Removing:
                 write_journal(self._catalog.journal, self._stores.open(url))
 
     def _write_record(self, change: Change) -> tuple[str, ...]:
-        """Write the journal record into every store. Returns the URLs of stores that do not have it.
+        """Write the journal record of a change into every store that needs it.
+
+        Returns:
+            The URLs of the stores into which the record could not be written.
 
         The change is committed already, so each failure is only a warning.
         """
@@ -168,9 +192,10 @@ class Removing:
 
 
 def _below(typed: str) -> PathScope:
-    """Return a folder that the user typed.
+    """Return the files that a folder's name means, as the user typed it.
 
-    "./a", "/a" and "a" are all files below "a/", and the file "a". "a/" is only the files below. "." is everything.
+    "./a", "/a" and "a" are all files below "a/", and the file "a". "a/" is only the files below it. "." is the
+    whole catalog.
 
     Raises:
         InvalidInput: The name is empty, as if a variable of the shell was not set; is "/", which can be a folder of

@@ -23,7 +23,7 @@ _FORMAT: Final = "caf"
 
 
 def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str = _FORMAT) -> ChunkTarget:
-    """Return the target of an operation's new chunks.
+    """Return the ChunkTarget with which an operation writes its new chunks.
 
     Args:
         catalog: The catalog.
@@ -38,7 +38,7 @@ def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str 
 
 
 def chunk_limits(session: Session, target_size: int | None) -> Limits:
-    """Return the limits of new chunks.
+    """Return the sizes at which a new chunk is full.
 
     Args:
         session: The session.
@@ -53,14 +53,15 @@ def chunk_limits(session: Session, target_size: int | None) -> Limits:
 
 
 def format_after(name: str) -> str:
-    """Return the format of new chunks that replace chunks of a format: the same one, unless it is never written."""
+    """Return the format of new chunks that replace chunks of a format: that format, or CAF if it is read-only."""
     return _FORMAT if formats.is_read_only(name) else name
 
 
 def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
-    """Give the live files of a chunk, as of the first step, in order of their bytes.
+    """Yield the live files of a chunk, in order of their bytes.
 
-    Memory does not depend on their number.
+    All rows are read from the catalog at the first step, so later changes are not seen. Memory does not depend on
+    their number.
 
     Args:
         catalog: The catalog.
@@ -94,7 +95,7 @@ class Rewriter:
         self.interrupted = False
 
     def write_as(self, archive_format: str) -> None:
-        """Commit the open chunk. New chunks have another format from now on.
+        """Commit the open chunk, and write later chunks in another format.
 
         Args:
             archive_format: Name of the format.
@@ -153,12 +154,20 @@ class Rewriter:
         return True
 
     def is_stopping(self) -> bool:
-        """Return True if the user ends the operation. Raises what `Session.checkpoint` raises."""
+        """Return True if the user wants the operation to finish its open chunk and end.
+
+        Raises what `Session.checkpoint` raises if the user wants it to end at once.
+        """
         self.interrupted = self._session.should_end() or self.interrupted
         return self.interrupted
 
     def finish(self) -> None:
-        """Commit the open chunk, if there is one."""
+        """Commit the open chunk, if there is one; abandon it if no file was added to it.
+
+        Raises:
+            StoreFailed, AccessDenied: The store cannot write the chunk.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         chunk, self._chunk = self._chunk, None
         if chunk is None:
             return
@@ -175,7 +184,7 @@ class Rewriter:
         self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
 
     def _chunk_for(self, source: int, file: Entry) -> OpenChunk:
-        """Return a chunk with room for the file.
+        """Return an open chunk with room for a file, and record in its row that files of `source` are copied.
 
         A path is live in one chunk only. But the path can have moved to another source chunk after the first was
         read, so the open chunk can contain it already.

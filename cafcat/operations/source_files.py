@@ -15,9 +15,9 @@ __all__ = ["open_existing_files"]
 def open_existing_files(
     catalog: Catalog, source: Source, files: Sequence[SourceFile]
 ) -> Generator[tuple[Location, OpenResult], None, None]:
-    """Give each of the files that the catalog has: its location, and the opened file or an error.
+    """Yield each of the files that the catalog has: its location, and the opened file or an error.
 
-    Use the opened file before you request the next one.
+    The caller has to use the opened file before it requests the next one.
 
     Args:
         catalog: The catalog.

@@ -36,7 +36,7 @@ _AWS_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn")
 
 
 class S3Connection:
-    """Both clients of one bucket, created at their first use. Safe to share between threads."""
+    """The clients of boto3 and obstore for one bucket, created at their first use. Threads may share them."""
 
     def __init__(self, bucket: str, access: S3Access) -> None:
         self.bucket = bucket
@@ -55,7 +55,7 @@ class S3Connection:
 
     @property
     def client(self) -> "S3Client":
-        """Client of boto3. Raises AccessDenied if the profile does not exist."""
+        """Client of boto3. Raises AccessDenied if the profile does not exist, InvalidInput for a bad server URL."""
         with self._lock:
             if self._client is None:
                 self._client = self._new_client()
@@ -63,7 +63,7 @@ class S3Connection:
 
     @property
     def objects(self) -> "ObstoreS3":
-        """The bucket in obstore. Raises AccessDenied if there are no credentials."""
+        """Client of obstore, which reads objects of the bucket. Raises AccessDenied without credentials."""
         with self._lock:
             if self._objects is None:
                 self._objects = self._new_objects()

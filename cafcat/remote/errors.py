@@ -13,7 +13,7 @@ __all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "translated"]
 
 
 class OutOfRange(StoreFailed):
-    """The range begins beyond the end of the object."""
+    """A requested range of bytes begins beyond the end of the object."""
 
 
 class NotOffered(StoreFailed):
@@ -62,11 +62,21 @@ _AGAIN = "run the same command again"
 def translated(doing: str, where: str) -> Iterator[None]:
     """Translate errors of boto3, botocore, urllib3 and obstore inside a `with` block.
 
-    They become NotFound, AccessDenied, Conflict, InvalidInput or StoreFailed. Other errors pass unchanged.
+    Other errors pass unchanged.
 
     Args:
         doing: The operation: "read", "write", "list", ...
         where: URL of the object or bucket.
+
+    Raises:
+        NotFound: The server has no such bucket, object or upload.
+        AccessDenied: The credentials are missing or refused. ObjectDenied: they are accepted, but the server does
+            not allow this request.
+        Conflict: A condition of the request (If-Match, If-None-Match) is not met.
+        InvalidInput: A parameter is not valid.
+        ServerFailed: The server does not answer, or is overloaded.
+        StoreFailed: Any other error. OutOfRange: the range begins beyond the end. NotOffered: the server does not
+            have this operation.
     """
     try:
         yield

@@ -49,7 +49,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class ObjectHead(NamedTuple):
-    """Properties of an object.
+    """Properties of an object in a bucket.
 
     Attributes:
         size_bytes: Size in bytes.
@@ -63,7 +63,7 @@ class ObjectHead(NamedTuple):
 
 
 class RemoteObject:
-    """One object. With an entity tag, only this version of it: reading another version raises Conflict."""
+    """Reads one object of a bucket. With an entity tag, reading another version of the object raises Conflict."""
 
     def __init__(self, connection: S3Connection, key: str, etag: str | None = None) -> None:
         self._connection = connection
@@ -72,7 +72,13 @@ class RemoteObject:
         self.name = f"{connection.url}/{key}"
 
     def head(self) -> ObjectHead:
-        """Return size, time and entity tag. One request. Raises NotFound, Conflict, AccessDenied, StoreFailed."""
+        """Return size, time and entity tag of the object. Costs one request.
+
+        Raises:
+            NotFound: There is no such object.
+            Conflict: The object has another entity tag.
+            AccessDenied, StoreFailed: The server refuses or fails.
+        """
         client, where = self._connection.client, {"Bucket": self._connection.bucket, "Key": self._key}
         condition = {"IfMatch": quoted(self._etag)} if self._etag else {}
         with translated("look at", self.name):
@@ -80,11 +86,17 @@ class RemoteObject:
         return ObjectHead(found["ContentLength"], nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
 
     def read(self) -> tuple[ObjectHead, bytes]:
-        """Return the whole object. One request. Raises NotFound, Conflict, AccessDenied, StoreFailed."""
+        """Return size, time and entity tag of the object, and all its bytes. Costs one request.
+
+        Raises:
+            NotFound: There is no such object.
+            Conflict: The object has another entity tag.
+            AccessDenied, StoreFailed: The server refuses or fails.
+        """
         return self._whole(lambda: self._get(None, None))
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)`. One request; none for an empty range.
+        """Return exactly the bytes `[start_byte, end_byte)` of the object. Costs one request, none if empty.
 
         Raises:
             NotFound: There is no such object.
@@ -99,7 +111,13 @@ class RemoteObject:
         return self._whole(lambda: self._get_span(start_byte, end_byte))[1]
 
     def _whole(self, function: "Callable[[], _Answer]") -> tuple[ObjectHead, bytes]:
-        """Read the answer that a function requests to its end. If its connection breaks, send the request again."""
+        """Send a request, and return the object's head and the whole body of the answer.
+
+        If the connection breaks within the body, the request is sent again, five times at most.
+
+        Args:
+            function: Sends the request, and returns the answer with an unread body.
+        """
         for attempt in range(_RESUMES + 1):
             answer = function()
             try:
@@ -107,12 +125,19 @@ class RemoteObject:
             except StoreFailed:
                 if attempt == _RESUMES:
                     raise
-        raise AssertionError("unreachable")
+        raise AssertionError("the last attempt returns or raises")
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB. Raises as `read_at`.
+        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB.
 
         This is one request, and another one each time that the connection breaks.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter.
+            Conflict: The object has another entity tag, or was replaced while it was read.
+            InvalidInput: The range is not valid.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         self._check_span(start_byte, end_byte)
         position, failures = start_byte, 0
@@ -222,7 +247,7 @@ class _Answer(NamedTuple):
     close: Callable[[], None] = lambda: None
 
     def body(self) -> bytes:
-        """Return the whole body. Raises StoreFailed if the connection ended early."""
+        """Return the whole body of the answer. Raises StoreFailed if the connection ended early."""
         try:
             with translated("read", self.name):
                 data = self.read()
@@ -232,7 +257,11 @@ class _Answer(NamedTuple):
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the body in blocks of at most 1 MiB. Raises StoreFailed if the connection ended early."""
+        """Yield the body of the answer in blocks of at most 1 MiB.
+
+        Raises:
+            StoreFailed: The connection ended early, or the body is longer than requested.
+        """
         count = 0
         try:
             for block in self._translated_stream():
@@ -263,7 +292,11 @@ class _Answer(NamedTuple):
 
 
 def _content_range(found: Any) -> tuple[int, int, int]:
-    """Return the first byte, the end (exclusive), and the size of the whole object (RFC 9110, 14.4)."""
+    """Return which bytes of an object an answer of boto3 has, from its Content-Range (RFC 9110, 14.4).
+
+    Returns:
+        Offset of the first byte, offset after the last byte, and size of the whole object.
+    """
     if "ContentRange" not in found:
         return 0, found["ContentLength"], found["ContentLength"]
     first, last, size = map(int, re.findall(r"\d+", found["ContentRange"])[:3])

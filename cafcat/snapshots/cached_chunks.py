@@ -22,31 +22,38 @@ _IDLE_SECONDS: Final = 60.0
 
 
 class CachedChunk:
-    """An open chunk. It is closed when nothing refers to it any more, so never during a read.
+    """A chunk whose file is open. The file is closed when nothing refers to this object, so never during a read.
 
-    until: when its name has to be checked again, in seconds of the monotonic clock.
+    Attributes:
+        file: The open file.
+        descriptor: Its file descriptor.
+        until: When the name of the file has to be checked again, in seconds of the monotonic clock.
     """
 
     __slots__ = ("descriptor", "file", "until")
 
     def __init__(self, file: OpenObject) -> None:
-        """Begin with an object that was just opened."""
+        """Describe a file that was just opened. Its name is checked again after one second."""
         self.file = file
         self.descriptor = file.descriptor
         self.until = monotonic() + _TRUSTED_SECONDS
 
 
 class CachedChunks(dict[int, CachedChunk]):
-    """Open chunks by `chunks.id`. Threads may share it; look-ups need no lock."""
+    """The chunks whose files are open, by chunks.id. Threads may share this object; look-ups need no lock."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
-        """Open nothing yet. `stores` has the stores by their URL."""
+        """Open nothing yet.
+
+        Args:
+            stores: The stores by their URL.
+        """
         super().__init__()
         self._stores = stores
         self._lock = Lock()
 
     def current(self, chunk: int, location: Location) -> CachedChunk | None:
-        """Check the name of a chunk again, or open the chunk.
+        """Check that the name of an open chunk still leads to the same file; else open the chunk.
 
         Args:
             chunk: The chunk's `chunks.id`.

@@ -32,13 +32,15 @@ class _Connection(sqlite3.Connection):
 
 
 class SnapshotFile:
-    """A snapshot file.
+    """A snapshot file whose header was checked.
 
-    path: its name. version: version of its tables.
+    Attributes:
+        path: Name of the file.
+        version: Version of its tables.
     """
 
     def __init__(self, path: str) -> None:
-        """Read the header of a file.
+        """Read and check the header of a snapshot file.
 
         Raises:
             NotFound: The file does not exist.
@@ -64,8 +66,9 @@ class SnapshotFile:
         """Return a new connection, in a transaction that never ends: otherwise, each look-up would begin one.
 
         Raises:
-            Conflict: Another file has the name by now.
-            Corrupt, Unavailable: See `sqlite_errors`.
+            Conflict: Another file has replaced the snapshot since its header was read.
+            Corrupt: The file is damaged.
+            Unavailable: The file cannot be read.
         """
         url = f"file://{quote(os.fsencode(self.path))}?immutable=1"
         with sqlite_errors(self.path):
@@ -85,27 +88,34 @@ class SnapshotFile:
         connection.execute("SELECT files FROM snapshot").fetchone()
         status = os.stat(self.path)
         if self._identity != (status.st_dev, status.st_ino):
-            raise Conflict(
-                "another file has the name of the open snapshot", path=self.path, hint="open the snapshot again"
-            )
+            message = "the snapshot was replaced by another file after it was opened for reading"
+            raise Conflict(message, path=self.path, hint="open the snapshot again")
 
 
 class Rows(threading.local):
-    """Rows of a snapshot. Each thread has a connection of its own, made by its first `select`.
+    """Queries on a snapshot. Each thread has a connection of its own, made by its first `select`.
 
-    execute: runs a query with a new cursor, because a signal handler may read during another read. A thread has
-    this attribute only after its first `select`.
+    Attributes:
+        version: Version of the snapshot's tables.
+        execute: Runs a query with a new cursor, because a signal handler may read during another read. A thread has
+            this attribute only after its first `select`.
     """
 
     execute: Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
 
     def __init__(self, file: SnapshotFile) -> None:
-        """Open nothing yet."""
         self._file = file
         self.version = file.version
 
     def select(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Return all rows of a query. Raises as `sqlite_errors` does."""
+        """Return all rows of a query.
+
+        Raises:
+            InvalidInput: A name in the query is not valid UTF-8.
+            Conflict: The first query of this thread found another file in place of the snapshot.
+            Unavailable: The file cannot be read.
+            Corrupt: The file is damaged.
+        """
         if "execute" not in self.__dict__:
             self.execute = self._file.connect().execute
         with sqlite_errors(self._file.path):
@@ -113,7 +123,18 @@ class Rows(threading.local):
 
 
 def _check(path: str, head: bytes, size_bytes: int) -> int:
-    """Check a header. Return the version of the tables."""
+    """Check the header of a snapshot file, and return the version of its tables.
+
+    Args:
+        path: Name of the file, for messages.
+        head: First bytes of the file.
+        size_bytes: Size of the file.
+
+    Raises:
+        InvalidInput: The file is not a snapshot.
+        Unsupported: Its tables have a version that cannot be read.
+        Corrupt: The file is shorter or longer than its header says.
+    """
     if len(head) < _HEADER.size:
         raise _not_a_snapshot(path)
     magic, page_bytes, pages, version, application = _HEADER.unpack(head)

@@ -33,22 +33,28 @@ _INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, 
 
 
 class SnapshotFiles:
-    """Looks up files by path."""
+    """Looks up the files of a snapshot by their paths."""
 
     def __init__(self, rows: Rows) -> None:
-        """Query nothing yet."""
         self._rows = rows
         self._locate = _LOCATE_1 if rows.version == 1 else _LOCATE
 
     def locate(self, path: str) -> Location:
-        """Return where a file is. Raises NotFound; InvalidInput for a name that no path can have."""
+        """Return the location of a file.
+
+        Raises:
+            NotFound: The snapshot has no such file.
+            InvalidInput: No path can have this name.
+            Corrupt: The snapshot is damaged.
+            Unavailable: The snapshot file cannot be read.
+        """
         rows = self._found(path)
         if not rows:
             raise NotFound("the snapshot has no such file", path=path)
         return _location(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
-        """Return the locations of those paths that the snapshot has."""
+        """Return the locations of those of these paths that the snapshot has, by path."""
         found = map(self._found, sorted(paths))
         return {rows[0][0]: _location(rows[0]) for rows in found if rows}
 
@@ -64,7 +70,7 @@ class SnapshotFiles:
         return rows
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Return the names that are folders: those with a file below them."""
+        """Return those of these names that are folders: there is a file below them."""
         return {name for name in names if self.page(f"{name}/", limit=1)}
 
     def page(self, folder: str, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[str]:
@@ -83,11 +89,11 @@ class SnapshotFiles:
         return [path for (path,) in rows]
 
     def chunk_of(self, path: str) -> int:
-        """Return the `chunks.id` of an existing file's chunk."""
+        """Return chunks.id of the chunk that has a file. The snapshot must have the file."""
         return int(self._rows.select(_CHUNK_OF, path)[0][0])
 
     def info(self) -> SnapshotInfo:
-        """Return the row of the table `snapshot`."""
+        """Return when the snapshot was made, and its totals: the only row of the table `snapshot`."""
         rows = self._rows.select(_INFO)
         return SnapshotInfo(*rows[0])
 
@@ -96,19 +102,22 @@ class SnapshotCopies:
     """Looks up the copies of chunks, as they were when the snapshot was made."""
 
     def __init__(self, rows: Rows) -> None:
-        """Query nothing yet."""
         self._rows = rows
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Return store URL and key of a chunk's own object, then of each copy."""
+        """Return store URL and key of a chunk's own object, then those of each copy; empty for an unknown chunk."""
         return [(store, key) for store, key in self._rows.select(_REPLICAS, str(chunk))]
 
 
 class SnapshotCatalog:
-    """A snapshot as the LocationCatalog of a FileReader."""
+    """Gives a FileReader the locations and copies from a snapshot in place of the catalog: a LocationCatalog.
+
+    Attributes:
+        files: Looks up files by their paths.
+        copies: Looks up the copies of chunks.
+    """
 
     def __init__(self, rows: Rows) -> None:
-        """Query nothing yet."""
         self.files = SnapshotFiles(rows)
         self.copies = SnapshotCopies(rows)
 

@@ -57,12 +57,16 @@ CREATE TABLE files (
 
 
 class SnapshotInfo(NamedTuple):
-    """The row of the table `snapshot`.
+    """When a snapshot was made, and its totals: the row of its table `snapshot`.
 
-    made_at: the time whose locations the snapshot has, ISO 8601 in UTC. prefix: the folder or file that was
-    requested; empty for all files. files, size_bytes: number of files and sum of their sizes. journal_id,
-    journal_uuid: the last change of the catalog that the snapshot includes. cafcat_version: of the program that
-    wrote the snapshot.
+    Attributes:
+        made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
+        prefix: The folder or file that was requested; empty for all files.
+        files: Number of files.
+        size_bytes: Sum of their sizes.
+        journal_id: journal.id of the last change of the catalog that the snapshot includes; None if there was none.
+        journal_uuid: journal.uuid of that change; None if there was none.
+        cafcat_version: Version of the program that wrote the snapshot.
     """
 
     made_at: str

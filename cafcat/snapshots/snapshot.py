@@ -50,13 +50,15 @@ _CRC_MASK: Final = (1 << 32) - 1
 
 
 class Snapshot:
-    """Files as they were when `cafcat snapshot` was run. A context manager; otherwise call close.
+    """Reads packed files where `cafcat snapshot` located them, without the catalog's database.
 
-    Threads may share it, and processes that are forked from this one: each thread and process has a connection of
-    its own. It can be pickled; then its path is opened again. The file must not be changed while it is open. A file
-    that is renamed to its path is not read.
+    Use a snapshot in a `with` statement, or call `close`. Threads may share it, and so may processes that are
+    forked from this one: each thread and process has a connection of its own. A snapshot can be pickled; then its
+    file is opened again by its path. The snapshot file must not be changed while it is open. Another file that is
+    renamed to its path is not read.
 
-    info: when the snapshot was made, and of how many files.
+    Attributes:
+        info: When the snapshot was made, and of how many files.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class Snapshot:
         Args:
             path: Name of the file.
             settings: How stores are reached; None for the settings of environment, cafcat.toml and defaults.
-            warn: Called with a message about each read from a copy. The default logs the messages.
+            warn: Called with a message about each read from a copy. None: the messages are logged.
             **overrides: Settings by name, as in `cafcat.open`.
 
         Raises:
@@ -90,7 +92,7 @@ class Snapshot:
         _SNAPSHOTS.add(self)
 
     def _start(self, file: SnapshotFile) -> None:
-        """Begin with nothing open but the file."""
+        """Set up readers of the snapshot file. Chunks and connections are opened by the first reads."""
         _, settings, warn = self._arguments
         self._file = file
         self._rows = Rows(file)
@@ -112,7 +114,8 @@ class Snapshot:
             NotFound: The snapshot has no such file, or the chunk was removed since.
             Corrupt: The file is damaged in its chunk and in every copy.
             InvalidInput: The range begins beyond the file.
-            AccessDenied, StoreFailed, Unavailable: The store does not give the bytes, or is out of reach.
+            AccessDenied: A store refuses the credentials.
+            StoreFailed, Unavailable: The store does not return the bytes, or is out of reach.
         """
         if end is None and not start:
             try:  # the fast way, for nearly every file of a local chunk
@@ -150,7 +153,7 @@ class Snapshot:
     def read_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
     ) -> Iterator[tuple[str, bytes | CafcatError]]:
-        """Yield each path with the bytes of the file.
+        """Yield each path with the bytes of its file, or with the error that prevented reading the file.
 
         Files that are near each other in a chunk share a range read. Several requests to a bucket are in flight.
         The files come in the order of archives and offsets. If a file cannot be read, its error comes in place of
@@ -164,12 +167,12 @@ class Snapshot:
         from cafcat.reading.batch import Batch
 
         if isinstance(paths, str | bytes):
-            raise InvalidInput("paths are a list of names", hint=f"write [{paths!r}]")
+            raise InvalidInput("paths must be a list of names, not one name", hint=f"write [{paths!r}]")
         for path, content in Batch(self._reader, start, end).read(paths):
             yield path, content if isinstance(content, bytes) else self._explained(content)
 
     def locate(self, path: str) -> Location:
-        """Return where a file is. Raises NotFound."""
+        """Return the location of a file. Raises NotFound if the snapshot has no such file."""
         try:
             return self._reader.locate(path)
         except NotFound as error:
@@ -214,7 +217,7 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """Return the error for a user of a snapshot.
+        """Return the error that a user of a snapshot gets in place of one of the catalog's errors.
 
         For the catalog, a missing object is damage. A snapshot may be older than a prune or repack of the chunk.
         """
@@ -226,7 +229,7 @@ class Snapshot:
         return error
 
     def _forked(self) -> None:
-        """Open everything anew in a forked process.
+        """Replace all connections and open files of the snapshot in a forked process.
 
         The connections of the parent process are neither used nor closed here: SQLite forbids both, and a fork does
         not copy the threads of S3 clients.

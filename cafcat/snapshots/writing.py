@@ -34,9 +34,14 @@ _PRAGMAS: Final = (
 class SnapshotReport:
     """A snapshot that was written.
 
-    output: its name. made_at: the time whose locations it has, ISO 8601 in UTC. prefix: the folder or file that was
-    requested. files, chunks: numbers. bytes: sum of the sizes of the files. size_bytes: size of the snapshot
-    itself.
+    Attributes:
+        output: Name of the snapshot file.
+        made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
+        prefix: The folder or file that was requested.
+        files: Number of files.
+        bytes: Sum of the sizes of the files.
+        chunks: Number of chunks that have these files.
+        size_bytes: Size of the snapshot file itself.
     """
 
     output: str
@@ -51,14 +56,25 @@ class SnapshotReport:
 def write_snapshot(
     catalog: "Catalog", prefix: str, output: Output, *, version: str, progress: Progress
 ) -> SnapshotReport:
-    """Write a snapshot: see Repository.snapshot.
+    """Write a snapshot: an SQLite file with the locations of all files below a folder, as of one moment.
+
+    The file appears complete and durable under its name, or not at all.
 
     Args:
         catalog: The catalog.
         prefix: Folder or file of the catalog, as typed.
         output: The file to write.
-        version: Version of this program.
-        progress: Shows what was done.
+        version: Version of this program, which the snapshot records.
+        progress: Receives the number and size of the files so far.
+
+    Returns:
+        Numbers and sizes of what was written.
+
+    Raises:
+        NotFound: The catalog has no such folder or file.
+        Conflict: The output exists, and must not be replaced.
+        OutputFailed: The output cannot be written.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     with new_output_path(output) as temporary:
         with (
@@ -93,8 +109,10 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
 class _SnapshotWriter:
     """Writes the tables of one snapshot.
 
-    files, bytes: number of files so far, and the sum of their sizes. chunks: `chunks.id` of the chunks that have
-    them.
+    Attributes:
+        files: Number of files so far.
+        bytes: Sum of their sizes.
+        chunks: chunks.id of the chunks that have these files.
     """
 
     def __init__(

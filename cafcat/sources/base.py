@@ -67,7 +67,7 @@ class OpenFile(Protocol):
 
 
 class Opener(Protocol):
-    """Opens the files that a source found."""
+    """Opens the files that a source found. An opener may be sent to another process, where the source is not."""
 
     def open(self, file: SourceFile) -> OpenFile:
         """Open a file that `Source.files` yielded.
@@ -78,7 +78,7 @@ class Opener(Protocol):
 
 
 class Source(Opener, Protocol):
-    """Files to ingest."""
+    """A source: it lists the files to ingest, and opens them."""
 
     @property
     def name(self) -> str:
@@ -118,12 +118,15 @@ class BatchingSource(Source, Protocol):
     """A source that is read once, from front to back: a file can be opened only before the next batch is read."""
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
-        """Yield all of `files()` in groups. Files of a group can be opened until the next group is requested."""
+        """Yield all files and problems of `files()` in lists.
+
+        The files of a list can be opened until the next list is requested.
+        """
 
 
 @runtime_checkable
 class PrefetchingSource(Source, Protocol):
-    """A source whose files take long to answer, so that many are requested at the same time."""
+    """A source whose files take long to open, as over a network, so that many are requested at the same time."""
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
         """Yield the opened file, or the error, for each file, in order.
@@ -148,9 +151,10 @@ class RootedSource(Source, Protocol):
     """A source that can distinguish its files from files with the same names elsewhere."""
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the root of a file: see `cafcat/sources/roots.py`.
+        """Return the root of a file: the part of its location that its name in the catalog does not repeat.
 
-        Files with the same root and path are the same file at different times.
+        Files with the same root and path are the same file at different times. `cafcat/sources/roots.py` has
+        examples.
         """
 
 
@@ -185,13 +189,13 @@ class LocalSource(Source, Protocol):
 
 
 class _OpenerOf(Protocol[OpenedFile_co]):
-    """An Opener with a type of opened files."""
+    """An Opener whose opened files have a known type."""
 
     def open(self, file: SourceFile) -> OpenedFile_co: ...
 
 
 def open_or_error(opener: _OpenerOf[OpenedFile], file: SourceFile) -> OpenedFile | SourceFailed:
-    """Open a file, and return a SourceFailed instead of raising it."""
+    """Open a file with an opener. If that fails with a SourceFailed, return the error instead of raising it."""
     try:
         return opener.open(file)
     except SourceFailed as error:

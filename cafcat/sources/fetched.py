@@ -27,7 +27,8 @@ def fetched(function: Callable[[Item], Result], items: Iterable[tuple[Item, int]
 
     Args:
         function: Sends the request for an item.
-        items: The items, each with the bytes of memory that its result takes.
+        items: The items, each with the number of bytes of memory that its result takes. At most 64 requests, and
+            results of 64 MiB, are ahead of the caller.
     """
     return in_order(
         lambda costed: function(costed[0]),
@@ -56,7 +57,7 @@ class FetchedFile:
         *,
         modified_ns: int | None,
     ) -> None:
-        """Combine the parts.
+        """Describe a file that was requested.
 
         Args:
             file: The file as it was found.
@@ -76,11 +77,15 @@ class FetchedFile:
         return self._content is not None
 
     def read(self) -> bytes:
-        """Return all bytes. Raises SourceFailed as `blocks`."""
+        """Return all bytes. Raises SourceFailed if the file has changed since it was found, or cannot be read."""
         return b"".join(self._stream) if self._content is None else self._content
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the file has changed since."""
+        """Yield the bytes in blocks of at most 1 MiB.
+
+        Raises:
+            SourceFailed: The file has changed since it was found, or cannot be read.
+        """
         if self._content is None:
             yield from self._stream
             return

@@ -59,10 +59,13 @@ class UrlFiles(Protocol):
         """Return a URL for messages: printable, without password and other secrets."""
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the root of a file: see `RootedSource`."""
+        """Return the root of a file: the part of its URL that its name in the catalog does not repeat.
+
+        Files with the same root and path are the same file at different times (`RootedSource`).
+        """
 
     def look(self, file: SourceFile) -> SourceFile:
-        """Return the file with its size, time and entity tag.
+        """Ask the server for a file, and return the file with its size, time and entity tag.
 
         Raises:
             SourceFailed: This file cannot be read.
@@ -70,7 +73,12 @@ class UrlFiles(Protocol):
         """
 
     def open(self, file: SourceFile) -> OpenFile:
-        """Open a file in the version that `look` found. Raises as `look`, also if the file has changed since."""
+        """Open a file in the version that `look` found.
+
+        Raises:
+            SourceFailed: This file has changed since `look`, or cannot be read.
+            AccessDenied: The credentials are refused, which ends the run.
+        """
 
 
 class SourceKind:
@@ -103,4 +111,5 @@ class SourceKind:
             InvalidInput: URLs of this scheme are not allowed in a list, which is the default.
         """
         del context
-        raise InvalidInput("URLs of this kind cannot be in a list", hint="name the source itself")
+        hint = "name the URL as an argument of the command"
+        raise InvalidInput("a URL of this kind cannot be in a list of files (--files-from)", hint=hint)

@@ -77,12 +77,16 @@ class WarnOnce(Progress):
     """Passes each different warning on only once. All sources of one ingest share it."""
 
     def __init__(self, progress: Progress) -> None:
-        """Begin without warnings. `progress` receives them."""
+        """Begin with no warning passed on.
+
+        Args:
+            progress: Receives each different warning.
+        """
         self._progress = progress
         self._seen: set[str] = set()
 
     def warn(self, message: str) -> None:
-        """Pass on a warning that is new."""
+        """Pass a warning on, unless an equal warning was passed on before."""
         if message not in self._seen:
             self._seen.add(message)
             self._progress.warn(message)

@@ -61,7 +61,7 @@ class Upload(Protocol):
     """An object that is being written. It is invisible under its key until `commit` returns."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes. The caller may change the buffer as soon as this returns.
+        """Append bytes to the new object. The caller may change the buffer as soon as this returns.
 
         Raises:
             StoreFailed: The store cannot write. Every later call fails, too.
@@ -93,7 +93,7 @@ class Upload(Protocol):
             crc64nvme: CRC-64/NVME of the object. A store that computes checksums compares it with its own.
 
         Raises:
-            Conflict: The key is taken.
+            Conflict: The store has an object with this key by now.
             StoreFailed: The store cannot write.
         """
 
@@ -105,7 +105,7 @@ class Upload(Protocol):
 
 
 class Store(Protocol):
-    """A place where chunks are stored."""
+    """A folder, bucket or other place with immutable objects, such as chunks, each under a key."""
 
     @property
     def url(self) -> str:
@@ -124,15 +124,15 @@ class Store(Protocol):
         """Number of reads that are in flight at once: 1 for a store where more would not be faster."""
 
     def create(self, key: str, *, rewrites_head: bool = False) -> Upload:
-        """Begin an upload.
+        """Begin the upload of a new object.
 
         Args:
             key: Key of the new object.
             rewrites_head: True if `Upload.rewrite_head` is going to be called.
 
         Raises:
-            InvalidInput: The key is not allowed: see `cafcat.stores.keys.check_key`.
-            Conflict: The key is taken, or another upload of the key exists.
+            InvalidInput: The key is not allowed (cafcat.stores.keys.check_key).
+            Conflict: The store has an object with this key, or an unfinished upload of the key.
             StoreFailed: The store cannot write.
         """
 
@@ -150,7 +150,10 @@ class Store(Protocol):
         """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB, with one request.
 
         Raises:
-            NotFound, Corrupt, InvalidInput, StoreFailed: as `read`.
+            NotFound: There is no such object.
+            Corrupt: The object is shorter than end_byte.
+            InvalidInput: The range or the key is not valid.
+            StoreFailed: The store cannot read.
         """
 
     def stat(self, key: str) -> ObjectInfo:
@@ -224,7 +227,7 @@ class HttpStore(Protocol):
 
 @runtime_checkable
 class PresigningStore(Protocol):
-    """A store that can sign URLs."""
+    """A store that can sign URLs, with which anybody can read a range of an object for a time."""
 
     def presign(self, key: str, start_byte: int, end_byte: int, seconds: int) -> Presigned:
         """Return a URL that gives access to the bytes `[start_byte, end_byte)` of an object, and to nothing else.
@@ -258,7 +261,7 @@ class FolderStore(Protocol):
 
     @property
     def folder(self) -> str:
-        """Absolute path of the folder."""
+        """Absolute path of the folder with the objects of the store."""
 
 
 @runtime_checkable
@@ -297,7 +300,7 @@ class ProbedStore(Protocol):
 
     @property
     def failed_checks(self) -> Collection[str]:
-        """Names of the checks that the server failed. The catalog remembers them: see Verdicts."""
+        """Names of the checks that the server failed. The catalog remembers them (cafcat.stores.kind.Verdicts)."""
 
 
 def has(store: Store, key: str) -> bool:
@@ -310,7 +313,7 @@ def has(store: Store, key: str) -> bool:
 
 
 class StoredObject:
-    """An object of a store, as a RandomReader for formats."""
+    """An object of a store that formats read in parts: a RandomReader."""
 
     def __init__(self, store: Store, key: str, name: str | None = None, size_bytes: int | None = None) -> None:
         """Prepare to read an object.
@@ -330,11 +333,17 @@ class StoredObject:
         self.size_bytes = store.stat(key).size_bytes if size_bytes is None else size_bytes
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
+        """Return exactly the bytes `[start_byte, end_byte)` of the object.
+
+        Raises:
+            NotFound: There is no such object any more.
+            Corrupt: The object is shorter than end_byte.
+            StoreFailed: The store cannot read.
+        """
         return self._store.read(self._key, start_byte, end_byte)
 
     def blocks_from(self, start_byte: int) -> Iterator[bytes]:
-        """Yield all bytes from an offset to the end, with one request."""
+        """Yield all bytes of the object from an offset to its end, with one request."""
         return self._store.stream(self._key, start_byte, self.size_bytes)
 
     def parent_folder(self) -> "StoredFolder":
@@ -343,7 +352,7 @@ class StoredObject:
 
 
 class StoredFolder:
-    """The keys of a store below a prefix, as an ArchiveFolder for formats."""
+    """The objects of a store below a prefix of keys, which formats list and open like files: an ArchiveFolder."""
 
     def __init__(self, store: Store, prefix: str = "") -> None:
         """Prepare to list and read a folder.
@@ -373,5 +382,5 @@ class StoredFolder:
 
 
 def _name_of(store: Store) -> str:
-    """Return the folder or the URL of a store, for messages."""
+    """Return the name of a store for messages: its folder if its objects are files, else its URL."""
     return store.folder if isinstance(store, FileStore) else store.url

@@ -24,7 +24,7 @@ _PROBE: Final = b"cafcat checks whether two stores are the same place; this obje
 
 
 class Unproven(StoreFailed):
-    """The stores may be the same place: the check could not be made."""
+    """Two stores may be the same place: a store refused the check, or did not answer."""
 
 
 class DistinctStores:
@@ -34,7 +34,6 @@ class DistinctStores:
     """
 
     def __init__(self) -> None:
-        """Begin with an empty cache."""
         self._results: dict[tuple[str, str], bool | CafcatError] = {}
 
     def prove(self, store: Store, other: Store, keys: tuple[str, str] | None = None) -> None:
@@ -97,8 +96,15 @@ class DistinctStores:
 def check_files(store: Store, other: Store, keys: tuple[str, str] | None = None) -> None:
     """Check that two stores are not the same folder, and two objects not the same file. This writes nothing.
 
+    Stores that are not folders of this machine are not compared.
+
+    Args:
+        store: The first store.
+        other: The second store.
+        keys: Keys of an object in `store` and of one in `other`; the objects may be missing.
+
     Raises:
-        InvalidInput: Both are the same.
+        InvalidInput: Both stores are the same folder, or both objects the same file.
         Unproven: The operating system cannot compare them.
     """
     if not isinstance(store, FolderStore) or not isinstance(other, FolderStore):

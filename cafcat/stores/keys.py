@@ -64,7 +64,7 @@ def is_chunk_key(key: str) -> bool:
 
 
 def probe_key() -> str:
-    """Return a fresh key for a tiny object that is removed at once: see cafcat.stores.distinct."""
+    """Return a fresh key for the tiny object with which `DistinctStores` tests whether two stores are one place."""
     return f"cafcat-probe-{uuid4()}"
 
 

@@ -71,7 +71,7 @@ class ObjectAddress(NamedTuple):
 
 
 class RangeReader(Protocol):
-    """Reads parts of an object."""
+    """An object of which ranges of bytes can be read."""
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
@@ -142,7 +142,11 @@ class StoreKind:
         return ObjectAddress(f"{store_url}{slash}{key}" if key else store_url, store_url, key)
 
     def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
-        """Open one object, whether or not cafcat wrote it. `context` is that of `address.name`.
+        """Open one object, whether or not cafcat wrote it.
+
+        Args:
+            address: Where the object is.
+            context: Values that the settings provide for the URL `address.name`.
 
         Raises:
             NotFound: There is no such object.
@@ -152,19 +156,19 @@ class StoreKind:
 
 
 class ArchiveObject:
-    """An object that is not read through a store: an ObjectInFolder made of its parts."""
+    """An object that is read without a store, and the folder that it is in: an ObjectInFolder."""
 
     def __init__(
         self, content: RangeReader, size_bytes: int, kind: StoreKind, address: ObjectAddress, context: StoreContext
     ) -> None:
-        """Combine the parts.
+        """Describe an object. Nothing is read or opened yet.
 
         Args:
-            content: Reads the bytes.
+            content: Reads the bytes of the object.
             size_bytes: Size in bytes.
-            kind: Opens the folder that the object is in.
+            kind: Opens the folder that the object is in, when `parent_folder` is called.
             address: Where the object is.
-            context: Context of the folder.
+            context: Values that the settings provide for the URL of the folder.
         """
         self.name = address.name
         self.size_bytes = size_bytes

@@ -130,7 +130,7 @@ def remove_marker(store: Store, catalog: UUID) -> None:
     """Remove a catalog's marker, and unfinished uploads of it. A missing marker is not an error.
 
     Raises:
-        StoreFailed: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer.
     """
     key = marker_key(catalog)
     store.discard(key)

@@ -56,7 +56,14 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
 
 
 def elsewhere(url: str, why: str) -> Unavailable:
-    """Return the error for a store that is not at its URL. The hint names the command that enters the new URL."""
+    """Return the Unavailable error for a store that is not at its URL.
+
+    The hint names the command that enters the new URL of a store that was moved.
+
+    Args:
+        url: URL of the store.
+        why: Why the store seems to be elsewhere (`why_not_there`).
+    """
     hint = f"is its disk mounted? If the store was moved, run: cafcat store move {shlex.quote(url)} NEW-URL"
     return Unavailable(f"cannot find the store {url}: {why}", hint=hint)
 

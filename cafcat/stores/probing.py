@@ -1,4 +1,4 @@
-"""Tests the features of a store: see `cafcat store check`."""
+"""Tests the features of a store for `cafcat store check`."""
 
 import uuid
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _DATA = b"cafcat tests this store\n"
 
 
 class Finding(NamedTuple):
-    """Result of one test.
+    """Result of the test of one feature of a store.
 
     Attributes:
         feature: The tested feature.

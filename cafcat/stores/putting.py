@@ -20,7 +20,8 @@ def put_once(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> 
         content: Returns the blocks of the object. It is called again for a second attempt.
 
     Raises:
-        StoreFailed: The store cannot write the object.
+        InvalidInput: The key is not allowed.
+        StoreFailed: The store cannot write the object, or another process keeps writing it.
     """
     for _ in range(2):
         try:
@@ -30,7 +31,7 @@ def put_once(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> 
             if has(store, key):
                 return None
             store.discard(key)
-    raise StoreFailed("another process is writing this object", chunk=key)
+    raise StoreFailed("another process is writing this object", chunk=key, hint="run the command again later")
 
 
 def _put(store: Store, key: str, blocks: Iterable[bytes]) -> None:

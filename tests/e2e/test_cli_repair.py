@@ -82,7 +82,7 @@ def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
 
 
 def test_wrong_arguments(cafcat: Cafcat) -> None:
-    assert "where right bytes may be" in cafcat("repair", code=2).err
+    assert "needs sources or copies" in cafcat("repair", code=2).err
     cafcat("repair", "--from-source", "nowhere", code=4)
     cafcat("repair", "--from-copy", "--chunk", "0123456789", code=4)
     cafcat("repair", "--from-copy", "--target-size", "33GB", code=2)

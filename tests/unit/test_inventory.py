@@ -500,7 +500,7 @@ def test_columns_of_parquet_have_the_types_of_s3(
 ) -> None:
     schema = PARQUET.set(PARQUET.get_field_index(column), pa.field(column, kind))
     (tmp_path / "list.parquet").write_bytes(as_parquet(record("a") | {column: value}, schema=schema))
-    with pytest.raises(InvalidInput, match=f"column '{column}' is {kind}, expected"):
+    with pytest.raises(InvalidInput, match=f"column '{column}' has the type {kind}, expected"):
         rows(tmp_path / "list.parquet")
 
 

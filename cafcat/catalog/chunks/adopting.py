@@ -102,7 +102,11 @@ class Adopting:
             raise Conflict(f"the archive {reason}: {uuid} ({state})", hint=hint)
 
     def preview(self, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:
-        """Return what `adopt` would do with the same arguments. The catalog is not changed.
+        """Return how many files `adopt` would add, replace and skip. The catalog is not changed.
+
+        Args:
+            mapping: The files of the archive. Their paths are distinct.
+            on_conflict: What to do with paths that the catalog has already.
 
         Raises:
             Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.
@@ -124,7 +128,7 @@ class Adopting:
     def adopt(
         self, archive: AdoptedArchive, mapping: Mapping, on_conflict: OnConflict, units: ArchiveUnits
     ) -> ChunkCommit:
-        """Insert the rows of an archive, of its files and of its log files.
+        """Insert the rows of an archive, of its files and of its log files. Its object is neither read nor changed.
 
         If the connection is lost, `commit_with_check` finds out whether the server committed the transaction.
 

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class VerifyRun(NamedTuple):
-    """A row of `verify_runs`.
+    """One `cafcat verify` run: a row of `verify_runs`.
 
     Attributes:
         id: verify_runs.id.
@@ -32,7 +32,7 @@ class VerifyRun(NamedTuple):
 
 
 class VerifyScope(NamedTuple):
-    """The objects that a run checks: those that meet all conditions. None stands for no condition.
+    """The objects that a verify run checks: those that meet all conditions. None stands for no condition.
 
     Attributes:
         level: Depth of the checks.
@@ -85,7 +85,8 @@ class CheckTarget(NamedTuple):
         file_count: Number of files in that index.
         crc64nvme: CRC-64/NVME of the object in base64; None if unknown.
         index_crc32c: CRC-32C of the object from `index_start_byte` to its end; None if unknown.
-        adopted_prefix: As in model.Chunk; None if cafcat wrote the chunk.
+        adopted_prefix: Text before each of the archive's own names in the paths of the catalog, if the archive was
+            adopted in place; None if cafcat wrote the chunk.
         state: State of the chunk.
     """
 
@@ -111,7 +112,7 @@ class CheckTarget(NamedTuple):
 
 
 class TargetTotals(NamedTuple):
-    """Totals of the objects that still have to be checked.
+    """Totals of the objects that a verify run still has to check.
 
     Attributes:
         objects: Number of objects.
@@ -125,7 +126,7 @@ class TargetTotals(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """The result of a check.
+    """The result of the check of one object, of a source, or of the catalog as a whole.
 
     Attributes:
         verdict: Outcome of the check.
@@ -147,7 +148,7 @@ class CheckResult(NamedTuple):
 
 
 class VerifyTally(NamedTuple):
-    """Totals of the checks of a run, including those before it was resumed.
+    """Totals of the checks of a verify run, including those before it was resumed.
 
     Attributes:
         ok: Number of objects (or sources) without errors.

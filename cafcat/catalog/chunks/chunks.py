@@ -41,6 +41,9 @@ RENEW_LEASE: Final = (
 )
 
 
+_LEASE_LOST: Final = "the chunk cannot be written on: another command gave it up, committed it or has its lease"
+
+
 class ExistingFiles(NamedTuple):
     """The files of a batch that the catalog has, as positions in the batch. All others are new.
 
@@ -97,7 +100,7 @@ class Chunks:
         return ExistingFiles(frozenset(unchanged), frozenset(changed), doubtful)
 
     def _has_path_between(self, files: Sequence[SourceFile]) -> bool:
-        """Return whether the catalog has any path between the first and the last of these, in the order of bytes.
+        """Return whether the catalog has any path between the first and the last path of a batch, bytewise.
 
         For a new folder, this one query answers for the whole batch. Python sorts by code points, which gives the
         order of the bytes in UTF-8.
@@ -164,7 +167,9 @@ class Chunks:
             connection.execute(statement, (upload_id, chunk_id))
 
     def record_move(self, chunk_id: int, source_id: int) -> None:
-        """Store from which chunk the next files are copied. If the writer dies, recover needs it for the commit.
+        """Record from which chunk the next files are copied into a new chunk.
+
+        If the writer dies, recover needs this to commit the new chunk.
 
         Args:
             chunk_id: chunks.id of the chunk that is being written.
@@ -176,7 +181,7 @@ class Chunks:
         statement = "UPDATE chunks SET moves_from = moves_from || %s::bigint WHERE id = %s AND state = 'writing'"
         with self._connection.statement() as connection:
             if connection.execute(statement, (source_id, chunk_id)).rowcount != 1:
-                raise Conflict("the writer has lost the chunk to another command", chunk=str(chunk_id))
+                raise Conflict(_LEASE_LOST, chunk=str(chunk_id))
 
     def renew_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
         """Extend the lease of a chunk, which shows other processes that its writer is alive.
@@ -186,7 +191,7 @@ class Chunks:
         """
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
-                raise Conflict("the writer has lost the chunk to another command", chunk=str(chunk_id))
+                raise Conflict(_LEASE_LOST, chunk=str(chunk_id))
 
     def abandon_chunk(self, chunk_id: int, reason: str) -> None:
         """Set the state of a chunk from `writing` to `abandoned`.
@@ -223,7 +228,7 @@ class Chunks:
         return [(row[-1], _chunk(row)) for row in rows]
 
     def chunk(self, prefix: str) -> Chunk:
-        """Return the chunk with this UUID.
+        """Return the chunk whose UUID begins with a text.
 
         Args:
             prefix: The UUID, or at least its first 8 characters.

@@ -88,7 +88,7 @@ _MAKE_CHUNK: Final = "UPDATE chunks SET store = %s, object_key = %s, etag = %s, 
 
 
 class ChunkToCopy(NamedTuple):
-    """A chunk, and the state of its copy in the target store.
+    """A chunk that may be copied into a target store, and the state of its copy there.
 
     Attributes:
         id: chunks.id.
@@ -121,7 +121,7 @@ class ChunkToCopy(NamedTuple):
 
 
 class CopiedChunk(NamedTuple):
-    """The chunk of a copy.
+    """The chunk of which a row of `chunk_copies` is a copy.
 
     Attributes:
         id: chunks.id.
@@ -152,7 +152,7 @@ class Selection(NamedTuple):
     store: str | None = None
 
     def condition(self) -> str:
-        """Return an SQL condition on a row `c` of chunks."""
+        """Return an SQL condition that selects these chunks, where `c` is a row of the table `chunks`."""
         if self.uuids is not None:
             return "c.uuid = ANY(%(uuids)s)"
         if self.store is not None:
@@ -160,7 +160,7 @@ class Selection(NamedTuple):
         return "c.state = 'committed' AND c.adopted_prefix IS NULL" + (f" AND {_BELOW}" if self.prefix else "")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the condition."""
+        """Return the parameters of the SQL condition that `condition` returns, by name."""
         low, high = folder_range(f"{self.prefix}/" if self.prefix else "")
         return {
             "uuids": list(self.uuids or ()),
@@ -295,7 +295,7 @@ class Copies(Objects):
                 state = "gone" if row is None else f"{row[3]}, its chunk {row[1]}"
                 raise Conflict(f"the copy cannot be committed: it is {state}", chunk=str(object_id))
             if not connection.execute(update, (etag, object_id)).rowcount:
-                raise Conflict("the writer has lost the copy, because its store has moved", chunk=str(object_id))
+                raise Conflict("the copy cannot be committed: its store has moved meanwhile", chunk=str(object_id))
             connection.execute(BY_INDEX)
             parameters = {"store": row[2], "chunk": row[0]}
             connection.execute(_ADD_PENDING_STORE, parameters)
@@ -347,7 +347,10 @@ class Copies(Objects):
             record_event(connection, "chunk_migrated", chunk_id, f"{old} {new}")
 
     def chunk(self, copy_id: int) -> CopiedChunk:
-        """Return the chunk of a copy.
+        """Return the chunk of which a row of `chunk_copies` is a copy.
+
+        Args:
+            copy_id: chunk_copies.id.
 
         Raises:
             Conflict: There is no such copy.
@@ -355,7 +358,7 @@ class Copies(Objects):
         with self._connection.statement() as connection:
             row = connection.execute(_COPY_AND_CHUNK.encode(), [copy_id]).fetchone()
         if row is None:
-            raise Conflict("there is no such copy", chunk=str(copy_id))
+            raise Conflict("the catalog has no copy with this number", chunk=str(copy_id))
         return CopiedChunk(row[0], row[4], row[5], row[6])
 
 

@@ -76,7 +76,8 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
     """Copy the rows of new paths directly into file_locations, in the order of its primary key.
 
     Returns:
-        The result; None if the catalog has one of the paths. Then nothing has changed.
+        The result. None if the catalog has one of the paths, or another transaction is about to insert one. Then
+        nothing has changed.
     """
     try:
         with connection.transaction():
@@ -92,7 +93,10 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
 
 
 def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
-    """Add files whose paths the catalog may have. For each such path, one of both locations is retired."""
+    """Add the files of a chunk to file_locations, where the catalog may have some of the paths already.
+
+    For each such path, one of both locations is retired.
+    """
     _lock_and_stage(connection, mapping)
     outdated = _skip_outdated(connection, chunk_id) if rules.is_late else 0
     if rules.on_conflict is OnConflict.FAIL:
@@ -111,11 +115,19 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: Com
 def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Sequence[int]) -> ChunkCommit:
     """Let paths point to the copies of their files in a new chunk, in the caller's transaction.
 
+    A path that no longer points to one of the chunks from which the files were copied stays as it is.
+
     Args:
         connection: A connection with an open transaction.
         chunk_id: chunks.id of the new chunk.
         mapping: The files of the new chunk. Their paths are distinct.
         sources: chunks.id of the chunks from which the files were copied.
+
+    Returns:
+        The result: moved files count as `replaced`, paths that stayed as `skipped`.
+
+    Raises:
+        CatalogLocked: The lock on file_locations was not free in time.
     """
     _lock_and_stage(connection, mapping)
     skipped = _skip_unmovable(connection, sources)
@@ -185,7 +197,7 @@ def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
     """Move files whose path does not point to the sources any more from `staged` to retired_locations.
 
     Returns:
-        The number of these files.
+        The number of moved files.
     """
     is_movable = (
         "there.caf_file_id = ANY(%s) AND there.crc32c = staged.crc32c "

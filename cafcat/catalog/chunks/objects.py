@@ -17,7 +17,7 @@ _COLUMNS: Final = "id, store, object_key, upload_id, lease_owner"
 
 
 class LeftoverObject(NamedTuple):
-    """An unfinished, abandoned or deleted object.
+    """A copy or backup that is unfinished, abandoned or deleted, so that its store may have remains of it.
 
     Attributes:
         id: Id of its row.
@@ -45,49 +45,56 @@ class Objects:
         self._table = table
 
     def record_upload(self, object_id: int, upload_id: str) -> None:
-        """Store the id of an object's multipart upload, so that recover can abort the upload if the writer dies."""
+        """Store the id of a copy's or backup's multipart upload, by which recover aborts it if the writer dies."""
         self._update("upload_id = %s", "state = 'writing'", object_id, [upload_id])
 
     def renew_lease(self, object_id: int, owner: str, lease_seconds: int) -> None:
-        """Extend the lease of an object, which shows other processes that its writer is alive.
+        """Extend the lease of a copy or backup, which shows other processes that its writer is alive.
 
         Raises:
             Conflict: The object is no longer being written, or another process acquired its lease.
         """
         lease = "lease_expires_at = now() + make_interval(secs => %s)"
         if not self._update(lease, "state = 'writing' AND lease_owner = %s", object_id, [lease_seconds], [owner]):
-            raise Conflict("the writer has lost the object to another command", chunk=str(object_id))
+            message = "the copy or backup cannot be written on: another command gave it up or has its lease"
+            raise Conflict(message, chunk=str(object_id))
 
     def commit(self, object_id: int, etag: str | None) -> None:
-        """Set the state of an object from `writing` to `committed`, after it is durable and complete.
+        """Set the state of a copy or backup from `writing` to `committed`.
+
+        The caller has made its object durable and complete before.
 
         Raises:
             Conflict: The object is in another state, or its lease has no owner because its store was moved.
         """
         changes = "state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s"
         if not self._update(changes, "state = 'writing' AND lease_owner IS NOT NULL", object_id, [etag]):
-            raise Conflict("only an object that is being written can be committed", chunk=str(object_id))
+            message = "the copy or backup cannot be committed: it was given up, or its store was moved"
+            raise Conflict(message, chunk=str(object_id))
 
     def abandon(self, object_id: int) -> None:
-        """Set the state of an object from `writing` to `abandoned`.
+        """Set the state of a copy or backup from `writing` to `abandoned`.
 
         Raises:
             Conflict: The object is in another state.
         """
         changes = "state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL"
         if not self._update(changes, "state = 'writing'", object_id):
-            raise Conflict("only an object that is being written can be abandoned", chunk=str(object_id))
+            raise Conflict("only a copy or backup that is being written can be abandoned", chunk=str(object_id))
 
     def drop(self, object_id: int) -> None:
-        """Set the state of an object from `committed` to `deleted`. It is not read any more and may be removed."""
+        """Set the state of a copy or backup from `committed` to `deleted`, so that its object may be removed.
+
+        In any other state, nothing changes.
+        """
         self._update("state = 'deleted'", "state = 'committed'", object_id)
 
     def record_removed(self, object_id: int) -> None:
-        """Record that an abandoned or deleted object and its upload are no longer in the store."""
+        """Record that object and upload of an abandoned or deleted copy or backup are no longer in the store."""
         self._update("deleted_at = now()", "state IN ('abandoned', 'deleted') AND deleted_at IS NULL", object_id)
 
     def remains(self, store_url: str) -> list[LeftoverObject]:
-        """Return abandoned and deleted objects that may still have remains in a store, oldest first.
+        """Return abandoned and deleted copies or backups that may still have remains in a store, oldest first.
 
         Remains are the object and its multipart upload.
         """
@@ -95,7 +102,10 @@ class Objects:
         return [found for found, _ in self._in_store(store_url, condition)]
 
     def overdue(self, store_url: str) -> list[LeftoverObject]:
-        """Return objects `writing` whose lease has expired, or whose writer is certainly dead, oldest first."""
+        """Return copies or backups in the state `writing` whose writer is dead or has lost its lease, oldest first.
+
+        The lease has expired, or the process of the writer certainly does not exist any more.
+        """
         return [
             found
             for found, is_expired in self._in_store(store_url, "state = 'writing'")
@@ -103,7 +113,7 @@ class Objects:
         ]
 
     def acquire(self, found: LeftoverObject, owner: str, lease_seconds: int) -> bool:
-        """Acquire the lease of an object that `overdue` returned.
+        """Acquire the lease of a copy or backup that `overdue` returned.
 
         Returns:
             False if another process has acquired the lease, or the object is not being written any more.
@@ -114,7 +124,7 @@ class Objects:
         return self._update(lease, condition, found.id, [owner, lease_seconds], [dead])
 
     def keys(self, store_url: str) -> set[str]:
-        """Return the keys of all objects that a store has, may have, or will have."""
+        """Return the keys of all copies or backups that a store has, may have, or will have."""
         statement = f"SELECT object_key FROM {self._table} WHERE store = %s AND deleted_at IS NULL"  # noqa: S608
         with self._connection.statement() as connection:
             return {row[0] for row in connection.execute(statement.encode(), [store_url]).fetchall()}
@@ -137,7 +147,7 @@ class Objects:
         values: Sequence[Any] = (),
         condition_values: Sequence[Any] = (),
     ) -> bool:
-        """Update a row if it meets an SQL condition. Return whether it did."""
+        """Update the row of an object if the row meets an SQL condition. Return whether it was updated."""
         statement = f"UPDATE {self._table} SET {assignments} WHERE id = %s AND {condition}"  # noqa: S608
         with self._connection.statement() as connection:
             cursor = connection.execute(statement.encode(), [*values, object_id, *condition_values])

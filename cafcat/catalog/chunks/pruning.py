@@ -133,7 +133,7 @@ class ChunkObject(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Retired chunks whose grace period is not over.
+    """Totals of the retired chunks whose grace period is not over.
 
     Attributes:
         chunks: Number of these chunks.
@@ -151,7 +151,9 @@ class Pruning:
         self._connection = connection
 
     def prunable(self, grace_seconds: int, store_url: str | None) -> Iterator[PrunableChunk]:
-        """Yield chunks that prune may delete, and chunks of earlier prunes with remaining objects, by chunks.id.
+        """Yield chunks that prune may delete, and deleted chunks that may still have objects, by chunks.id.
+
+        An earlier prune that was interrupted leaves such deleted chunks.
 
         Args:
             grace_seconds: Yield only chunks that were retired more than this many seconds ago.
@@ -185,7 +187,12 @@ class Pruning:
             after = rows[-1][0]
 
     def copies_waiting(self, grace_seconds: int, store_url: str | None) -> int:
-        """Return the number of retired copies whose grace period is not over. Arguments as for `retired_copies`."""
+        """Return the number of retired copies whose grace period is not over.
+
+        Args:
+            grace_seconds: Length of the grace period, which begins when a migration retires the copy.
+            store_url: Count only copies in this store; None for all stores.
+        """
         statement = (
             "SELECT count(*) FROM chunk_copies WHERE state = 'committed' "
             "AND retired_at >= now() - make_interval(secs => %s) AND store = coalesce(%s, store)"
@@ -208,7 +215,12 @@ class Pruning:
         return True
 
     def waiting(self, grace_seconds: int, store_url: str | None) -> Waiting:
-        """Return totals of retired chunks whose grace period is not over. Arguments as for `prunable`."""
+        """Return totals of retired chunks whose grace period is not over.
+
+        Args:
+            grace_seconds: Length of the grace period, which begins when a chunk is retired.
+            store_url: Count only chunks in this store; None for all stores.
+        """
         statement = (
             "SELECT count(*), coalesce(sum(size_bytes), 0)::bigint FROM chunks WHERE state = 'retired' "
             "AND retired_at >= now() - make_interval(secs => %s) AND store = coalesce(%s, store)"

@@ -27,8 +27,8 @@ class LeftoverChunk(NamedTuple):
         upload_id: Id of the multipart upload that writes the object; None for folders.
         owner: Name of the process that has, or had, the lease.
         moves_from: chunks.id of the chunks whose live files were copied into it; None for the chunk of an ingest.
-        on_conflict: REPLACE or SKIP, from the options of its run. FAIL becomes SKIP, since it replaces no file
-            either.
+        on_conflict: Whether the files of the chunk replace those that the catalog has (REPLACE) or not (SKIP), by
+            the options of its run. A run with FAIL counts as SKIP.
     """
 
     id: int
@@ -55,11 +55,11 @@ class Leases(NamedTuple):
 
 
 class Leftovers(NamedTuple):
-    """What dead writers left.
+    """Whether dead writers left anything that an operation should recover before it writes into a store.
 
     Attributes:
         in_store: True if a store has chunks or copies of dead writers, or lacks journal records.
-        of_runs: True if runs of dead processes, into any store, count as running.
+        of_runs: True if an ingest run of a dead process, into any store, still has the state `running`.
     """
 
     in_store: bool
@@ -143,7 +143,10 @@ class Recovery:
         return [row[0] for row in rows]
 
     def leftovers(self, store_url: str) -> Leftovers:
-        """Return whether dead writers left anything in a store, or runs that did not end."""
+        """Return whether dead writers left chunks, copies or unwritten journal records in a store, or ingest runs.
+
+        Leftovers of backups are not included. Costs one query.
+        """
         with self._connection.statement() as connection:
             rows = connection.execute(_LEFTOVERS.encode(), {"store": store_url}).fetchall()
         left = {kind for kind, owner, is_left in rows if is_left or is_dead(owner)}
@@ -161,11 +164,14 @@ class Recovery:
         return Leases(len(ends), max(ends, default=None))
 
     def leased(self, store_url: str) -> list[LeftoverChunk]:
-        """Return chunks `writing` with a valid lease, whose writer is not known as dead, oldest first."""
+        """Return chunks in the state `writing` with a valid lease, whose writer may be alive, oldest first."""
         return [chunk for chunk in self._chunks(store_url, _LEASED) if not is_dead(chunk.owner)]
 
     def overdue(self, store_url: str) -> list[LeftoverChunk]:
-        """Return chunks `writing` whose lease has expired, or whose writer is certainly dead, oldest first."""
+        """Return chunks in the state `writing` whose writer is dead or has lost its lease, oldest first.
+
+        The lease has expired, or the process of the writer certainly does not exist any more.
+        """
         dead = [chunk for chunk in self._chunks(store_url, _LEASED) if is_dead(chunk.owner)]
         return sorted(self._chunks(store_url, _OVERDUE) + dead)
 
@@ -200,7 +206,7 @@ class Recovery:
         return None if row is None else _leftover_chunk(row)
 
     def renew(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
-        """Extend the lease of a chunk.
+        """Extend the lease that recover has acquired for a chunk.
 
         Raises:
             Locked: Another process has acquired the lease.
@@ -208,7 +214,7 @@ class Recovery:
         self._set_lease(chunk_id, owner, lease_seconds)
 
     def release(self, chunk_id: int, owner: str) -> None:
-        """End the lease of a chunk, so that the next recover need not wait until it expires.
+        """End the lease that recover has acquired for a chunk, so that the next recover need not wait for its end.
 
         Raises:
             Locked: Another process has acquired the lease.
@@ -218,7 +224,7 @@ class Recovery:
     def _set_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
-                raise Locked("another command has acquired the chunk", chunk=str(chunk_id))
+                raise Locked("another command has acquired the lease of the chunk", chunk=str(chunk_id))
 
     def final_states(self, store_url: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
         """Return the states of the chunks, copies and backups with these object keys in a store.

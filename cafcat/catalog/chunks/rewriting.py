@@ -89,11 +89,11 @@ class Rewriting:
         return self._chunks(statement, parameters)
 
     def by_id(self, ids: Sequence[int]) -> list[RewritableChunk]:
-        """Return those of these chunks (chunks.id) that are committed, the oldest first."""
+        """Return the chunks with these values of chunks.id, as far as they are committed, the oldest first."""
         return self._chunks(f"{_CHUNK} WHERE c.state = 'committed' AND c.id = ANY(%s) ORDER BY c.id", [list(ids)])
 
     def by_uuid(self, uuids: Sequence[UUID]) -> list[RewritableChunk]:
-        """Return these chunks, the oldest first.
+        """Return the chunks with these UUIDs, which must be committed, the oldest first.
 
         Raises:
             InvalidInput: A chunk is not committed, so it has no live file to copy.
@@ -108,7 +108,7 @@ class Rewriting:
         return chunks
 
     def retired(self, ids: Sequence[int]) -> int:
-        """Return the number of those of these chunks (chunks.id) to which no path points any more."""
+        """Return to how many of the chunks with these values of chunks.id no path points any more."""
         statement = "SELECT count(*) FROM chunks WHERE id = ANY(%s) AND state IN ('retired', 'deleted')"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [list(ids)]).fetchone()

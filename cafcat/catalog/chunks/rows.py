@@ -123,7 +123,7 @@ class ChunkRows(Spool):
 
 
 def _further(text: bytes, at: int) -> tuple[int, str, int] | None:
-    """Decode the last two fields of a row.
+    """Decode the last two fields of a row, content_bytes and decoding, if they are not NULL.
 
     Args:
         text: Bytes of the COPY stream.

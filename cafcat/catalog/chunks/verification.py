@@ -136,12 +136,15 @@ class Verification:
         self._connection = connection
 
     def begin(self, level: VerifyLevel, scope: Mapping[str, Any], *, restart: bool) -> VerifyRun:
-        """Resume the unfinished run of a level and scope, or insert a new run.
+        """Resume the unfinished `cafcat verify` run of a level and scope, or insert a new one into verify_runs.
 
         Args:
             level: Depth of the checks.
             scope: Scope of the run (VerifyScope.as_scope).
-            restart: Always insert a new run.
+            restart: Always insert a new run. The unfinished run can then not be resumed any more.
+
+        Returns:
+            The run, and whether it was resumed.
         """
         process = (os.getpid(), socket.gethostname())
         with self._connection.transaction() as connection:
@@ -167,12 +170,12 @@ class Verification:
         return VerifyRun(row[0], resumed=False)
 
     def finish(self, run_id: int) -> None:
-        """Record the end of a run that has checked everything."""
+        """Record that a verify run ended without an interruption, so that no later command resumes it."""
         with self._connection.statement() as connection:
             connection.execute("UPDATE verify_runs SET finished_at = now() WHERE id = %s", [run_id])
 
     def totals(self, run_id: int, scope: VerifyScope) -> TargetTotals:
-        """Return totals of the objects that a run still has to check."""
+        """Return totals of the objects that a verify run still has to check."""
         select = (
             "SELECT count(*), coalesce(sum(c.file_count), 0)::bigint, coalesce(sum(c.size_bytes), 0)::bigint "
             "FROM chosen AS t JOIN chunks AS c ON c.id = t.chunk_id"
@@ -181,7 +184,7 @@ class Verification:
         return TargetTotals(*row)
 
     def targets(self, run_id: int, scope: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
-        """Return objects that a run still has to check, each chunk before its copies.
+        """Return objects that a verify run still has to check, each chunk before its copies.
 
         Args:
             run_id: verify_runs.id.
@@ -200,7 +203,14 @@ class Verification:
     def _select_targets(
         self, run_id: int, scope: VerifyScope, select: str, parameters: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the table expression `chosen`: the objects that are still to be checked."""
+        """Return the rows of a query on `chosen`, the table expression of the objects that are still to be checked.
+
+        Args:
+            run_id: verify_runs.id.
+            scope: Scope of the run.
+            select: The query, after the table expressions.
+            parameters: Further parameters of the query.
+        """
         limits = {
             "chunks": list(scope.chunks) or None,
             "store": scope.store,
@@ -215,21 +225,27 @@ class Verification:
             return connection.execute(statement.encode(), values).fetchall()
 
     def has_prefix(self, prefix: str) -> bool:
-        """Return whether there is, or was, a file below this folder, or with its name."""
+        """Return whether any file below this folder, or with its name, has a live or retired location."""
         statement = f"SELECT EXISTS ({' UNION ALL '.join(_CHUNKS_WITH_PREFIX)})"
         with self._connection.by_index() as connection:
             [(exists,)] = connection.execute(statement.encode(), _prefix_parameters(prefix)).fetchall()
         return bool(exists)
 
     def rows(self, chunk_id: int) -> ChunkRows:
-        """Return all entries of a chunk, live and retired, in the order of their bytes. The caller closes them."""
+        """Return all entries of a chunk, live and retired, in the order of their bytes.
+
+        The caller closes the result, which has a temporary file if there are many entries.
+        """
         with self._connection.by_index() as connection:
             connection.execute("SET LOCAL work_mem = '32MB'; SET LOCAL statement_timeout = 0")
             with connection.cursor() as cursor, cursor.copy(COPY_ROWS.encode(), {"chunk": chunk_id}) as copy:
                 return ChunkRows(copy)
 
     def should_exist(self, target: CheckTarget) -> bool:
-        """Return whether an object should still exist. Its chunk or copy may be deleted while it is checked."""
+        """Return whether an object should still exist in its store.
+
+        Prune may delete a chunk or copy while verify checks its object.
+        """
         statement = (
             "SELECT EXISTS (SELECT FROM chunks WHERE id = %(chunk)s AND state IN ('committed', 'retired')) "
             "AND (%(copy)s::bigint IS NULL "
@@ -240,7 +256,7 @@ class Verification:
         return row is not None and bool(row[0])
 
     def record(self, run_id: int, level: VerifyLevel, target: CheckTarget | None, result: CheckResult) -> None:
-        """Insert the result of a check, and its findings.
+        """Insert the result of the check of one object, and its findings.
 
         Args:
             run_id: verify_runs.id.
@@ -271,20 +287,24 @@ class Verification:
             _insert_findings(connection, row[0], result.findings)
 
     def checked(self, run_id: int) -> int:
-        """Return the number of recorded checks of a run."""
+        """Return how many checks of a verify run are recorded, including those before it was resumed."""
         with self._connection.statement() as connection:
             row = connection.execute("SELECT count(*) FROM verifications WHERE run_id = %s", [run_id]).fetchone()
         return int(row[0]) if row else 0
 
     def tally(self, run_id: int) -> VerifyTally:
-        """Return totals of the recorded checks of a run."""
+        """Return totals of the recorded checks of a verify run, including those before it was resumed."""
         with self._connection.statement() as connection:
             row = connection.execute(_TALLY, [run_id]).fetchone()
         assert row is not None  # noqa: S101 - an aggregate gives one row
         return VerifyTally(*row)
 
     def findings(self, verification_id: int) -> list[Finding]:
-        """Return the findings of a check."""
+        """Return the findings of a recorded check, in the order in which they were found.
+
+        Args:
+            verification_id: verifications.id of the check.
+        """
         statement = (
             "SELECT kind, detail, file_path, start_byte, end_byte, file_count, is_live FROM findings "
             "WHERE verification_id = %s ORDER BY id"

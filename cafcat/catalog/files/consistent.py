@@ -133,7 +133,7 @@ def _bounds(path: str | None, folder: str) -> dict[str, str | None]:
 
 @contextmanager
 def consistent_read(database: Connector) -> Iterator[ConsistentFiles]:
-    """Open a repeatable-read transaction on a new connection.
+    """Open a repeatable-read transaction on a new connection, to read the content of a snapshot file.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.

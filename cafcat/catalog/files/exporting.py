@@ -33,7 +33,7 @@ _CHUNK: Final = "SELECT uuid, store, object_key, format FROM chunks WHERE id = %
 
 
 class Export:
-    """Files in one repeatable-read transaction, which does not see later commits.
+    """Reads the files of several folders in one repeatable-read transaction, which does not see later commits.
 
     Attributes:
         taken_at: Start of the transaction: ISO 8601, UTC.
@@ -45,7 +45,7 @@ class Export:
         [(self.taken_at,)] = transaction.rows(f"SELECT {iso('now()')}")
 
     def first_absent(self, scopes: Sequence[PathScope]) -> int | None:
-        """Return the position of the first scope without a file; None if each has one.
+        """Return the index, in `scopes`, of the first scope without a file; None if each scope has a file.
 
         The scope of all files is never absent.
         """
@@ -81,7 +81,7 @@ class Export:
                 yield location_of((*file, *chunk, content_bytes, decoding))
 
     def _source(self, scopes: Sequence[PathScope]) -> tuple[str, dict[str, Any]]:
-        """Return a FROM item with the files of the scopes, and its parameters."""
+        """Return SQL for a FROM clause that selects the files of the scopes, and its parameters by name."""
         everything = any(not scope.folder for scope in scopes)
         self._transaction.read_by_index(everything=everything)
         if everything:
@@ -108,7 +108,7 @@ def _disjoint_ranges(scopes: Sequence[PathScope]) -> list[tuple[str, str]]:
 
 @contextmanager
 def export(database: Connector) -> Iterator[Export]:
-    """Open a repeatable-read transaction on a new connection.
+    """Open a repeatable-read transaction on a new connection, to read the files of an export.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.

@@ -231,7 +231,7 @@ class LogUnits:
         return ExistingLogs(unchanged=same, changed=frozenset(n - 1 for n, is_same in rows if not is_same))
 
     def find_conflict(self, units: Sequence[LogUnit], chunk_id: int = 0) -> Conflict | None:
-        """Return an error if another committed archive of cafcat has one of these log files, else None.
+        """Return a Conflict error if another committed archive of cafcat has one of these log files, else None.
 
         Args:
             units: The log files.
@@ -269,7 +269,7 @@ def copy_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, tab
         connection: A connection with an open transaction.
         chunk_id: chunks.id of the archive.
         found: Its log files and times.
-        table_prefix: Text before the names of both tables.
+        table_prefix: Text before the table names ingestion_units and chunk_times, for temporary tables.
     """
     units = f"COPY {table_prefix}ingestion_units ({UNIT_COLUMNS}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(units.encode()) as copy:

@@ -144,7 +144,7 @@ class FindFilter(NamedTuple):
     max_size: int | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the SQL conditions, under the keys of _CONDITIONS. Times are in microseconds."""
+        """Return the values of the conditions as parameters of SQL, by name. Times are in microseconds."""
         newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))
         sizes = {"min_size": self.min_size, "max_size": self.max_size}
         return {"name_regex": self.name_regex, "newer": newer, "older": older} | sizes
@@ -175,11 +175,14 @@ class PathScope(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the scope for messages, as a user types it."""
+        """Name of the file or folder for messages, as a user types it; "." for the whole catalog."""
         return self.file or self.folder or "."
 
     def range(self) -> tuple[str, str | None]:
-        """Return the half-open range of the paths below the folder, as `folder_range` does."""
+        """Return the half-open range of the paths below the folder: its lowest path, and the first path after it.
+
+        The end is None for the scope of all files.
+        """
         return folder_range(self.folder)
 
     def condition(self) -> tuple[str, list[str]]:
@@ -198,7 +201,8 @@ def successor(path: str) -> str:
 class Lookup:
     """Look-ups and listings of files. A list, and a page of a listing, is one transaction.
 
-    Prefixes are as typed: "" and "." are everything, and a name with a slash at its end is a folder.
+    A prefix is a name as the user typed it: "" and "." mean the whole catalog. "a" means the file "a" and all files
+    below the folder "a", "a/" only the files below the folder.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -239,7 +243,11 @@ class Lookup:
         return {row[0] for row in rows}
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
-        """Yield the files and folders directly in a folder, after the file of that name if there is one."""
+        """Yield the file with a name, if there is one, and then the files and folders directly in its folder.
+
+        Args:
+            prefix: The name, as typed.
+        """
         yield from self._file(prefix)
         folder, after = folder_of(prefix), None
         while page := self.folder_page(folder, after=after):
@@ -251,7 +259,7 @@ class Lookup:
     def pages(
         self, prefix: str, where: FindFilter | None = None, page_rows: int = PAGE_ROWS
     ) -> Iterator[Sequence[Location]]:
-        """Yield pages of the file of a name and of all files below the folder of that name.
+        """Yield the file with a name, and then all files below the folder with that name, in lists and path order.
 
         Args:
             prefix: The name.
@@ -268,7 +276,7 @@ class Lookup:
             after = page[-1].path
 
     def _file(self, prefix: str, where: FindFilter | None = None) -> list[Location]:
-        """Return the file of a name in a list; an empty list if there is none, or if it fails the conditions."""
+        """Return the file with a name in a list; an empty list if there is none, or if it fails the conditions."""
         path = file_of(prefix)
         return [] if path is None else self._page({"path": path} | (where or FindFilter()).parameters(), 1)
 
@@ -313,9 +321,15 @@ class Lookup:
         return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]
 
     def totals(self, prefix: str) -> tuple[int, int]:
-        """Return the number of the files in `pages`, and their total size in bytes.
+        """Return the number of the files that `pages` yields for a name, and their total size in bytes.
 
-        This reads the rows of all these files. Raises NotFound if no file or folder has the name.
+        This reads the rows of all these files.
+
+        Args:
+            prefix: The name, as typed.
+
+        Raises:
+            NotFound: No file or folder has this name.
         """
         file, folder = self._file(prefix), folder_of(prefix)
         low, high = folder_range(folder)
@@ -357,7 +371,7 @@ class Lookup:
 
 
 def location_of(row: Sequence[Any]) -> Location:
-    """Return the location in a row of the columns LOCATION."""
+    """Return the Location that a row of a query with the columns LOCATION describes."""
     path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
     modified_ns = None if microseconds is None else microseconds * 1000
     return Location(

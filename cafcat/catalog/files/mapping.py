@@ -60,7 +60,7 @@ class Mapping(Spool):
         self._source = NULL if source_id is None else _SOURCE.pack(4, source_id)
 
     def add(self, entry: Entry, etag: str | None = None) -> None:
-        """Append an entry.
+        """Append an entry of the chunk, encoded as a row of file_locations.
 
         Args:
             entry: The entry.
@@ -73,7 +73,16 @@ class Mapping(Spool):
         self.add_all((entry,), (etag,))
 
     def add_all(self, entries: Sequence[Entry], etags: Sequence[str | None]) -> None:
-        """Append entries, each with the entity tag of its file. Raises as `add` does."""
+        """Append entries of the chunk, encoded as rows of file_locations.
+
+        Args:
+            entries: The entries.
+            etags: Entity tag of the file of each entry at its source; None if the source has none.
+
+        Raises:
+            ValueError: An entry has no checksum.
+            StoreFailed: The temporary file cannot be written.
+        """
         last, ascending, rows, source = self.last_path, self.ascending, self._rows, self._source
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
             entries, etags, strict=True

@@ -27,7 +27,7 @@ class PathList(Spool):
             self.add(path)
 
     def add(self, path: str) -> None:
-        """Append a path.
+        """Append a path to the list.
 
         Raises:
             UnicodeEncodeError: The path cannot be encoded in UTF-8.

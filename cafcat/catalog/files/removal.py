@@ -42,7 +42,8 @@ class Change:
     """Result of one removal or restoration. As a context manager, it frees its lists at the end.
 
     Attributes:
-        missing: Names of files that do not exist, or of which none was removed.
+        missing: Names for which there was nothing to do: no file has the name, or, in a restoration, no file of
+            this name was removed.
         live: Paths that were not restored, because they have a file again.
         pruned: Paths that were not restored, because their chunk was pruned.
         empty: Folders without a file to remove or restore.
@@ -104,7 +105,7 @@ class Removal:
         self._connection = connection
 
     def remove(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
-        """Remove files from file_locations.
+        """Remove files from file_locations. `restore` can undo that until their chunks are pruned.
 
         If the connection is lost, `commit_with_check` finds out whether the server committed the transaction.
 
@@ -113,7 +114,12 @@ class Removal:
             folders: Folders whose files are removed, too. No folder is within another.
             progress: Its checkpoint is called between statements; may raise.
 
+        Returns:
+            The number and size of the removed files, and the names and folders without a file. The caller closes
+            the result.
+
         Raises:
+            CatalogLocked: The lock on file_locations was not free in time.
             CatalogUnavailable: The removal failed, or its outcome cannot be found out.
         """
         return self._change(lambda connection, change: _remove(connection, change, names, folders, progress))
@@ -122,13 +128,28 @@ class Removal:
         """Restore removed files to the location that each had when it was last removed.
 
         A path is left alone if it has a file again, or if its chunk was pruned. It is also left alone if its chunk
-        is an archive of logs, and another archive has one of its log files by now. Arguments and errors are those
-        of `remove`.
+        is an archive of logs, and another archive has one of its log files by now.
+
+        Args:
+            names: Paths of removed files.
+            folders: Folders whose removed files are restored, too. No folder is within another.
+            progress: Its checkpoint is called between statements; may raise.
+
+        Returns:
+            The number and size of the restored files, and the names, folders and paths that were not restored. The
+            caller closes the result.
+
+        Raises:
+            CatalogLocked: The lock on file_locations was not free in time.
+            CatalogUnavailable: The restoration failed, or its outcome cannot be found out.
         """
         return self._change(lambda connection, change: _restore(connection, change, names, folders, progress))
 
     def count(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
-        """Return what `remove` would do with the same arguments. The catalog is not changed."""
+        """Return the numbers and missing names that `remove` would return for these arguments.
+
+        The catalog is not changed. The caller closes the result.
+        """
         change = _nothing()
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
@@ -143,7 +164,9 @@ class Removal:
         return change
 
     def removed(self, low: str, high: str | None, limit: int = 1000) -> RemovedPage:
-        """Return removed files that can be restored. The next page begins with the successor of the page's `last`.
+        """Return a page of removed files that can be restored, in path order.
+
+        The next page begins with the successor of this page's `last`.
 
         Args:
             low: First path of the range.
@@ -283,7 +306,7 @@ def _lock_stores(connection: PgConnection) -> None:
 
 
 def _copy_names(connection: PgConnection, names: PathList, progress: Progress) -> None:
-    """Copy the names into the temporary table `asked`."""
+    """Copy the paths that the user named into the temporary table `asked`."""
     connection.execute('CREATE TEMPORARY TABLE asked (file_path text COLLATE "C") ON COMMIT DROP')
     with connection.cursor() as cursor, cursor.copy("COPY asked FROM STDIN (FORMAT BINARY)") as copy:
         for block in names.blocks():
@@ -313,7 +336,7 @@ def _for_each_folder(
 
 
 def _read_paths(connection: PgConnection, query: str, paths: PathList) -> None:
-    """Append the paths that a query returns to a list."""
+    """Append the paths that an SQL query returns to a list."""
     with connection.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)".encode()) as copy:
         copy.set_types(["text"])
         for row in copy.rows():
@@ -321,14 +344,19 @@ def _read_paths(connection: PgConnection, query: str, paths: PathList) -> None:
 
 
 def _exclude(connection: PgConnection, condition: str, paths: PathList) -> None:
-    """Delete the rows of `wanted` that meet a condition, and append their paths to a list."""
+    """Leave files out of a restoration: delete the rows of the temporary table `wanted` that meet a condition.
+
+    The paths of these files are appended to a list.
+    """
     _read_paths(connection, f"SELECT file_path FROM wanted WHERE {condition} ORDER BY 1", paths)  # noqa: S608
     if paths.count:
         connection.execute(f"DELETE FROM wanted WHERE {condition}".encode())  # noqa: S608
 
 
 def _exclude_repacked_logs(connection: PgConnection) -> list[RepackedLogs]:
-    """Delete the files of archives from `wanted` whose log files another archive has. Return these files.
+    """Leave the files of archives out of a restoration if another archive has one of their log files by now.
+
+    They are deleted from the temporary table `wanted`, and returned.
 
     A log file may be in one archive only. A commit of an archive with the same log file changes file_locations
     first, so it waits for this transaction. Of several removed archives with the same log file, the newest is
@@ -348,7 +376,10 @@ def _exclude_repacked_logs(connection: PgConnection) -> list[RepackedLogs]:
 
 
 def _restore_rows(connection: PgConnection) -> None:
-    """Move the rows of `wanted` from retired_locations to file_locations, and update the counters of chunks."""
+    """Move the files in the temporary table `wanted` from retired_locations to file_locations.
+
+    The counters of their chunks are updated.
+    """
     connection.execute(
         f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM wanted ORDER BY file_path".encode()  # noqa: S608
     )

@@ -1,4 +1,4 @@
-"""The rows of `sources`: the roots that files were ingested from."""
+"""The rows of `sources`: the roots, such as folders and buckets, that files were ingested from."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Sources:
         self._connection = connection
 
     def find(self, url: str) -> int | None:
-        """Return sources.id of a root; None if the catalog has never met this root."""
+        """Return sources.id of the root with a URL; None if the catalog has no row of this root."""
         with self._connection.statement() as connection:
             row = connection.execute("SELECT id FROM sources WHERE url = %s", [url]).fetchone()
         return None if row is None else int(row[0])
@@ -38,11 +38,12 @@ class Sources:
         return self.add(url)
 
     def assign(self, source_id: int, files: Sequence[tuple[str, int]]) -> None:
-        """Set the source of files that were compared and found to be the same.
+        """Set the source of files whose content at this source was found to be the same as in the catalog.
 
         Args:
             source_id: sources.id.
-            files: Path and CRC-32C of each. A file that another run has replaced meanwhile keeps its source.
+            files: Path and CRC-32C of each file. A file that another run has replaced with other content meanwhile
+                keeps its source.
         """
         with self._connection.transaction() as connection:
             connection.execute(BY_INDEX)

@@ -9,7 +9,7 @@ __all__ = ["Listing", "Listings"]
 
 
 class Listing(NamedTuple):
-    """An unfinished listing.
+    """An unfinished listing of a remote source, which a later ingest run can continue.
 
     Attributes:
         id: listings.id.
@@ -63,9 +63,9 @@ class Listings:
         return Listing(*row)
 
     def advance(self, listing_id: int, position: str) -> None:
-        """Record that all objects up to a key were processed.
+        """Record that all objects of the source up to a key were processed.
 
-        The position never goes back. Keys are listed in the order of their bytes.
+        A key before the recorded position changes nothing. Keys are listed in the order of their bytes.
         """
         statement = (
             "UPDATE listings SET position = %(position)s, advanced_at = now() "

@@ -36,7 +36,7 @@ class Runs:
         self._connection = connection
 
     def begin_run(self, *, sources: Iterable[str], options: Mapping[str, Any], version: str) -> int:
-        """Insert the row of a run of this process.
+        """Insert the row of an ingest run by this process, in the state `running`.
 
         Args:
             sources: The sources, as the user typed them.
@@ -58,7 +58,7 @@ class Runs:
         return int(row[0])
 
     def finish_run(self, run_id: int, state: RunState, counts: Mapping[str, int], error: str | None = None) -> None:
-        """Record the end of a run.
+        """Record the end of an ingest run.
 
         Args:
             run_id: ingest_runs.id.
@@ -76,7 +76,11 @@ class Runs:
             connection.execute(statement.encode(), parameters)
 
     def fail_dead_runs(self) -> int:
-        """Set the state of running runs to `failed` if their process is certainly dead. Return their number."""
+        """Set the state of running ingest runs to `failed` if their process is certainly dead.
+
+        Returns:
+            The number of these runs.
+        """
         select = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
         update = (
             "UPDATE ingest_runs SET state = 'failed', finished_at = now(), error = 'its process died' "
@@ -87,14 +91,14 @@ class Runs:
             return connection.execute(update, [dead]).rowcount if dead else 0
 
     def record_failed_files(self, run_id: int, problems: Iterable[FileProblem]) -> None:
-        """Insert an event for each file that failed."""
+        """Insert an event `file_failed` for each file that an ingest run could not pack."""
         rows = [(run_id, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
         statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"
         with self._connection.transaction() as connection:
             connection.cursor().executemany(statement, rows)
 
     def runs(self, limit: int) -> list[Run]:
-        """Return the latest runs, newest first, at most `limit` of them."""
+        """Return the latest ingest runs, newest first, at most `limit` of them."""
         statement = (
             f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
             "FROM ingest_runs ORDER BY id DESC LIMIT %s"

@@ -52,15 +52,16 @@ class Identities:
         return Identity(*row)
 
     def record_store(self, store_url: str, uuid: UUID) -> None:
-        """Store the UUID that the markers of a store give it.
+        """Set stores.uuid of a store to the UUID that its marker objects contain.
 
-        If the catalog does not have the store, because it was just moved, nothing changes.
+        Nothing changes if the catalog does not have the store, because it was just moved. Nothing changes either if
+        another store of the catalog has the same UUID, because one is a copy of the other's folder.
         """
         with self._connection.transaction() as connection:
             connection.execute(_RECORD_STORE, {"url": store_url, "uuid": uuid})
 
     def is_empty(self) -> bool:
-        """Return whether the catalog never had a chunk, nor any record of a change."""
+        """Return whether the catalog has no rows of chunks, in any state, and no journal records."""
         with self._connection.statement() as connection:
             [(is_empty,)] = connection.execute(_IS_EMPTY).fetchall()
         return bool(is_empty)

@@ -78,7 +78,7 @@ def check_movable(connection: PgConnection, old: str, new: str) -> None:
         NotFound: The catalog has no such store.
         InvalidInput: Both URLs are the same.
         Locked: A command is writing to the store.
-        Conflict: The catalog has chunks or copies at the new URL.
+        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there.
     """
     if connection.execute("SELECT FROM stores WHERE url = %s FOR UPDATE", [old]).fetchone() is None:
         raise no_such_store(old)
@@ -91,10 +91,19 @@ def check_movable(connection: PgConnection, old: str, new: str) -> None:
 
 
 def move_store(connection: PgConnection, old: str, new: str) -> str | None:
-    """Change the URL of a store, in the caller's transaction. Raises as `check_movable` does.
+    """Change the URL of a store, in the caller's transaction.
+
+    If the catalog still has a row of the new URL, without chunks and copies, `reuse_url` merges it into this store.
 
     Returns:
-        The name that the row of the new URL had, if the store has another name and keeps it; else None.
+        The name of that other row, if it is lost because this store keeps its own name; else None.
+
+    Raises:
+        NotFound: The catalog has no such store.
+        InvalidInput: Both URLs are the same.
+        Locked: A command is writing to the store.
+        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or it has
+            rows of the same object at both URLs.
     """
     check_movable(connection, old, new)
     _end_leases(connection, old)
@@ -109,13 +118,15 @@ def reuse_url(connection: PgConnection, old: str, new: str) -> str | None:
     """Remove the row of a URL that the catalog does not use any more, so that another store can have this URL.
 
     The rows of deleted and abandoned objects, and of backups, at the new URL are added to the store at the old URL.
-    This store also gets name, UUID and checks of the removed row, where it has none.
+    This store also gets name and UUID of the removed row, where it has none, and the failed checks of the removed
+    row, which describe the server at the new URL.
 
     Returns:
-        The name of the removed row, if the store has another name and keeps it; else None.
+        The name of the removed row, if it is lost because the store at the old URL keeps its own; else None.
 
     Raises:
-        Conflict: The catalog uses the new URL.
+        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or it has
+            rows of the same object at both URLs.
     """
     if _is_in_use(connection, new):
         raise Conflict(f"the catalog already has objects in {new}")
@@ -129,7 +140,17 @@ def reuse_url(connection: PgConnection, old: str, new: str) -> str | None:
 
 
 def set_url(connection: PgConnection, old: str, new: str, home_path: str | None) -> None:
-    """Change the URL of a store. Foreign keys with ON UPDATE CASCADE change the rows that refer to it."""
+    """Change the URL of a store, and where journal records name the store as one into which they are to be written.
+
+    Foreign keys with ON UPDATE CASCADE change the rows of its chunks, copies and backups.
+
+    Args:
+        connection: A connection with an open transaction.
+        old: The present URL.
+        new: The new URL.
+        home_path: Path of the store below the home of an embedded database (stores.home_path); None if it is not
+            inside the home.
+    """
     connection.execute("UPDATE stores SET url = %s, home_path = %s WHERE url = %s", (new, home_path, old))
     connection.execute(
         "UPDATE journal SET unwritten = array_replace(unwritten, %s, %s) "
@@ -172,12 +193,12 @@ def path_below(home: str, url: str) -> str | None:
 
 
 def no_such_store(url: str) -> NotFound:
-    """Return the error for a store that the catalog does not have."""
+    """Return the NotFound error for a store that the catalog does not have."""
     return NotFound(f"the catalog has no store {url}", hint="`cafcat store ls` shows its stores")
 
 
 def _is_in_use(connection: PgConnection, url: str) -> bool:
-    """Return whether the catalog has chunks or copies at a URL, or writes them there.
+    """Return whether the catalog has chunks or copies at a URL, or a chunk, copy or backup is being written there.
 
     This also locks the row of the store, so that no rows of its objects can be inserted until the transaction ends.
     """
@@ -187,7 +208,10 @@ def _is_in_use(connection: PgConnection, url: str) -> bool:
 
 
 def _check_not_written(connection: PgConnection, store_url: str) -> None:
-    """Raise Locked if a writer with a valid lease may be alive. The remains of dead writers move with the store."""
+    """Raise Locked if a writer with a valid lease may be alive and writing into a store.
+
+    The remains of dead writers do not prevent a move. They move with the store.
+    """
     for table in _REFERRING:
         statement = (
             f"SELECT lease_owner, {iso('lease_expires_at')} FROM {table} "  # noqa: S608
@@ -214,7 +238,11 @@ def _end_leases(connection: PgConnection, store_url: str) -> None:
 
 
 def _merge_rows(connection: PgConnection, old: str, new: str) -> str | None:
-    """Move all rows at the new URL to the store at the old URL, and delete the row of the new URL."""
+    """Move all rows at the new URL to the store at the old URL, and delete the row of the new URL.
+
+    Returns:
+        The name of the deleted row, if the store at the old URL has a name of its own; else None.
+    """
     urls = {"old": old, "new": new}
     for statement in (_DROP_OVERWRITTEN, *_DROP_DUPLICATE_BACKUPS):
         connection.execute(statement.encode(), urls)

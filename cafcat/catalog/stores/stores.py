@@ -142,8 +142,8 @@ class Stores:
     def register(self, url: str) -> None:
         """Insert the row of a store, if there is none.
 
-        A verb that writes does this when it opens the store. If the store is moved later, no row of `stores` has
-        the old URL any more. Then inserts of chunks, copies and backups with the old URL fail.
+        An operation that writes calls this when it opens the store. If the store is moved later, no row of `stores`
+        has the old URL any more. Then inserts of chunks, copies and backups with the old URL fail.
         """
         with self._connection.transaction() as connection:
             add_store(connection, url)
@@ -190,22 +190,31 @@ class Stores:
                 raise no_such_store(url)
 
     def check_movable(self, old: str, new: str) -> None:
-        """Check that a store can move to another URL. Raises as `move` does."""
+        """Check that a store can move to another URL. The catalog is not changed.
+
+        Raises:
+            NotFound: The catalog has no such store.
+            InvalidInput: Both URLs are the same.
+            Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there.
+            Locked: A command is writing to the store, or another transaction has locked its rows for 30 seconds.
+        """
         with self._moving(old) as connection:
             check_movable(connection, old, new)
 
     def move(self, old: str, new: str) -> str | None:
         """Change the URL of a store, in its row and in all rows that refer to it.
 
-        The rows of unfinished objects of dead writers are changed, too.
+        The rows of unfinished objects of dead writers are changed, too. If the catalog still has a row of the new
+        URL, without chunks and copies, that row is merged into the row of this store.
 
         Returns:
-            The name that the row of the new URL had, if the store has another name and keeps it; else None.
+            The name of that other row, if it is lost because this store keeps its own name; else None.
 
         Raises:
             NotFound: The catalog has no such store.
             InvalidInput: Both URLs are the same.
-            Conflict: The catalog has chunks or copies at the new URL.
+            Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or it has
+                rows of the same object at both URLs.
             Locked: A command is writing to the store, or another transaction has locked its rows for 30 seconds.
         """
         with self._moving(old) as connection:
@@ -245,15 +254,29 @@ class Stores:
                 raise Locked(f"rows of the store {store_url} are locked by another command", hint=hint) from error
 
     def sample(self, url: str, limit: int) -> list[StoredObject]:
-        """Return up to `limit` objects of a store, chosen at random."""
+        """Return up to `limit` of the objects that a store should have, chosen at random.
+
+        These are the chunks, adopted archives, active copies and backups that the catalog has in the store.
+        """
         return self._objects(_SAMPLE, {"store": url, "limit": limit})
 
     def page(self, url: str, *, after: str = "", limit: int = 1000) -> list[StoredObject]:
-        """Return up to `limit` objects of a store whose keys come after a key, in the order of their keys."""
+        """Return a page of the objects that a store should have, in the order of their keys.
+
+        These are the chunks, adopted archives, active copies and backups that the catalog has in the store.
+
+        Args:
+            url: URL of the store.
+            after: Return only objects whose keys come after this key.
+            limit: Largest number of objects.
+        """
         return self._objects(_PAGE, {"store": url, "after": after, "limit": limit})
 
     def count(self, url: str) -> int:
-        """Return the number of the catalog's objects in a store."""
+        """Return the number of objects that a store should have.
+
+        These are the chunks, adopted archives, active copies and backups that the catalog has in the store.
+        """
         with self._connection.statement() as connection:
             row = connection.execute(_COUNT.encode(), {"store": url}).fetchone()
         return int(row[0]) if row else 0
@@ -279,13 +302,15 @@ def add_store(connection: PgConnection, url: str) -> None:
 
 
 def moved_meanwhile(store: str) -> Conflict:
-    """Return the error for a row that refers to a store which the catalog does not have, or not any more."""
+    """Return the Conflict error for a new row that refers to a store which the catalog does not have."""
     hint = "it was moved or removed meanwhile: `cafcat store ls` shows its URL; then run the command again"
     return Conflict(f"the catalog has no store {store}", hint=hint)
 
 
 def follow_home(connection: PgConnection, home: str, other_names: Sequence[str]) -> list[tuple[str, str]]:
     """Update the URLs of all stores inside the home after the home was moved, in one transaction.
+
+    A store keeps its old URL if another store of the catalog uses the new URL.
 
     Args:
         connection: A connection to the embedded database.
@@ -334,7 +359,7 @@ def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:
 
 
 def _reference_error(connection: PgConnection, url: str) -> Conflict:
-    """Return the error for a store whose row cannot be deleted, because it has objects, or had some."""
+    """Return the Conflict error for a store whose row cannot be deleted, because the store has or had objects."""
     if connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is None:
         hint = "the row does no harm: another store can move to that URL"
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)

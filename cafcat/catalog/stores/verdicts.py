@@ -19,7 +19,7 @@ class ServerVerdicts:
     """The checks that the servers of stores failed: `stores.checks`, such as `{"failed": ["entity_tag"]}`."""
 
     def __init__(self, connection: Connection) -> None:
-        """Create the queries.
+        """Run the queries on a connection of their own.
 
         Args:
             connection: A connection that no other part uses meanwhile. A check may fail while another part of the
@@ -58,7 +58,7 @@ class ServerVerdicts:
         """Add a failed check to a store, if the catalog has the store.
 
         Returns:
-            False if the store had this failed check before.
+            False if the catalog had this failed check of the store before, else true.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.

@@ -1,4 +1,4 @@
-"""The rows that are the same in every catalog of the same stores, in a fixed order."""
+"""Reads the rows that two catalogs of the same stores should have in common, in a fixed order, to compare them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,19 +97,19 @@ class ComparedCatalog:
         self._transaction = transaction
 
     def rows(self, table: ComparedTable) -> Iterator[bytes]:
-        """Yield the rows of a table in the order of their key, as lines in the text format of COPY."""
+        """Yield the compared rows of a table in the order of their key, as lines in the text format of COPY."""
         return self._transaction.copy(_QUERIES[table])
 
 
 class Comparing:
-    """Access to one of both catalogs of a comparison."""
+    """Access to one of the two catalogs that `cafcat compare` compares."""
 
     def __init__(self, database: Connector) -> None:
         self._database = database
 
     @contextmanager
     def reading(self) -> Iterator[ComparedCatalog]:
-        """Open a repeatable-read transaction on a new connection.
+        """Open a repeatable-read transaction on a new connection, to read the rows that are compared.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
@@ -120,10 +120,10 @@ class Comparing:
 
     @staticmethod
     def columns(table: ComparedTable) -> tuple[str, ...]:
-        """Return the names of the values in a row of a table."""
+        """Return the column names of the rows that `ComparedCatalog.rows` yields for a table, in order."""
         return _COLUMNS[table]
 
     @staticmethod
     def key_columns(table: ComparedTable) -> int:
-        """Return the number of the first columns that form the key of a table."""
+        """Return how many of the first columns form the key of a compared table's rows."""
         return _KEY_COLUMNS[table]

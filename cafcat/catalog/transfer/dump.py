@@ -166,7 +166,7 @@ class DumpReader:
         }
 
     def rows(self, table: str) -> Iterator[bytes]:
-        """Yield the rows of a table as lines in the text format of COPY."""
+        """Yield all rows of a table, in the order of its key, as lines in the text format of COPY."""
         columns = ", ".join(self.tables[table])
         return self._transaction.copy(f"SELECT {columns} FROM {table} ORDER BY {_ORDER.get(table, 'id')}")  # noqa: S608
 
@@ -196,6 +196,7 @@ class Dump:
         Raises:
             Conflict: The catalog is not empty.
             Locked: Another command is writing to the catalog.
+            CatalogUnavailable: The database cannot be reached.
         """
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -208,7 +209,7 @@ class Dump:
 
 
 class Loader:
-    """The open transaction of a load.
+    """The open transaction that loads a dump of a catalog into an empty catalog.
 
     Attributes:
         finished: True after `finish`: the transaction will be committed.
@@ -229,7 +230,7 @@ class Loader:
         return [name for name in columns if name not in {row[0] for row in rows}]
 
     def load(self, table: str, columns: Sequence[str], blocks: Iterable[bytes]) -> int:
-        """Insert rows into a table.
+        """Insert rows of the dump into a table.
 
         Args:
             table: Name of the table.
@@ -253,7 +254,7 @@ class Loader:
             raise Corrupt(f"the database cannot load the rows of {table}: {primary_message(error)}") from error
 
     def stores(self) -> list[str]:
-        """Return the URLs of all stores that have, or had, chunks or copies."""
+        """Return the URLs of all stores that have, or had, chunks or copies, according to the loaded rows."""
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
@@ -263,7 +264,15 @@ class Loader:
         return None if row is None else str(row[0])
 
     def move_store(self, old: str, new: str) -> bool:
-        """Change the URL of a store to its present URL. Return False if the backup has objects at that URL."""
+        """Change the URL of a loaded store, because the store was moved after the backup was made.
+
+        Args:
+            old: URL of the store in the backup.
+            new: The present URL of the store.
+
+        Returns:
+            False if the loaded rows also have objects at the present URL. Then nothing was changed.
+        """
         try:
             reuse_url(self._connection, old, new)
         except Conflict:

@@ -75,7 +75,7 @@ class PlannedChunk(NamedTuple):
         index_end_byte: One past the last byte of that index.
         file_count: Number of files in that index.
         index_crc32c: CRC-32C of the object from `index_start_byte` to its end.
-        objects: The objects of its name, in the order of the stores.
+        objects: The objects with its UUID in their names, in the order of the stores.
     """
 
     id: int
@@ -113,7 +113,7 @@ class RebuiltCounts(NamedTuple):
 
 
 class Rebuilding:
-    """The rebuild of a catalog from stores."""
+    """Opens the transaction that fills this empty catalog from the contents of stores."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -142,7 +142,7 @@ class Rebuilding:
 
 
 class Stage:
-    """The open transaction of a rebuild.
+    """The open transaction of a rebuild, with temporary tables of what was found in the stores.
 
     The order of calls is: add_objects and add_record_objects; records with add_record for each;
     discard_other_catalogs; number_records; plan; chunks with add_chunk for each; finalize.
@@ -157,13 +157,13 @@ class Stage:
         self.is_finalized = False
 
     def add_objects(self, objects: Sequence[FoundObject]) -> None:
-        """Add objects that have the names of chunks."""
+        """Add objects of the stores that have the names of chunks to the temporary tables."""
         with self._connection.cursor() as cursor, cursor.copy(statements.COPY_OBJECTS) as copy:
             for found in objects:
                 copy.write_row(found)
 
     def add_record_objects(self, objects: Sequence[tuple[int, UUID, int, int]]) -> None:
-        """Add objects that have the names of journal records.
+        """Add objects of the stores that have the names of journal records to the temporary tables.
 
         Args:
             objects: For each object journal.id and UUID in its name, position of its store, and size in bytes.
@@ -173,14 +173,14 @@ class Stage:
                 copy.write_row(found)
 
     def records(self) -> Iterator[FoundRecord]:
-        """Yield each record of the added objects once, in the order of the changes."""
+        """Yield each journal record once, with all stores that have it, in the order of journal.id in its name."""
         after: tuple[int, UUID] = (0, UUID(int=0))
         while rows := self._connection.execute(statements.RECORDS, (*after, _PAGE_ROWS)).fetchall():
             yield from (FoundRecord(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
             after = rows[-1][0], rows[-1][1]
 
     def add_record(self, record: JournalRecord, catalog: UUID | None, files: Iterator[JournalFile] | None) -> None:
-        """Add the content of a journal record.
+        """Add the content of a journal record, which was read from a store, to the temporary tables.
 
         Args:
             record: The record.
@@ -229,7 +229,7 @@ class Stage:
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
     def chunks(self) -> Iterator[PlannedChunk]:
-        """Yield the selected chunks, in the order of chunks.id."""
+        """Yield the chunks that `plan` selected, in the order of chunks.id."""
         after = 0
         while rows := self._connection.execute(statements.CHUNKS, (after, _PAGE_ROWS)).fetchall():
             yield from (_planned(row) for row in rows)
@@ -246,7 +246,7 @@ class Stage:
         archive_format: str,
         units: ArchiveUnits,
     ) -> None:
-        """Add a chunk whose index was read.
+        """Add a chunk, whose index was read from a store, to the temporary tables.
 
         Args:
             chunk_id: chunks.id from the plan.

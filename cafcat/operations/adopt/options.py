@@ -24,7 +24,7 @@ class AdoptOptions:
         on_conflict: What to do with a path that the catalog has.
         format: Format of all these archives; None to find out from their contents.
         zero_padding: The first section of size zero ends a CAR.
-        dry_run: Read everything, change nothing.
+        dry_run: Read and check the archives; change nothing.
     """
 
     archives: Annotated[

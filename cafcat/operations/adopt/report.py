@@ -7,7 +7,7 @@ __all__ = ["AdoptReport"]
 
 @dataclass(slots=True)
 class AdoptReport:
-    """Totals of an adopt. In a dry run: of the archives that would be adopted.
+    """Totals of one `cafcat adopt`. In a dry run: of the archives that would be adopted.
 
     Attributes:
         archives: Number of adopted archives.

@@ -40,7 +40,7 @@ __all__ = ["Found", "run"]
 
 
 def run(session: Session, options: AdoptOptions) -> AdoptReport:
-    """Adopt archives. An archive that cannot be adopted is reported, and the others are adopted.
+    """Enter existing archives into the catalog. An archive that cannot be adopted is reported; the others go on.
 
     Raises:
         InvalidInput: There is no such format, or `archives` is a single name.
@@ -76,7 +76,7 @@ class _Stopping(Exception):
 
 
 class _Adopt:
-    """State and steps of one adopt."""
+    """State and steps of one `cafcat adopt`."""
 
     def __init__(self, session: Session, options: AdoptOptions, on_conflict: OnConflict) -> None:
         self._session = session
@@ -97,7 +97,7 @@ class _Adopt:
         return self.report
 
     def _adopt_named(self, archive: str) -> None:
-        """Adopt the objects that a name stands for."""
+        """Adopt the object that the user named, or all objects of a named archive in several files."""
         try:
             found = self._find(archive)
         except CafcatError as error:
@@ -119,11 +119,16 @@ class _Adopt:
         return [Found(found.store, name, found.archive) for name in found.archive.names]
 
     def open_store(self, url: str) -> Store:
-        """Return the store at a URL. See ObjectOpener."""
+        """Return the store at a URL, whose folder may be an archive in several files (ObjectOpener)."""
         return self._session.stores[url]
 
     def open_object(self, address: ObjectAddress) -> Found:
-        """Return an object. See ObjectOpener."""
+        """Return the object at the path or URL that the user named (ObjectOpener).
+
+        Raises:
+            NotFound: There is no such object. Then the name may be that of a folder.
+            InvalidInput: No object of a store can have this name.
+        """
         store = self._session.stores[address.store_url]
         if store.locate(address.key) != address.name:
             raise InvalidInput("a store cannot have an object of this name", path=address.name)
@@ -131,7 +136,7 @@ class _Adopt:
         return Found(store, address.key)
 
     def adopt(self, archive: Found) -> None:
-        """Adopt one object. If that fails, note it in the report.
+        """Enter one object of an archive that the user named into the catalog. A failure is noted in the report.
 
         Raises:
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
@@ -187,7 +192,11 @@ class _Adopt:
         return sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
-        """Put every readable entry into the mapping. Returns the number of entries that cannot be read."""
+        """Read every entry of an archive, and add the undamaged ones to the mapping.
+
+        Returns:
+            The number of entries that cannot be read, are damaged, or have a name that the catalog cannot store.
+        """
         self._session.progress.begin("adopt", size_bytes=archive.size_bytes)
         failed = 0
         for entry in reader.entries():
@@ -255,21 +264,21 @@ class _Version:
     """The state of an archive when it was first read, to find out later whether it was changed."""
 
     def __init__(self, store: Store, key: str) -> None:
-        """Remember the state. Raises NotFound, StoreFailed, AccessDenied."""
+        """Record the present state of an archive. Raises NotFound, StoreFailed or AccessDenied if that fails."""
         self._store = store
         self._key = key
         self._file = store.open(key) if isinstance(store, FileStore) else None
         self.info = store.stat(key)
 
     def check(self) -> None:
-        """Raise Conflict if the object was changed or replaced."""
+        """Raise Conflict if the archive was changed or replaced after this state was recorded."""
         is_current = self._file is None or self._file.is_current()
         if not is_current or self._store.stat(self._key) != self.info:
             raise Conflict("the archive was changed while it was read")
 
 
 def _path_prefix(folder: str, archive_format: Format, key: str) -> str:
-    """Return the text before the names in an archive.
+    """Return the text that the catalog's paths get before the names in an adopted archive.
 
     It contains the archive's own name if its entries are sections, whose names are the same in every archive.
     """

@@ -15,7 +15,7 @@ class BackupOptions:
 
     Attributes:
         to: The store: a name, a URL or a folder; None for the store of the settings.
-        keep: Afterwards, remove all but so many of the newest backups in this store; None keeps all.
+        keep: Afterwards, remove all backups in this store but this number of the newest ones; None keeps all.
         join_store: Write into a store that has chunks of another catalog.
     """
 
@@ -29,6 +29,6 @@ class BackupOptions:
     join_store: JoinStore = False
 
     def check(self) -> None:
-        """Raise InvalidInput if no backup would stay."""
+        """Raise InvalidInput if `keep` is less than 1, because no backup would stay."""
         if self.keep is not None and self.keep < 1:
-            raise InvalidInput(f"at least one backup has to stay, not {self.keep}")
+            raise InvalidInput(f"keep must be at least 1, not {self.keep}: at least one backup has to stay")

@@ -26,7 +26,7 @@ __all__ = ["FoundBackup", "backups_of", "run"]
 
 
 class FoundBackup(NamedTuple):
-    """A backup in a store.
+    """A backup that was found by listing a store.
 
     Attributes:
         store: URL of the store.
@@ -42,7 +42,7 @@ class FoundBackup(NamedTuple):
 
 
 def run(session: Session, options: BackupOptions) -> BackupReport:
-    """Write a backup.
+    """Write the whole catalog, as it is at one moment, into a store as one object, and remove older backups.
 
     Raises:
         Conflict: The store has chunks of another catalog, and `join_store` is false.
@@ -60,7 +60,7 @@ def run(session: Session, options: BackupOptions) -> BackupReport:
 
 
 class _Backup:
-    """State and steps of one backup."""
+    """State and steps of one `cafcat backup`."""
 
     def __init__(self, session: Session, store: Store) -> None:
         self._catalog = session.catalog
@@ -71,7 +71,8 @@ class _Backup:
     def run(self, keep: int | None) -> BackupReport:
         """Write a backup, then remove older ones.
 
-        After an error, recovery or the next backup finds everything that is left.
+        The leftovers of earlier backups in the store are removed first. The leftovers of a failure here are removed
+        by `recover` or the next backup.
 
         Args:
             keep: Number of newest backups in the store that stay; None to remove none.
@@ -150,6 +151,6 @@ class _Backup:
 
 
 def backups_of(store: Store) -> list[FoundBackup]:
-    """Return all backups of a store, the oldest first. Needs no catalog."""
+    """Return all backups in a store, the oldest first, by listing the store. No catalog is needed."""
     found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list())
     return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]

@@ -48,7 +48,7 @@ class Member(NamedTuple):
 
 
 class TarWriter:
-    """Writes members one after the other.
+    """Writes the tar file of a backup, one member after the other.
 
     Attributes:
         size_bytes: Number of bytes that were written.
@@ -56,7 +56,7 @@ class TarWriter:
     """
 
     def __init__(self, sink: Sink, modified_at: int) -> None:
-        """Write nothing yet.
+        """Prepare to write the tar file of a backup. Nothing is written yet.
 
         Args:
             sink: Receives the bytes of the tar.
@@ -68,7 +68,7 @@ class TarWriter:
         self.members: list[Member] = []
 
     def add_rows(self, table: str, rows: Iterable[bytes], progress: Progress) -> None:
-        """Write rows as parts `TABLE/000001.copy.gz` and so on.
+        """Write the rows of a table as the members `TABLE/000001.copy.gz`, `TABLE/000002.copy.gz` and so on.
 
         Args:
             table: Name of the table.
@@ -93,11 +93,11 @@ class TarWriter:
         progress.advance(part.rows, len(data))
 
     def add_document(self, name: str, document: dict[str, Any]) -> None:
-        """Write a JSON document as a member."""
+        """Write a JSON document as a member of the tar file."""
         self._add(name, json.dumps(document, indent=1).encode() + b"\n")
 
     def finish(self) -> None:
-        """Write the end of the tar."""
+        """Write the end of the tar file: two blocks of zeros."""
         self._put(bytes(2 * _BLOCK))
 
     def _add(self, name: str, data: bytes) -> None:
@@ -113,7 +113,12 @@ class TarWriter:
 
 
 class _Part:
-    """Rows that are being compressed."""
+    """Rows of a table that are being compressed into one member.
+
+    Attributes:
+        size_bytes: Size of the rows before compression.
+        rows: Number of rows.
+    """
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
@@ -123,7 +128,7 @@ class _Part:
         self.size_bytes = self.rows = 0
 
     def add(self, row: bytes) -> None:
-        """Add a row."""
+        """Append a row of the table to the member."""
         self._rows.append(row)
         self._pending_bytes += len(row)
         self.rows += 1
@@ -137,21 +142,21 @@ class _Part:
         self._pending_bytes = 0
 
     def finish(self) -> bytes:
-        """Return the compressed rows."""
+        """Return all rows as one gzip file. No further row can be added."""
         self._compress()
         self._compressed += self._compressor.flush()
         return bytes(self._compressed)
 
 
 class TarReader:
-    """Reads members in their order. Raises Corrupt for content that TarWriter does not write.
+    """Reads the members of a backup's tar file in order. Raises Corrupt for content that TarWriter does not write.
 
     Attributes:
         crc32c: CRC-32C of the member that was read last.
     """
 
     def __init__(self, blocks: Iterator[bytes], name: str) -> None:
-        """Read nothing yet.
+        """Prepare to read the tar file of a backup. Nothing is read yet.
 
         Args:
             blocks: Bytes of the tar.
@@ -162,10 +167,13 @@ class TarReader:
         self._rest = b""
         self._byte = 0
         self.crc32c = 0
-        """Of the member that was read last."""
+        """CRC-32C of the member that was read last."""
 
     def members(self) -> Iterator[tuple[str, int, Iterator[bytes]]]:
-        """Give name, size and content of each member. Read a content to its end before the next member."""
+        """Yield name, size in bytes and content of each member.
+
+        The caller has to read a content to its end before it requests the next member.
+        """
         while True:
             header = b"".join(self._pieces(_BLOCK))
             if not any(header):
@@ -181,7 +189,7 @@ class TarReader:
                 pass
 
     def document(self, size_bytes: int, content: Iterator[bytes]) -> dict[str, Any]:
-        """Return the JSON object in a member."""
+        """Return the JSON object in a member. Raises Corrupt if it has none, or more than 64 MiB."""
         if size_bytes > _MAX_DOCUMENT_BYTES:
             raise self.corrupt("a JSON document in it is too large")
         try:
@@ -193,7 +201,14 @@ class TarReader:
         return found
 
     def rows(self, content: Iterator[bytes]) -> Iterator[bytes]:
-        """Decompress the rows in a member, at most 1 MiB at a time, however much they were compressed."""
+        """Yield the decompressed rows in a member, in blocks of at most 1 MiB.
+
+        Args:
+            content: The compressed bytes of the member.
+
+        Raises:
+            Corrupt: The content is not one complete gzip file.
+        """
         unpacker = zlib.decompressobj(wbits=_GZIP)
         try:
             for piece in content:
@@ -208,7 +223,7 @@ class TarReader:
             raise self.corrupt("the compressed rows do not end at the end of their member")
 
     def corrupt(self, message: str) -> Corrupt:
-        """Return an error with the position of the reader."""
+        """Return the Corrupt error for a damaged backup, with the name of the backup and the reader's position."""
         return Corrupt(f"the backup is damaged: {message}", chunk=self._name, byte=self._byte)
 
     def _content(self, size_bytes: int) -> Iterator[bytes]:

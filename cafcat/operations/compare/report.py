@@ -7,7 +7,7 @@ __all__ = ["CompareReport"]
 
 @dataclass(frozen=True, slots=True)
 class CompareReport:
-    """Totals of a comparison.
+    """Totals of one `cafcat compare`.
 
     Attributes:
         rows: Number of rows that are equal in both catalogs, by table.

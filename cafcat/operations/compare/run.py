@@ -1,7 +1,7 @@
-"""Comparison of two catalogs: do both have the same chunks and files?
+"""Comparison of the rows of two catalogs: chunks, files, and earlier locations of paths.
 
-Both are streamed in the same order and merged, so memory does not depend on their size. Equal rows are equal lines
-of bytes, and are not parsed.
+The rows of both catalogs are streamed in the same order and merged, so memory does not depend on their number.
+Equal rows are equal lines of bytes, and are not parsed.
 """
 
 import re
@@ -29,7 +29,7 @@ _Row = tuple[bytes | None, ...]
 
 
 def run(session: Session, options: CompareOptions) -> CompareReport:
-    """Compare both catalogs.
+    """Compare this catalog with another one. Each row that differs is reported as a CatalogsDiffer event.
 
     Raises:
         CatalogUnavailable, CatalogOutdated: A database does not answer, or has another schema.
@@ -55,7 +55,7 @@ def run(session: Session, options: CompareOptions) -> CompareReport:
 def _merged(
     table: ComparedTable, ours: Iterator[bytes], theirs: Iterator[bytes], progress: Progress, rows: Counter[str]
 ) -> Iterator[CatalogsDiffer]:
-    """Give the differences of a table, and count its equal rows in `rows`."""
+    """Yield the differences between the rows of a table in both catalogs, and count the equal rows in `rows`."""
     equal = 0
     left, right = next(ours, None), next(theirs, None)
     while left is not None or right is not None:
@@ -79,7 +79,11 @@ def _merged(
 
 
 def _order(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> int:
-    """Return -1 if our row comes first or is the only one, 1 if theirs does, 0 if both have the same key."""
+    """Return the order of the next rows of this catalog (`ours`) and the other one (`theirs`) by their keys.
+
+    Returns:
+        -1 if our row comes first or is the only one, 1 if theirs does, 0 if both have the same key.
+    """
     if ours is None or theirs is None:
         return 1 if ours is None else -1
     count = Comparing.key_columns(table)
@@ -88,7 +92,16 @@ def _order(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> int:
 
 
 def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) -> CatalogsDiffer | None:
-    """Return the difference; None if the only difference is an unknown value in one catalog."""
+    """Return the event for two rows that are not equal, or for a row that only one catalog has.
+
+    Args:
+        table: Name of the table.
+        ours: Row of this catalog; None if it has none.
+        theirs: Row of the other catalog; None if it has none.
+
+    Returns:
+        None if the rows differ only in checksums of chunks that one catalog does not know.
+    """
     columns = Comparing.columns(table)
     left, right = (
         None if row is None else dict(zip(columns, map(_text, row), strict=True)) for row in (ours, theirs)
@@ -107,7 +120,7 @@ def _difference(table: ComparedTable, ours: _Row | None, theirs: _Row | None) ->
 
 
 def _values(line: bytes | None) -> _Row | None:
-    """Return the values of a line of COPY, with None for NULL."""
+    """Return the values of a row in the text format of COPY, with None for NULL. No line gives no row (None)."""
     if line is None:
         return None
     return tuple(None if raw == rb"\N" else _ESCAPE.sub(_unescaped, raw) for raw in line[:-1].split(b"\t"))

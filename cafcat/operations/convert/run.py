@@ -23,7 +23,7 @@ _LISTED_FILES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """Totals of a conversion.
+    """Totals of one `cafcat convert`.
 
     Attributes:
         input: Name of the archive that was read.
@@ -45,13 +45,19 @@ class ConvertReport:
 
 
 def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, progress: Progress) -> ConvertReport:
-    """Write a new archive. See `cafcat.convert`.
+    """Write the contents of an archive into a new archive, which appears complete and durable, or not at all.
 
     Args:
         archive: The archive to read.
         output: The file to write.
         name: Name of the new format; None to derive it from the name of the file.
         progress: Receives progress.
+
+    Raises:
+        InvalidInput: No format has the name, or fits the name of the output.
+        Corrupt: The archive is damaged.
+        Unsupported, NotInstalled: The archive cannot be read, or the new format cannot be written.
+        Conflict, OutputFailed: The output exists already, or cannot be written.
     """
     target = format_of_output(output.path, name)
     source = archive.format
@@ -72,7 +78,11 @@ def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, p
 
 
 def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: Progress) -> tuple[int, int, int]:
-    """Copy file by file. Returns number and bytes of files, and the size of the new archive."""
+    """Copy an archive file by file into a new archive.
+
+    Returns:
+        Number of files, bytes of their contents, and size of the new archive.
+    """
     with new_archive(output, target, progress=progress) as made:
         for _, reader in archive.parts():
             progress.begin("list")
@@ -88,9 +98,10 @@ def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: 
 def _repack(
     source: ReassemblableFormat, archive: RandomReader, output: Output, *, progress: Progress
 ) -> tuple[int, int, int]:
-    """Let the format write the archive anew.
+    """Let the format write an archive of its own anew, as one whole.
 
-    Returns number and bytes of its sections, and the size of the new archive.
+    Returns:
+        Number of sections of the archive, bytes of their contents, and size of the new archive.
     """
     entries = list(source.reader(archive).entries())
     content_bytes = sum(entry.size_bytes for entry in entries)

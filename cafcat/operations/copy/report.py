@@ -7,7 +7,7 @@ __all__ = ["CopyReport"]
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """Totals of a copy.
+    """Totals of one `cafcat copy`.
 
     Attributes:
         store: URL of the store with the copies.

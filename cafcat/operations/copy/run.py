@@ -75,7 +75,11 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
 
 
 class _Unreadable(Exception):
-    """The chunk cannot be read, or cannot be copied to this store. The other chunks can still be copied."""
+    """A chunk cannot be read, or cannot be copied to the target. The other chunks can still be copied.
+
+    Attributes:
+        error: The error that prevents the copy.
+    """
 
     def __init__(self, error: CafcatError) -> None:
         super().__init__(error)
@@ -122,12 +126,12 @@ class ChunkCopier:
     """
 
     def __init__(self, session: Session, target: Store, owner: str) -> None:
-        """Prepare the copies.
+        """Prepare to copy chunks into a store. Nothing is read or written yet.
 
         Args:
             session: The session.
             target: The store for the copies.
-            owner: Owner of the leases.
+            owner: Name of this process as the owner of leases.
         """
         self._session = session
         self._catalog = session.catalog
@@ -141,7 +145,7 @@ class ChunkCopier:
 
     @property
     def report(self) -> CopyReport:
-        """The totals so far."""
+        """Totals of the chunks that were copied so far."""
         counts = self._counts
         return CopyReport(
             store=self._target.url,
@@ -156,14 +160,14 @@ class ChunkCopier:
         )
 
     def copy(self, selection: Selection) -> Iterator[ChunkCopied]:
-        """Copy the chunks of a selection, and give each chunk when its copy is committed.
+        """Copy the chunks of a selection, and yield each chunk when its copy is committed.
 
         A chunk that fails, or whose store fails, is noted in the report; the others are copied.
 
         Raises:
             NotFound: No chunk has a file with the prefix.
-            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema; also every
-                error of the target.
+            StoreFailed, AccessDenied: The target fails.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         copies, target = self._catalog.copies, self._target.url
         files, size_bytes = copies.totals(selection, target)
@@ -181,7 +185,11 @@ class ChunkCopier:
             raise NotFound("the catalog has no such file or folder", path=selection.prefix)
 
     def _copy_one(self, chunk: ChunkToCopy) -> CopyOutcome | None:
-        """Copy a chunk. Returns None if that failed."""
+        """Copy one chunk, unless the target has it, and return what was done.
+
+        Returns:
+            None if the copy failed. The failure is noted in the report.
+        """
         if chunk.store == self._target.url:
             return CopyOutcome.OWN
         if chunk.copy_state == "committed" and not chunk.is_copy_retired:
@@ -219,14 +227,19 @@ class ChunkCopier:
         return CopyOutcome.FOUND
 
     def _copy(self, chunk: ChunkToCopy) -> CopyOutcome:
-        """Copy a chunk.
+        """Write the object of a chunk into the target, or use an equal object that is there, and commit its row.
 
-        The row is inserted first: every removal from then on is written to the store's journal, too.
+        The row is inserted first: every removal from then on is written to the target's journal, too.
+
+        Raises:
+            Locked: The catalog has an unfinished copy of the chunk in the target.
+            Conflict: The target has another object with this key.
+            _Unreadable: The chunk cannot be read.
         """
         if chunk.copy_state is not None:
             hint = "if its writer died, run `cafcat recover`"
             raise Locked(
-                f"the catalog has a copy of it in {self._target.url} that is {chunk.copy_state}", hint=hint
+                f"the catalog has a copy of the chunk in {self._target.url} that is {chunk.copy_state}", hint=hint
             )
         with _of_source():
             source = self._session.stores[chunk.store]
@@ -260,7 +273,10 @@ class ChunkCopier:
             raise _Unreadable(error) from error
 
     def _checksum(self, source: Store, chunk: ChunkToCopy) -> int:
-        """Return the checksum in the catalog. A chunk without one is read and checked against its own index."""
+        """Return the CRC-64/NVME of a chunk in the catalog.
+
+        If the catalog has none, the chunk is read, and checked against its own index.
+        """
         if chunk.crc64nvme is not None:
             return from_base64(chunk.crc64nvme)
         archive_format = formats.by_name(chunk.format)
@@ -299,7 +315,7 @@ class ChunkCopier:
 
 
 class _OpenCopy:
-    """A copy whose row is in state `writing`. Call exactly one of `commit` and `abandon`."""
+    """A copy that is being written: its row has the state `writing`. Call exactly one of `commit` and `abandon`."""
 
     def __init__(self, catalog: Catalog, target: Store, key: str, copy_id: int, owner: str) -> None:
         self._catalog = catalog
@@ -311,7 +327,7 @@ class _OpenCopy:
         self._is_ours = False
 
     def write(self, blocks: Iterator[bytes], expected: int) -> None:
-        """Write the object.
+        """Write the object of the copy into the target.
 
         Args:
             blocks: Bytes of the chunk.
@@ -343,18 +359,19 @@ class _OpenCopy:
             raise
 
     def commit(self) -> None:
-        """Commit the copy, whose object is complete.
+        """Set the state of the copy, whose object is complete, to `committed`.
 
-        Raises Conflict if another process changed the copy or the chunk.
+        Raises:
+            Conflict: Another process changed the copy or the chunk meanwhile.
         """
         self._lease.end()
         self._catalog.copies.commit(self._id, None if self._upload is None else self._upload.etag)
 
     def abandon(self) -> None:
-        """Mark the row as abandoned, then remove the object, then record in the row that nothing is left.
+        """Set the state of the copy to `abandoned`, then remove its object, then record that nothing is left.
 
-        The row is changed first: if the copy was committed after all, or its state is unknown, this raises and the
-        object stays. `recover` does the steps that fail here.
+        The row is changed first: if the copy was committed after all, or its row cannot be changed, the object
+        stays. Errors are suppressed, because `recover` does the steps that fail here.
         """
         self._lease.end()
         with contextlib.suppress(CafcatError):

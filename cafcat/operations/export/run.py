@@ -29,7 +29,7 @@ __all__ = ["ExportReport", "export_archive"]
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """Totals of an export.
+    """Totals of one `cafcat export`.
 
     Attributes:
         output: Path of the archive.
@@ -53,7 +53,7 @@ class ExportReport:
 def export_archive(
     session: Session, reader: FileReader, prefixes: Sequence[str], output: Output, name: str | None
 ) -> ExportReport:
-    """Write an archive. See `Repository.export`.
+    """Write files of the catalog, as of one moment, into one archive, which appears complete and durable.
 
     Args:
         session: The session.
@@ -61,6 +61,15 @@ def export_archive(
         prefixes: Folders and files; empty for the whole catalog.
         output: The file to write.
         name: Name of the format; None to derive it from the name of the file.
+
+    Raises:
+        NotFound: The catalog has no such folder or file.
+        Corrupt: The bytes of a file are damaged in its chunk and in every copy.
+        InvalidInput: No format has the name, or fits the name of the output.
+        Unsupported, NotInstalled: The format cannot be written.
+        Conflict, OutputFailed: The output exists already, or cannot be written.
+        AccessDenied, StoreFailed: A store does not return the bytes of a file.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     progress = session.progress
     target = formats.for_writing(format_of_output(output.path, name).name)

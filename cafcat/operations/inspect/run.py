@@ -1,4 +1,4 @@
-"""Description of an archive, read from the archive alone."""
+"""Describes an archive and its entries, for `cafcat inspect`. No catalog is needed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ __all__ = ["Inspection", "inspect_archive"]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """An archive, without any catalog.
+    """Description of an archive, read from the archive alone, without any catalog.
 
     Attributes:
         format: Name of its format.
@@ -56,7 +56,7 @@ class Inspection:
         return self._details.remarks() if isinstance(self._details, HasRemarks) else ()
 
     def parts(self) -> Iterator["Inspection"]:
-        """Give each object of an archive that consists of several, with its own entries; else the archive itself.
+        """Yield each object of an archive in several files, with its own entries; else the archive itself.
 
         Raises:
             NotFound: An object is missing.
@@ -65,7 +65,7 @@ class Inspection:
         return iter([self]) if self._parts is None else self._parts()
 
     def blocks(self) -> Iterator[Entry]:
-        """Give the blocks of a CAR by their CIDs, even if `entries` are files.
+        """Yield the blocks of a CAR as entries that are named by their CIDs, even if `entries` are files.
 
         Raises:
             Corrupt: The archive is damaged.
@@ -79,7 +79,7 @@ class Inspection:
 
 
 def inspect_archive(archive: OpenArchive) -> Inspection:
-    """Inspect an archive.
+    """Return the description of an archive, from the archive alone.
 
     Raises:
         Corrupt: The archive is damaged.

@@ -20,7 +20,7 @@ class PruneOptions:
     Attributes:
         grace_seconds: Seconds without any file after which a chunk may be removed.
         store: Only chunks in this store: a name, a URL or a folder.
-        dry_run: Only look; change nothing.
+        dry_run: Count the chunks and objects that would be removed; change nothing.
     """
 
     grace_seconds: Annotated[

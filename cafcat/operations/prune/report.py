@@ -7,7 +7,7 @@ __all__ = ["PruneReport"]
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """Totals of a prune. In a dry run: of the objects that would be removed.
+    """Totals of one `cafcat prune`. In a dry run: of the objects that would be removed.
 
     Attributes:
         chunks: Number of chunks whose own object was removed.

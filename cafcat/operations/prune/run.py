@@ -43,7 +43,7 @@ def run(session: Session, options: PruneOptions) -> PruneReport:
 
 
 class _Prune:
-    """State and steps of one prune. Several prunes, readers and writers may work at the same time."""
+    """State and steps of one `cafcat prune`. Several prunes, readers and writers may work at the same time."""
 
     def __init__(self, session: Session, options: PruneOptions) -> None:
         self._session = session
@@ -56,7 +56,11 @@ class _Prune:
         self._failed: list[str] = []
 
     def prune_all(self, store: str | None) -> PruneReport:
-        """Prune the chunks of a store, or of all stores."""
+        """Prune the chunks of one store, or of all stores, until the user ends the operation.
+
+        Args:
+            store: URL of the only store to prune; None for all stores.
+        """
         interrupted = False
         for chunk in self._catalog.pruning.prunable(self._grace_seconds, store):
             if interrupted := self._session.should_end():
@@ -130,7 +134,7 @@ class _Prune:
         self._session.emit(ChunkPruned(chunk.uuid, chunk.store, 0, 0, chunk.retired_at))
 
     def _decide(self, chunk: PrunableChunk) -> bool:
-        """Mark a chunk as deleted. Returns False if a path points to it again.
+        """Set the state of a retired chunk to `deleted`. Returns False if a path points to the chunk again.
 
         The store must answer, and must have the journal records of all removals. Otherwise a rebuild from the rest
         of this store would bring back older files with the same paths.
@@ -146,7 +150,7 @@ class _Prune:
     def _remove_all(self, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
         """Remove the objects of a chunk from all stores, and return those that were removed.
 
-        A store that fails is noted.
+        The failure of a store is noted for the report.
         """
         removed = []
         for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):

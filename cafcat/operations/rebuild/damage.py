@@ -10,7 +10,7 @@ _LISTED_DAMAGES: Final = 1000
 
 
 class DamageKind(StrEnum):
-    """Kinds of damage in a store."""
+    """Kinds of damage that a rebuild finds in stores."""
 
     MISSING = "missing"
     """The journal has a committed chunk, and no store has its object."""
@@ -23,7 +23,7 @@ class DamageKind(StrEnum):
 
 
 class Damage(NamedTuple):
-    """Damage of one object.
+    """Damage of one object that a rebuild found.
 
     Attributes:
         kind: Kind of the damage.
@@ -42,11 +42,11 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Damages:
-    """Damage that was found.
+    """The damage that a rebuild found.
 
     Attributes:
-        listed: The first thousand.
-        count: Number of all.
+        listed: The first thousand damages.
+        count: Number of all damages.
         lost_count: Number of damages by which contents are lost.
     """
 
@@ -55,14 +55,14 @@ class Damages:
     lost_count: int = 0
 
     def add(self, damage: Damage) -> None:
-        """Count a damage, and list it if it is one of the first."""
+        """Count a damage, and list it if it is one of the first thousand."""
         self.count += 1
         self.lost_count += damage.lost
         if len(self.listed) < _LISTED_DAMAGES:
             self.listed.append(damage)
 
     def extend(self, others: "Damages") -> None:
-        """Add the damage of another object of this class."""
+        """Add all damage of another Damages object to this one."""
         self.listed += others.listed[: _LISTED_DAMAGES - len(self.listed)]
         self.count += others.count
         self.lost_count += others.lost_count

@@ -60,15 +60,18 @@ class LostCatalogs:
             self._add_markers(read_markers(store))
 
     def owner(self, catalog: UUID | None) -> UUID | None:
-        """Return the catalog of an object.
+        """Return the identity of the catalog that wrote a journal record or backup.
 
         Args:
-            catalog: The identity in the object; None if it has none.
+            catalog: The identity in the record or backup; None if it has none.
+
+        Returns:
+            For an object without an identity, the catalog whose marker claims such objects; None if no marker does.
         """
         return catalog or self._claims
 
     def count(self, record: JournalRecord) -> UUID | None:
-        """Count a record, and return its catalog."""
+        """Count a journal record for its catalog, and return the identity of that catalog; None if unknown."""
         owner = self.owner(record.catalog)
         found = self._found.setdefault(owner, _Found())
         found.records += 1
@@ -87,7 +90,7 @@ class LostCatalogs:
         return self.lost not in (None, self.own) and own is not None and not own.records
 
     def choose(self, name: str | None) -> None:
-        """Set `lost`.
+        """Choose the catalog that is to be rebuilt, and store its identity in `lost`.
 
         Args:
             name: Uuid of the catalog, or its first 8 digits or more, or UNNAMED; None for the only catalog.

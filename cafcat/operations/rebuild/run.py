@@ -54,7 +54,7 @@ _NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
 
 
 def run(session: Session, options: RebuildOptions) -> RebuildReport:
-    """Rebuild the catalog.
+    """Fill an empty catalog from the contents of stores, in one transaction.
 
     Raises:
         Conflict: The catalog is not empty.
@@ -72,7 +72,11 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
 
 
 class Rebuild:
-    """One rebuild. Only the objects that are being read are in memory; temporary tables store everything else."""
+    """State and steps of one `cafcat rebuild`.
+
+    Only the objects that are being read are in memory. Temporary tables of the catalog hold the contents of all
+    objects that were read.
+    """
 
     def __init__(self, session: Session, stores: Sequence[Store], options: RebuildOptions) -> None:
         self._catalog = session.catalog
@@ -89,7 +93,7 @@ class Rebuild:
         self._last_sequence = 0
 
     def run(self) -> RebuildReport:
-        """Read the stores, and fill the catalog unless contents would be lost that the user does not give up."""
+        """Read the stores, and fill the catalog. If contents are lost, only do that with `accept_loss`."""
         own = self._catalog.identities.of("").catalog
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
@@ -115,7 +119,7 @@ class Rebuild:
             raise NotFound(f"there is neither a chunk nor a journal record in {names}", hint=hint)
 
     def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:
-        """Stage objects by kind. Returns the number of chunks and journal records."""
+        """Add listed objects of a store to the stage, by kind. Returns the number of chunks and journal records."""
         chunks, records = [], []
         for key, size_bytes, _ in batch:
             record = parse_journal_key(key)
@@ -134,7 +138,7 @@ class Rebuild:
         return len(chunks) + len(records)
 
     def _read_records(self, stage: Stage, catalogs: LostCatalogs) -> "dict[UUID | None, Damages]":
-        """Stage the records of all catalogs. The lost catalog is chosen after all records were read.
+        """Read the journal records of all catalogs, and add them to the stage. The lost catalog is chosen later.
 
         Returns:
             The damage by the catalog whose records are concerned.
@@ -209,7 +213,7 @@ class Rebuild:
                 self._stage_chunk(stage, chunk)
 
     def _read_chunk(self, planned: PlannedChunk) -> "_ReadChunk":
-        """Read the index of a chunk from the first store whose object is right."""
+        """Read the index of a chunk from the first store that has a right object of it, and return the result."""
         failures: list[_Failure] = []
         for found in planned.objects:
             mapping = Mapping(planned.id)
@@ -226,7 +230,7 @@ class Rebuild:
         return _ReadChunk(planned, None, failures)
 
     def _stage_chunk(self, stage: Stage, read: "_ReadChunk") -> None:
-        """Stage a chunk.
+        """Add a chunk whose index was read to the stage, and note its damage.
 
         Once contents are lost and the user does not accept this, further chunks are read only to report their
         damage.
@@ -235,7 +239,7 @@ class Rebuild:
         files = planned.file_count
         self._add_failures(DamageKind.CHUNK, read.failures, files, lost=found is None)
         if not planned.objects:
-            message = f"it is in journal record {planned.sequence}, but no store has its object"
+            message = f"the chunk is in journal record {planned.sequence}, but no store has its object"
             self._damages.add(Damage(DamageKind.MISSING, str(planned.uuid), message, files, lost=True))
         if found is None:
             return
@@ -256,7 +260,7 @@ class Rebuild:
             self._progress.advance(mapping.file_count, _index_bytes(planned))
 
     def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
-        """Return the objects of the chunk in later stores that have the same size.
+        """Return the objects that become copies of a chunk: those in later stores, if they have the same size.
 
         `verify` checks them more closely.
         """
@@ -264,7 +268,7 @@ class Rebuild:
         for other in later:
             if other.size_bytes != found.object.size_bytes:
                 name = self._stores[other.store].locate(other.object_key)
-                message = f"it has {other.size_bytes} bytes instead of {found.object.size_bytes}"
+                message = f"the object has {other.size_bytes} bytes instead of {found.object.size_bytes}"
                 self._damages.add(Damage(DamageKind.CHUNK, name, message, None, lost=False))
         return [other for other in later if other.size_bytes == found.object.size_bytes]
 
@@ -318,7 +322,12 @@ class Rebuild:
 
 
 class _Failure(NamedTuple):
-    """Damage of one object."""
+    """An object that could not be read, or is not the expected one.
+
+    Attributes:
+        name: Path or URL of the object.
+        message: What is wrong with it.
+    """
 
     name: str
     message: str
@@ -339,7 +348,14 @@ class _ReadRecord(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The object of a chunk, and the contents of its index."""
+    """The object of a chunk, and the contents of its index.
+
+    Attributes:
+        object: The object.
+        summary: Its sizes and checksums.
+        mapping: The entries of its index.
+        units: The log files and times of an archive of logs.
+    """
 
     object: FoundObject
     summary: ChunkSummary
@@ -361,7 +377,7 @@ class _ReadChunk(NamedTuple):
     failures: Sequence[_Failure]
 
     def close(self) -> None:
-        """Release the mapping."""
+        """Free the entries of the index and their temporary file. Idempotent."""
         if self.found is not None:
             self.found.mapping.close()
 
@@ -369,7 +385,7 @@ class _ReadChunk(NamedTuple):
 def _read_object(
     store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
 ) -> tuple[ChunkSummary, ArchiveUnits]:
-    """Read the index of an object. Raises Corrupt if it is not the chunk of the journal record."""
+    """Read the index of a chunk from one object. Raises Corrupt if that is not the chunk of the journal record."""
     name = store.locate(found.object_key)
     if planned.size_bytes not in (None, found.size_bytes):
         message = f"the object has {found.size_bytes} bytes, but {planned.size_bytes} in its journal record"
@@ -391,12 +407,16 @@ def _read_object(
 
 
 def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
-    """Return the format in the journal record; without a record, that of the key. Raises Unsupported."""
+    """Return the format of a chunk: that in its journal record, or without a record that of its key's suffix.
+
+    Raises:
+        Unsupported: This version of cafcat does not know the format.
+    """
     return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
 
 
 def _index_bytes(planned: PlannedChunk) -> int:
-    """Return the size of the index; 0 if it is unknown."""
+    """Return the size of a chunk's index in bytes; 0 if it is unknown."""
     return (planned.index_end_byte or 0) - (planned.index_start_byte or 0)
 
 

@@ -1,4 +1,4 @@
-"""Uploads and objects that appear in a store after `recover` has dealt with their chunk.
+"""Removes uploads and objects that appear in a store after `recover` has finished with their chunk.
 
 A request that was on its way when its writer died can begin or complete an upload at any later time.
 """
@@ -21,7 +21,7 @@ _BATCH_KEYS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class LateObjects:
-    """Late uploads and objects of one store.
+    """Counts and removes late uploads and objects of one store.
 
     Attributes:
         recovery: Queries of the catalog.
@@ -38,7 +38,12 @@ class LateObjects:
     dry_run: bool
 
     def remove(self) -> None:
-        """Remove uploads of chunks that are no longer being written, and objects of abandoned chunks."""
+        """Remove uploads and objects that a dead writer's late requests made.
+
+        These are uploads whose chunk, copy or backup is no longer being written, and objects whose row is
+        abandoned. Probe objects of dead processes are removed, too. Uploads and objects without a row in the
+        catalog are only counted, because another catalog may write them. With `dry_run`, nothing is removed.
+        """
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))
         for key in self._late("uploads", uploads, frozenset(ChunkState)):
@@ -50,9 +55,14 @@ class LateObjects:
                 self.store.delete(key)
 
     def _late(self, kind: str, keys: Iterable[str], late: Collection[ChunkState]) -> Iterator[str]:
-        """Yield the keys to remove, and count them once they were removed.
+        """Yield the keys of uploads or objects to remove, and count each after the caller has handled it.
 
-        They include the probe objects of dead processes. A living process notices that its probe is gone.
+        Probe objects are among them, but not counted. A living process notices that its probe object is gone.
+
+        Args:
+            kind: "uploads" or "objects", for the counters.
+            keys: Keys of all uploads or objects of the store.
+            late: The states of rows whose upload or object is removed.
         """
         for batch in _batches(keys):
             states = self.recovery.final_states(self.url, batch)

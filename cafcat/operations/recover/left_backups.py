@@ -8,12 +8,15 @@ __all__ = ["recover_backups", "remove_backup"]
 
 
 def recover_backups(catalog: Catalog, store: Store, owner: str) -> int:
-    """Remove the leftovers of backups in a store. Returns the number of backups.
+    """Remove the leftovers of unfinished, abandoned and deleted backups in a store.
 
     Args:
         catalog: The catalog.
         store: The store.
-        owner: Owner of the leases.
+        owner: Name of this process as the owner of leases.
+
+    Returns:
+        The number of backups whose leftovers were removed.
 
     Raises:
         StoreFailed, AccessDenied: The store failed.
@@ -35,7 +38,7 @@ def remove_backup(catalog: Catalog, store: Store, backup: int, key: str, upload_
     Args:
         catalog: The catalog.
         store: The store.
-        backup: `catalog_backups.id`.
+        backup: `backups.id`.
         key: Key of the backup.
         upload_id: The unfinished upload, if there is one.
 

@@ -32,9 +32,9 @@ class LeftCopies:
         Args:
             session: The session.
             stores: The stores of the recover.
-            owner: Owner of the leases.
+            owner: Name of this process as the owner of leases.
             counts: Receives the numbers of adopted and removed copies.
-            dry_run: Look only; change nothing.
+            dry_run: Report what would be done; change nothing.
         """
         self._session = session
         self._catalog = session.catalog
@@ -45,12 +45,20 @@ class LeftCopies:
         self._dry_run = dry_run
 
     def clean(self, store: Store, copy: LeftoverObject) -> None:
-        """Remove the objects of an abandoned copy."""
+        """Remove the upload and the object of an abandoned or deleted copy, and report that.
+
+        Raises:
+            InvalidInput: The object is the chunk's own object under another name.
+            StoreFailed, AccessDenied, Unavailable: A store failed.
+        """
         self._remove(store, copy)
         self._report(copy, RecoverOutcome.CLEANED)
 
     def recover(self, store: Store, copy: LeftoverObject) -> None:
-        """Adopt a complete copy, or abandon and remove an incomplete one."""
+        """Commit the row of a copy whose object is complete; abandon and remove any other copy of a dead writer.
+
+        With `dry_run`, only report what would be done. If another process has acquired the lease, do nothing.
+        """
         if self._dry_run:
             why_not = self._why_incomplete(store, copy)
             outcome = RecoverOutcome.ABANDONED if why_not else RecoverOutcome.ADOPTED
@@ -74,7 +82,15 @@ class LeftCopies:
             lease.end()
 
     def _adopt_or_abandon(self, store: Store, copy: LeftoverObject, why_not: str | None) -> None:
-        """Change the row. Do nothing if another recover, or the writer itself, has changed the row meanwhile."""
+        """Commit the row of a copy, or set it to `abandoned` and remove the object.
+
+        Do nothing if another recover, or the writer itself, has changed the row meanwhile.
+
+        Args:
+            store: The store of the copy.
+            copy: The copy.
+            why_not: Why the copy cannot be adopted; None for a complete copy.
+        """
         if why_not is None:
             try:
                 self._copies.commit(copy.id, None)

@@ -7,14 +7,14 @@ __all__ = ["RecoverReport"]
 
 @dataclass(frozen=True, slots=True)
 class RecoverReport:
-    """Totals of a recover. In a dry run: of the changes that would be made.
+    """Totals of one `cafcat recover`. In a dry run: of the changes that would be made.
 
     Attributes:
         adopted: Number of chunks with a complete object that were committed.
         abandoned: Number of chunks that were abandoned and removed.
         cleaned: Number of chunks that had been abandoned before and whose objects were removed now.
-        uploads_removed: Number of uploads that appeared after their chunk was recovered.
-        objects_removed: Number of objects that appeared after their chunk was abandoned.
+        uploads_removed: Number of uploads that appeared after their chunk, copy or backup was recovered.
+        objects_removed: Number of objects that appeared after their chunk, copy or backup was abandoned.
         still_leased: Number of chunks that are being written.
         unknown_uploads: Number of uploads that no chunk of this catalog names. They stay.
         unknown_objects: Number of objects that no chunk of this catalog names. They stay.

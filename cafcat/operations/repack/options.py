@@ -24,13 +24,13 @@ class RepackOptions:
     Attributes:
         max_unused: Choose chunks with more than this share of dead bytes, from 0 to 1.
         small: Also choose chunks of fewer bytes, if there are several of them.
-        max_repack_size: Copy at most so many live bytes.
+        max_repack_size: Copy at most this many live bytes; None for no limit.
         chunks: Choose only these chunks: uuids, or their first 8 digits or more.
         store: Only chunks in this store: a name, a URL or a folder.
         format: Format of the new chunks; chunks of other formats are chosen, too. None: each keeps its format.
         target_size: Bytes of a new chunk; None for the setting.
         join_store: Write into a store that has chunks of another catalog.
-        dry_run: Only choose chunks; change nothing.
+        dry_run: Report which chunks would be repacked; change nothing.
     """
 
     max_unused: Annotated[

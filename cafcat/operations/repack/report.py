@@ -7,7 +7,7 @@ __all__ = ["RepackReport"]
 
 @dataclass(slots=True)
 class RepackReport:
-    """Totals of a repack. In a dry run: of the changes that would be made.
+    """Totals of one `cafcat repack`. In a dry run: of the changes that would be made.
 
     Attributes:
         chunks: Number of chosen chunks.

@@ -87,7 +87,7 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
 
 
 class Repack:
-    """State and steps of one repack. Several repacks and writers may work at the same time."""
+    """State and steps of one `cafcat repack`. Several repacks and writers may work at the same time."""
 
     def __init__(self, session: Session, options: RepackOptions, limits: Limits) -> None:
         self._session = session
@@ -98,7 +98,7 @@ class Repack:
         self._joins = options.join_store
 
     def plan(self, options: RepackOptions, store: str | None) -> RepackPlan:
-        """Choose the chunks.
+        """Choose the chunks to repack, as the options say.
 
         Args:
             options: The options.
@@ -214,7 +214,7 @@ class Repack:
                 return
 
     def _is_missing(self, store: Store, chunk: RewritableChunk, report: RepackReport) -> bool:
-        """Return True if the object is missing. This is reported once, and not for each of a million files."""
+        """Return True if the object of a chunk is missing, and note that once for all its files in the report."""
         try:
             store.stat(chunk.object_key)
         except NotFound as error:

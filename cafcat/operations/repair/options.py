@@ -31,12 +31,12 @@ class RepairOptions:
         from_copies: Also read copies of the chunks.
         chunks: Only these chunks: uuids, or their first 8 digits or more; without any, the chunks that `verify`
             found damaged.
-        prefix: As `ingest` was called.
-        follow_symlinks: As `ingest` was called.
-        unpack_tars: As `ingest` was called.
+        prefix: Folder of the catalog that the sources were ingested into (`cafcat ingest --prefix`).
+        follow_symlinks: True if the sources were ingested with `--follow-symlinks`.
+        unpack_tars: False if the sources were ingested with `--no-unpack`.
         target_size: Bytes of a new chunk; None for the setting.
         join_store: Write into a store that has chunks of another catalog.
-        dry_run: Read everything, change nothing.
+        dry_run: Read and check all files; change nothing.
     """
 
     sources: Annotated[
@@ -55,6 +55,5 @@ class RepairOptions:
     def check(self) -> None:
         """Raise InvalidInput if the options name neither sources nor copies."""
         if not self.sources and not self.from_copies:
-            raise InvalidInput(
-                "a repair needs to know where right bytes may be", hint="name sources, or ask copies"
-            )
+            hint = "name sources (--from-source), or use the copies of the chunks (--from-copy)"
+            raise InvalidInput("a repair needs sources or copies from which to read the right bytes", hint=hint)

@@ -7,11 +7,12 @@ __all__ = ["RepairReport"]
 
 @dataclass(slots=True)
 class RepairReport:
-    """Totals of a repair. A dry run reads all files, but writes no chunks and counts no changed files.
+    """Totals of one `cafcat repair`. A dry run reads all files, but writes no chunks and counts no changed files.
 
     Attributes:
         chunks: Number of chunks that were tried.
-        chunks_mended: Number of these chunks that no path points to now.
+        chunks_mended: Number of these chunks that no path points to now. In a dry run: number of chunks of which no
+            file is lost.
         files: Number of their live files when they were read.
         bytes: Bytes of these files.
         files_kept: Number of files whose bytes in the chunk itself are right.

@@ -61,7 +61,7 @@ class _Origin:
         size_bytes: Actual size of the object.
         archive_format: Format of the chunk.
         is_copy: True for a copy, False for the chunk's own object.
-        is_gone: True if the object cannot be read any more.
+        is_gone: True if no further file is to be read from the object (`has_failed`).
     """
 
     store: Store
@@ -72,10 +72,13 @@ class _Origin:
     is_gone: bool = False
 
     def has_failed(self, reason: CafcatError) -> None:
-        """Note that a file could not be read.
+        """Note that a file could not be read from this object.
 
-        If a bucket fails after all retries, no further file is requested from it. The same holds for a missing
-        object.
+        No further file is requested from this object if it is missing, if access to it is denied, or if a remote
+        store failed after all retries.
+
+        Args:
+            reason: The error of reading the file.
         """
         far = isinstance(reason, StoreFailed) and self.store.is_remote
         self.is_gone = far or isinstance(reason, (NotFound, AccessDenied))
@@ -114,7 +117,7 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
 
 
 class Repair:
-    """State and steps of one repair. Several repairs and writers may work at the same time."""
+    """State and steps of one `cafcat repair`. Several repairs and writers may work at the same time."""
 
     def __init__(
         self, session: Session, options: RepairOptions, rewriter: Rewriter, sources: Sequence[Source]
@@ -132,7 +135,7 @@ class Repair:
         self.report = RepairReport(dry_run=options.dry_run)
 
     def damaged(self, names: Sequence[str]) -> list[RewritableChunk]:
-        """Return the chunks to repair.
+        """Return the chunks to repair: those that the user named, or those that `verify` found damaged.
 
         Archives of logs are left out with a warning: their sections could not be searched in another chunk.
 
@@ -218,7 +221,10 @@ class Repair:
             self._lost_of[chunk.id] += len(rest)
 
     def _origins(self, chunk: RewritableChunk) -> Iterator[_Origin]:
-        """Give the chunk's own object, then its copies. An object that cannot be read is a warning."""
+        """Yield the chunk's own object, then its copies if they may be read.
+
+        An object that cannot be read is left out with a warning.
+        """
         archive_format = formats.by_name(chunk.format)
         places = [(chunk.store, chunk.object_key)]
         if self._from_copies:
@@ -232,7 +238,11 @@ class Repair:
                 self._session.warn(f"{what} {chunk.uuid} cannot be read: {error}")
 
     def _move_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
-        """Move the files whose bytes are right in an object. Returns the others, in order of their bytes."""
+        """Move the files whose bytes are right in an object into new chunks.
+
+        Returns:
+            The files whose bytes are not right there, in order of their bytes.
+        """
         left = [file for file in files if file.end_byte > origin.size_bytes]
         there = [file for file in files if file.end_byte <= origin.size_bytes]
         with closing(contents(origin.store, origin.object_key, there)) as spans:
@@ -257,7 +267,7 @@ class Repair:
         return sorted(left, key=lambda file: file.start_byte)
 
     def _move_stored(self, origin: _Origin, chunk_id: int, file: Entry, span: Iterator[bytes]) -> bool:
-        """Move a file from an object. Returns False if the user ended the operation meanwhile.
+        """Move a file from an object into a new chunk. Returns False if the user ended the operation meanwhile.
 
         A large file is read twice. Otherwise damage at its end would leave dead bytes in the new chunk.
         """
@@ -273,13 +283,13 @@ class Repair:
         return True
 
     def _with_checkpoints(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """Give the same blocks, with a checkpoint before each: a second Ctrl-C ends them."""
+        """Yield the given blocks, with a checkpoint before each, so that a second Ctrl-C ends the reading."""
         for block in blocks:
             self._rewriter.is_stopping()
             yield block
 
     def _move_from_sources(self, ids: dict[UUID, int]) -> None:
-        """Move the files that no object had from the sources.
+        """Move the files of which no object has the right bytes, by reading them from the sources.
 
         Args:
             ids: `chunks.id` of the chunks by their uuids.
@@ -303,7 +313,10 @@ class Repair:
                 return
 
     def _open_lost(self, source: Source) -> Iterator[tuple[Location, OpenResult]]:
-        """Yield the lost files that the source has, opened, and note the problems of the source."""
+        """Yield the files without right bytes that the source has: the location, and the opened file or an error.
+
+        The problems of the source are noted.
+        """
         for batch in batches_of(source):
             for item in batch:
                 if isinstance(item, FileProblem):
@@ -322,9 +335,18 @@ class Repair:
             self._session.warn(f"{problem.path}: {problem.message}")
 
     def _move_opened(self, location: Location, opened: OpenResult, chunk_id: int | None) -> bool:
-        """Move a file from a source.
+        """Move a file from a source into a new chunk.
 
-        Returns False if it is in another chunk now, or was moved from an earlier source.
+        Args:
+            location: Location of the file in the catalog.
+            opened: The opened file of the source, or the error.
+            chunk_id: chunks.id of the damaged chunk that has the file; None if the file is in another chunk.
+
+        Returns:
+            False if the file is in another chunk now, or was moved from an earlier source.
+
+        Raises:
+            Unreadable: The source does not have the right bytes of the file.
         """
         if isinstance(opened, SourceFailed):
             raise Unreadable(opened)
@@ -338,7 +360,7 @@ class Repair:
 
     def _move_if_equal(self, location: Location, opened: OpenFile, chunk_id: int) -> bool:
         if opened.size_bytes != location.size_bytes:
-            message = f"it has {opened.size_bytes} bytes instead of {location.size_bytes}"
+            message = f"the file there has {opened.size_bytes} bytes instead of {location.size_bytes}"
             raise Unreadable(Corrupt(message))
         path, start, end, checksum, modified_ns, *_ = location
         file = Entry(path, start, end, checksum, modified_ns, location.content_bytes)
@@ -380,7 +402,7 @@ def _left(chunk: RewritableChunk) -> str:
 
 
 def _groups(chunks: Sequence[RewritableChunk]) -> Iterator[list[RewritableChunk]]:
-    """Group chunks of one format with at most a million files, or a single chunk."""
+    """Yield the chunks in groups: a single chunk, or chunks of one format with at most a million files."""
     group: list[RewritableChunk] = []
     for chunk in sorted(chunks, key=lambda chunk: chunk.format):
         files = sum(chosen.live_files for chosen in group) + chunk.live_files

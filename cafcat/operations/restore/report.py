@@ -7,7 +7,7 @@ __all__ = ["RestoreReport"]
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """Totals of a restore.
+    """Totals of one `cafcat restore`.
 
     Attributes:
         store: URL of the store with the backup.

@@ -26,10 +26,10 @@ _BATCH_OBJECTS: Final = 1000
 
 
 def run(session: Session, options: RestoreOptions) -> RestoreReport:
-    """Restore a backup.
+    """Fill an empty catalog from a backup, in one transaction.
 
     Raises:
-        NotFound: The store has no such backup.
+        NotFound: The store has no such backup, or several whose names begin so.
         InvalidInput: The store has backups of several catalogs, and none is named.
         Conflict: The catalog is not empty.
         Locked: Another process writes to the catalog.
@@ -45,7 +45,7 @@ def run(session: Session, options: RestoreOptions) -> RestoreReport:
 
 
 class _Restore:
-    """State and steps of one restore."""
+    """State and steps of one `cafcat restore`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -55,7 +55,7 @@ class _Restore:
         self._unknown: list[str] = []
 
     def run(self, store: Store, name: str | None) -> RestoreReport:
-        """Restore a backup.
+        """Load a backup into the catalog, and commit it if the backup is undamaged.
 
         Args:
             store: The store with the backup.
@@ -113,7 +113,7 @@ class _Restore:
         loader: Loader,
         head: dict[str, Any],
     ) -> dict[str, int]:
-        """Load all rows. Returns their number by table.
+        """Load all rows of the backup into the catalog. Returns their number by table.
 
         The manifest comes last, and must agree with all members before it.
         """
@@ -133,7 +133,10 @@ class _Restore:
         raise reader.corrupt("it has no manifest")
 
     def _newer(self, loader: Loader, catalog: UUID, url: str) -> int:
-        """Return how many journal records of this catalog a store has that the backup does not have."""
+        """Return how many journal records of this catalog a store has that the backup does not have.
+
+        A store whose journal cannot be read is noted for the report, with a warning.
+        """
         newer = 0
         try:
             store = self._session.stores[url]
@@ -222,7 +225,10 @@ def _is_head(head: dict[str, Any]) -> bool:
 
 
 def _check_columns(reader: TarReader, loader: Loader, head: dict[str, Any]) -> None:
-    """Check that each column is one of the catalog. No other name of the backup reaches an SQL statement."""
+    """Raise Corrupt if the backup has a column that the catalog does not have.
+
+    So no other name from the backup reaches an SQL statement.
+    """
     for table, columns in head["tables"].items():
         if missing := loader.missing_columns(table, columns):
             raise reader.corrupt(f"the catalog has no column {missing[0]} of {table}")

@@ -17,8 +17,8 @@ class RmOptions:
     Attributes:
         paths: Paths of files, any number of them.
         folders: Folders of the catalog, with everything below them. A name also means the file of this name; "." is
-            everything.
-        dry_run: Only look; change nothing.
+            the whole catalog.
+        dry_run: Count the files that would be removed; change nothing.
     """
 
     paths: Iterable[str] = ()

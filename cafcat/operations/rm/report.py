@@ -7,7 +7,7 @@ __all__ = ["RemoveReport"]
 
 @dataclass(frozen=True, slots=True)
 class RemoveReport:
-    """Totals of a removal. In a dry run: of the files that would be removed.
+    """Totals of one `cafcat rm`. In a dry run: of the files that would be removed.
 
     Attributes:
         files: Number of files.

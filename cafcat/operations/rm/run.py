@@ -10,7 +10,9 @@ __all__ = ["run"]
 
 
 def run(session: Session, options: RmOptions) -> RemoveReport:
-    """Remove the files. Until the commit, an exception of `Session.checkpoint` leaves everything unchanged.
+    """Remove files from the catalog, all in one transaction.
+
+    Until the commit, an exception of `Session.checkpoint` leaves the catalog unchanged.
 
     Raises:
         InvalidInput: A name cannot be that of a folder.

@@ -1,4 +1,4 @@
-"""Check of a store's features. The result is stored in the catalog."""
+"""Tests the features of a store for `cafcat store check`. The catalog stores which checks failed."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,11 +20,11 @@ __all__ = ["CheckedStore", "check_store"]
 
 
 class CheckedStore(NamedTuple):
-    """Result of the check of a store.
+    """Result of one `cafcat store check`.
 
     Attributes:
         url: URL of the store.
-        findings: One for each feature that was tried.
+        findings: A finding for each feature that was tested.
         is_usable: True if all features that cafcat needs work.
         is_remembered: True if the catalog has the store, and has stored which checks failed.
     """
@@ -36,7 +36,21 @@ class CheckedStore(NamedTuple):
 
 
 def check_store(settings: Settings, named: str) -> CheckedStore:
-    """Check a store. See `Repository.check_store`."""
+    """Test the features of a store with small objects, which are removed afterwards.
+
+    If the catalog has the store, it stores which checks the store's server failed.
+
+    Args:
+        settings: Settings with the stores and the database.
+        named: The store: a name, a URL or a folder.
+
+    Raises:
+        InvalidInput: The text is neither a name of a store, nor a URL or folder.
+        NotFound: There is no such bucket.
+        AccessDenied: The store refuses the credentials.
+        StoreFailed: The store does not answer.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     with _catalog_if_any(settings) as catalog:
         store = Stores(settings, warnings=Progress())[_url_of(named, settings, catalog)]
         findings = tuple(probe(store))

@@ -37,14 +37,15 @@ __all__ = ["MigrateReport", "migrate_store"]
 
 @dataclass(frozen=True, slots=True)
 class MigrateReport:
-    """Result of a migration.
+    """Result of one `cafcat store migrate`.
 
     Attributes:
         old: URL of the old store.
         new: URL of the new store.
-        chunks: Number of objects that are in the new store now: chunks, and copies of chunks of other stores.
+        chunks: Number of objects that this migration moved to the new store: chunks, and copies of chunks of other
+            stores.
         size_bytes: Size of these objects in bytes.
-        backups: Number of backups that are in the new store now.
+        backups: Number of backups that this migration moved to the new store.
         left: Number of objects that the catalog still has in the old store: adopted archives, failed objects, and
             objects that were written meanwhile.
         failed: One message for each object that could not be migrated.
@@ -106,7 +107,7 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
 
 
 class _Migration:
-    """State and steps of one migration. Readers and writers may work at the same time."""
+    """State and steps of one `cafcat store migrate`. Readers and writers may work at the same time."""
 
     def __init__(self, session: Session, old: Store, new: Store) -> None:
         self._session = session
@@ -120,7 +121,12 @@ class _Migration:
         self._interrupted = False
 
     def run(self) -> MigrateReport:
-        """Migrate all chunks and backups. Raises the errors of `ChunkCopier.copy`."""
+        """Migrate all chunks and backups, until the user ends the operation.
+
+        Raises:
+            StoreFailed, AccessDenied: The new store cannot be used.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         copier = ChunkCopier(self._session, self._new, self._owner)
         for copied in copier.copy(Selection(store=self._old.url)):
             self._switch(copied)
@@ -143,7 +149,10 @@ class _Migration:
         )
 
     def _switch(self, copied: ChunkCopied) -> None:
-        """Let the catalog point to a copy. The copy is read back first, unless it was compared just now."""
+        """Let the catalog point to the copy of a chunk in the new store.
+
+        The copy is read back first, unless its bytes were compared when it was found there. A failure is noted.
+        """
         if copied.outcome is CopyOutcome.OWN:
             return
         with note_failure(self._failed, f"chunk {copied.uuid}"):
@@ -172,7 +181,7 @@ class _Migration:
         return object_crc64nvme(store, key, size_bytes, StopOnly(self._session.progress))
 
     def _migrate_backup(self, backup: StoredBackup) -> None:
-        """Copy a backup, and remove the old object at once.
+        """Copy a backup of the catalog to the new store, and remove the old object at once.
 
         Backups are found by listing a store, so the old object would be found, too.
         """

@@ -22,7 +22,7 @@ _NAMED_OBJECTS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class StoreMoveReport:
-    """Result of a move.
+    """Result of one `cafcat store move`.
 
     Attributes:
         old: The old URL.
@@ -60,13 +60,14 @@ def move_store(
         Locked: A process is writing to the store.
         Conflict: The catalog has objects at the new URL already.
         NotFound: The catalog has no such store.
+        InvalidInput: Both URLs are the same, or `new` is neither a name of a store, nor a URL or folder.
     """
     row, target = store_row(session, old), named_store(session, new)
     return _Move(session).run(row.url, target, look_at_all=look_at_all, dry_run=dry_run)
 
 
 class _Move:
-    """State and steps of one move of a store."""
+    """State and steps of one `cafcat store move`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -76,7 +77,14 @@ class _Move:
         self._wrong_count = 0
 
     def run(self, old: str, new: Store, *, look_at_all: bool, dry_run: bool) -> StoreMoveReport:
-        """Check the objects and move the store. See `move_store`."""
+        """Check that the objects have arrived at the new URL, and change the URL in the catalog.
+
+        Args:
+            old: The old URL.
+            new: The store at the new URL.
+            look_at_all: Check every object instead of a hundred random ones.
+            dry_run: Check only; change nothing.
+        """
         stores = self._catalog.stores
         stores.check_movable(old, new.url)
         self._check_marker(old, new)
@@ -94,7 +102,10 @@ class _Move:
         return StoreMoveReport(old, new.url, count, self._looked_at, dry_run, dropped_name)
 
     def _check_marker(self, old: str, new: Store) -> None:
-        """Compare the identity in the marker at the new URL with the identity of the store in the catalog."""
+        """Raise StoreFailed if the marker at the new URL is missing, or is that of another store.
+
+        Nothing is checked if the catalog has no identity of the store.
+        """
         row = self._catalog.stores.find(old)
         if row is None or row.uuid is None:
             return
@@ -105,7 +116,7 @@ class _Move:
             raise StoreFailed(f"{new.url} is not the store {old}: {why}", hint=hint)
 
     def _look_at_all(self, old: str, new: Store) -> None:
-        """Compare one listing of the store with the objects of the catalog: both come in order of key."""
+        """Compare a listing of the store at the new URL with the objects of the catalog, both in order of key."""
         listed = iter(new.list())
         found = next(listed, None)
         for expected in self._expected(old):
@@ -115,7 +126,7 @@ class _Move:
             self._compare(expected, found if is_there else None)
 
     def _look_for_records(self, old: str, new: Store, *, look_at_all: bool) -> None:
-        """Check that the journal records have arrived.
+        """Check that the journal records of the store have arrived at the new URL.
 
         Without them the store would seem complete, but a rebuild from it would bring removed files back.
         """

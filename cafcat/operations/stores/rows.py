@@ -38,7 +38,7 @@ def store_row(session: Session, given: str) -> StoreRow:
 
 
 def add_store(session: Session, name: str, url: str) -> StoreRow:
-    """Give a store a name in the catalog.
+    """Give a store a name in the catalog. The catalog gets a row for the store, if it has none.
 
     Args:
         session: The session.
@@ -48,7 +48,7 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
     Raises:
         InvalidInput: The name is not valid for a store.
         Conflict: Another store has the name.
-        Unavailable: The store is somewhere else now.
+        Unavailable: The store is not at its URL any more, for example because its disk is not mounted.
     """
     _check_name(name)
     store = ReachableStores(session).check_place(named_store(session, url).url)
@@ -80,7 +80,7 @@ def remove_store(session: Session, store: str) -> StoreRow:
 
     Raises:
         NotFound: The catalog has no such store.
-        Conflict: The catalog refers to objects in the store.
+        Conflict: The catalog refers to objects in the store, or journal records still have to be written there.
     """
     row = store_row(session, store)
     session.catalog.stores.remove(row.url)
@@ -97,7 +97,11 @@ def configured_as(session: Session, url: str) -> str | None:
 
 
 def configured_name(session: Session, store: str) -> str | None:
-    """Return the name of a store of the catalog if the setting `store` has this name. Raises NotFound."""
+    """Return the name of a store of the catalog if the setting `store` has this name; else None.
+
+    Raises:
+        NotFound: The catalog has no such store.
+    """
     name = store_row(session, store).name
     return name if name is not None and name == session.settings.store_name else None
 

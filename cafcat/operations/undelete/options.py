@@ -15,7 +15,7 @@ class UndeleteOptions:
 
     Attributes:
         paths: Paths of files, any number of them.
-        folders: Folders of the catalog: everything that was removed below them.
+        folders: Folders of the catalog: all files that were removed below them are brought back.
     """
 
     paths: Iterable[str] = ()

@@ -7,10 +7,10 @@ __all__ = ["UndeleteReport"]
 
 @dataclass(frozen=True, slots=True)
 class UndeleteReport:
-    """Totals of an undelete.
+    """Totals of one `cafcat undelete`.
 
     Attributes:
-        files: Number of files.
+        files: Number of files that were brought back.
         bytes: Bytes of these files.
         files_failed: Number of names and folders without any removed file.
         files_live: Number of removed files that were left alone, because their path has a newer file.

@@ -13,7 +13,9 @@ __all__ = ["removed", "run"]
 
 
 def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
-    """Bring the files back. Until the commit, an exception of `Session.checkpoint` leaves everything unchanged.
+    """Bring removed files back, all in one transaction.
+
+    Until the commit, an exception of `Session.checkpoint` leaves the catalog unchanged.
 
     Raises:
         InvalidInput: A name cannot be that of a folder.
@@ -28,5 +30,5 @@ def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
 
 
 def removed(session: Session, prefix: str = "") -> Iterator[RetiredLocation]:
-    """Give the files below a folder, or of its name, that `undelete` can bring back, in order of path."""
+    """Yield the removed files below a folder, or with its name, that `undelete` can restore, in path order."""
     return Removing(session).removed(prefix)

@@ -60,11 +60,11 @@ _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18
 
 
 class _Broken(Exception):
-    """A body ended too early."""
+    """The connection broke before the end of an answer's body."""
 
 
 class _Blocks:
-    """The blocks of a file, requested anew by each iteration."""
+    """The bytes of a file at an http(s) URL, in blocks. Each iteration requests them anew."""
 
     def __init__(self, files: "HttpFiles", file: SourceFile) -> None:
         self._files = files
@@ -93,15 +93,15 @@ class HttpFiles:
         return url_name(url)
 
     def shown(self, url: str) -> str:
-        """Return the URL without user, password, query and fragment."""
+        """Return the URL of a file for messages, without user, password, query and fragment."""
         return shown_url(url)
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the server, and the part of the path that is not in the name."""
+        """Return the root of a file: its server, and the part of its path that its name does not repeat."""
         return url_root(file.locator, file.path)
 
     def look(self, file: SourceFile) -> SourceFile:
-        """Return the file with its size, time and strong entity tag.
+        """Request the headers of a file, and return the file with its size, time and strong entity tag.
 
         A file without a tag and a time cannot be compared. Its time is then the current time, which is never that
         of a file in the catalog.
@@ -118,7 +118,7 @@ class HttpFiles:
             return _described(file, answer)
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open a file.
+        """Open a file in the version that `look` found.
 
         Raises:
             SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
@@ -130,7 +130,11 @@ class HttpFiles:
         return FetchedFile(file, content, _Blocks(self, file), modified_ns=modified_ns)
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
-        """Yield all bytes in blocks of at most 256 KiB. Raises SourceFailed."""
+        """Yield all bytes in blocks of at most 256 KiB. If the connection breaks, another request continues.
+
+        Raises:
+            SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
+        """
         position, failures = 0, 0
         while True:
             with self._answered("GET", file, _conditions(file, position)) as answer:
@@ -175,7 +179,7 @@ class HttpFiles:
                     raise _failed(file, ProblemKind.UNREADABLE, _in_words(error)) from error
             time.sleep(max(pause, requested))
             pause *= 2
-        raise AssertionError("unreachable")
+        raise AssertionError("the last attempt returns or raises")
 
     def _follow(self, method: str, file: SourceFile, conditions: dict[str, str]) -> "BaseHTTPResponse":
         """Send a request, and follow its redirects."""
@@ -280,7 +284,17 @@ def _check_encoding(file: SourceFile, answer: "BaseHTTPResponse") -> None:
 
 
 def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Iterator[bytes]:
-    """Yield the body in blocks. Raises _Broken if it ends early, SourceFailed if it is too long."""
+    """Yield the body of a server's answer in blocks.
+
+    Args:
+        file: The requested file.
+        answer: The answer.
+        remaining: Expected size of the body in bytes.
+
+    Raises:
+        _Broken: The connection broke, or the body is shorter.
+        SourceFailed: The body is longer, so the file has changed.
+    """
     from urllib3.exceptions import HTTPError
 
     while True:
@@ -299,7 +313,7 @@ def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Itera
 
 
 def _close(answer: "BaseHTTPResponse") -> None:
-    """Close an answer. The connection is used again if little of the body is left."""
+    """Close a server's answer. The connection is used again if little of the answer's body is left."""
     if answer.length_remaining is not None and answer.length_remaining <= _DRAIN_BYTES:
         answer.drain_conn()
     answer.close()
@@ -342,7 +356,11 @@ def _is_temporary(status: int) -> bool:
 
 
 def _requested_pause(answer: "BaseHTTPResponse") -> float:
-    """Return the seconds in the Retry-After header (RFC 9110, 10.2.3)."""
+    """Return the pause that a server requests in Retry-After (RFC 9110, 10.2.3), in seconds.
+
+    Returns:
+        At most 30; 0 if the server requests none, or names a date.
+    """
     text = answer.headers.get("Retry-After", "")
     return min(int(text), LONGEST_PAUSE_SECONDS) if _LENGTH.fullmatch(text) else 0.0
 

@@ -8,7 +8,7 @@ __all__ = ["HTTP"]
 
 
 class _HttpKind(SourceKind):
-    """Opens http:// and https:// URLs of a list."""
+    """The kind of source of http:// and https:// URLs: single files in a list (--files-from), never folders."""
 
     def url_files(self, context: SourceContext) -> UrlFiles:  # noqa: ARG002 - web servers have no options
         """Return the opener of single files by http(s) URL."""

@@ -41,7 +41,10 @@ def url_name(url: str) -> str:
     """Return the name of a file in the catalog: "host/path", percent-decoded.
 
     Port, user, query and fragment are not part of the name. Bytes that are not UTF-8 are decoded as os.fsdecode
-    does. Raises InvalidInput as `parsed_url`.
+    does.
+
+    Raises:
+        InvalidInput: This is not an http(s) URL, or it has no host.
     """
     parts = parsed_url(url)
     return (parts.host or "").strip("[]") + unquote(parts.path or "/", errors="surrogateescape")
@@ -53,7 +56,7 @@ def shown_url(url: str) -> str:
 
 
 def url_root(url: str, path: str) -> str:
-    """Return the root of a file: see `root_of`.
+    """Return the root of a file: the part of its URL that its name in the catalog does not repeat (`root_of`).
 
     The query is left out: it may hold a secret, and signed URLs of one file differ in it.
     """

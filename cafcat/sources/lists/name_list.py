@@ -49,7 +49,7 @@ class NameListSource:
         context: SourceContext | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Open the list.
+        """Check that the list can be opened.
 
         Args:
             listing: A file name, "-" for standard input, or an open binary stream, which is read once.
@@ -81,7 +81,7 @@ class NameListSource:
             pass
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield the files of the list.
+        """Yield the files of the list, with all files below listed folders, and a problem for each failed name.
 
         Raises:
             InvalidInput: A name is longer than 65,536 bytes.
@@ -101,7 +101,7 @@ class NameListSource:
         return root_of(os.path.abspath(file.locator), file.path)
 
     def open(self, file: SourceFile) -> OpenFile:
-        """Open a file.
+        """Open a file that `files` yielded.
 
         Raises:
             SourceFailed: The file has vanished, cannot be read, or is not a regular file any more. A file at a URL
@@ -153,7 +153,10 @@ class NameListSource:
         yield from self._walk.visit(typed, prefixed(self._prefix, name), self._relative_from)
 
     def _warn_of(self, removed: str) -> None:
-        """Warn once about leading slashes, and once about "..", of which a long list may have any number."""
+        """Warn that the beginning of names is removed: once for leading slashes, and once for "..".
+
+        A list may have any number of such names.
+        """
         kind = ".." in removed
         if kind not in self._warned:
             self._warned.add(kind)

@@ -48,7 +48,7 @@ def in_turn(
     Args:
         function: Returns the results of an item. For a local item this is an iterator that does its work when the
             item's turn comes.
-        items: The items, each with the bytes of memory that its results take; None for a local item.
+        items: The items, each with the number of bytes of memory that its results take; None for a local item.
     """
     items = iter(items)
     for item, cost in items:
@@ -64,7 +64,12 @@ class ListedUrls:
     """The URLs of one list. Safe to share between threads."""
 
     def __init__(self, context: SourceContext) -> None:
-        """Prepare without a request. The filter of the context matches names without the prefix."""
+        """Store the settings. No request is sent.
+
+        Args:
+            context: Has the prefix, the options in cafcat.toml for a URL, and a filter, which is matched with the
+                names without the prefix.
+        """
         self._prefix = folder_prefix(member_name(context.prefix)[0])
         self._filter = context.filter
         self._context = context
@@ -103,7 +108,7 @@ class ListedUrls:
             return [FileProblem(printable(path), ProblemKind(error.problem), error.message)]
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the root of a file that `find` returned: see `RootedSource`."""
+        """Return the root of a file that `find` returned: the part of its URL that its name does not repeat."""
         return self._files_of(file.locator).root_of(file)
 
     def open(self, file: SourceFile) -> OpenFile:

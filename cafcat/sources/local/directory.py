@@ -24,10 +24,11 @@ class DirectorySource:
     Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each one is ingested.
 
     Attributes:
-        name: The typed path. Printable.
-        opener: Opens files of this source in another process.
-        locators_are_paths: True: see LocalSource.
-        catalog_folder: See WholeFolderSource.
+        name: Path of the source, as the user typed it. Printable.
+        opener: Opens files of this source, also in another process: it can be pickled.
+        locators_are_paths: True: the locator of each file is its path, which other programs can open.
+        catalog_folder: Folder of the catalog of which this source supplies every file, with a slash at its end.
+            None for a single file, with a filter, or for the top folder of the catalog (`WholeFolderSource`).
     """
 
     locators_are_paths: Final = True
@@ -73,7 +74,7 @@ class DirectorySource:
         self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
-        """Return the folder that the names of all files are relative to."""
+        """Return the folder that the names of all files are relative to, such as "/srv/" (`RootedSource`)."""
         return self._root
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
@@ -81,7 +82,7 @@ class DirectorySource:
         return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
 
     def open(self, file: SourceFile) -> OpenLocalFile:
-        """Open a file.
+        """Open a file that `files` yielded.
 
         Raises:
             SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
@@ -89,7 +90,12 @@ class DirectorySource:
         return self.opener.open(file)
 
     def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenLocalFile | SourceFailed]:
-        """Yield one result for each file, in order. Small files are read at once."""
+        """Yield a result for each file, in order.
+
+        Returns:
+            A NewFile with the content for a small file that has not changed since it was listed. Otherwise the
+            opened file, or the error.
+        """
         return self.opener.read_each(files)
 
 

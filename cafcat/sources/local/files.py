@@ -55,7 +55,7 @@ def problem_kind(error: OSError) -> ProblemKind:
 
 
 def reason(error: OSError) -> str:
-    """Return the text of an error without the path."""
+    """Return the operating system's text for an error, such as "No such file or directory", without the path."""
     return error.strerror or str(error)
 
 
@@ -63,7 +63,7 @@ class FileOpener:
     """Opens files by their paths. It can be pickled."""
 
     def __init__(self, *, follow_symlinks: bool, typed: str | None = None) -> None:
-        """Prepare to open files.
+        """Store how files are opened.
 
         Args:
             follow_symlinks: True to open the targets of symbolic links.
@@ -73,7 +73,7 @@ class FileOpener:
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
 
     def open(self, file: SourceFile) -> "OpenLocalFile":
-        """Open a file.
+        """Open a file that a source found.
 
         Raises:
             SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
@@ -81,7 +81,7 @@ class FileOpener:
         return OpenLocalFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
 
     def read_each(self, files: Iterable[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
-        """Yield one result for each file, in order.
+        """Yield a NewFile, an opened file, or an error for each file, in order.
 
         A small file that has not changed since it was listed becomes a NewFile, with four system calls: open, read,
         fstat, close. If files take long, because of a disk or a server, several are read at the same time. The time
@@ -147,7 +147,7 @@ class OpenLocalFile:
     __slots__ = ("_descriptor", "_path", "_status", "etag", "modified_ns", "size_bytes")
 
     def __init__(self, file: SourceFile, flags: int) -> None:
-        """Open a file.
+        """Open a regular file of the local file system.
 
         Args:
             file: The file as it was found.
@@ -173,7 +173,7 @@ class OpenLocalFile:
         self.etag: str | None = None  # file systems have no entity tags
 
     def read(self) -> bytes:
-        """Return all bytes of the file. Raises SourceFailed if it has changed since it was opened."""
+        """Return all bytes of the file. Raises SourceFailed if the file has changed since it was opened."""
         wanted = self.size_bytes + 1  # one byte more detects growth, and ends the file with one call
         data = self._read(wanted)
         if len(data) != self.size_bytes:
@@ -182,7 +182,11 @@ class OpenLocalFile:
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the file has changed since opening."""
+        """Yield all bytes of the file in blocks of at most 1 MiB.
+
+        Raises:
+            SourceFailed: The file has changed since it was opened.
+        """
         remaining = self.size_bytes
         while remaining:
             block = self._read(min(remaining, _BLOCK_BYTES))
@@ -215,7 +219,17 @@ class OpenLocalFile:
             raise self._failed(ProblemKind.UNREADABLE, f"cannot be read: {reason(error)}") from error
 
     def _read_on(self, start: bytes, wanted: int) -> bytes:
-        """Read the rest after a short read. The kernel returns at most 2 GiB at once, other systems less."""
+        """Return all bytes of the file, after a first read returned only some of them.
+
+        The Linux kernel returns at most 2 GiB at once, other systems less.
+
+        Args:
+            start: The bytes that the first read returned.
+            wanted: Number of bytes to read: one more than the size, to detect growth.
+
+        Raises:
+            SourceFailed: The file has another size than when it was opened.
+        """
         parts = [start]
         count = len(start)
         while count < wanted and (block := self._read(wanted - count)):

@@ -36,7 +36,7 @@ class _Level(NamedTuple):
 
 
 class Walk:
-    """Settings of a walk: whether symbolic links are followed, and which files are included.
+    """Walks files and folders with fixed settings: whether symbolic links are followed, which files are included.
 
     A locator is a path for the operating system, and a path is a name in the catalog. `relative_from` is the number
     of characters of a path before the part that patterns are matched with.
@@ -45,7 +45,7 @@ class Walk:
     def __init__(
         self, *, follow_symlinks: bool, filter: PathFilter | None, own_folders: Collection[str] = ()
     ) -> None:
-        """Prepare a walk.
+        """Store the settings of walks. Only the folders of cafcat are looked at.
 
         Args:
             follow_symlinks: True to ingest the targets of symbolic links.
@@ -115,7 +115,8 @@ class Walk:
                 status = os.fstat(folder)
                 identity = (status.st_dev, status.st_ino)
                 if identity in self._own:
-                    return FileProblem(printable(path[:-1]), ProblemKind.OWN, "cafcat's own folder")
+                    message = "a folder of cafcat itself is not ingested"
+                    return FileProblem(printable(path[:-1]), ProblemKind.OWN, message)
                 if self._follow and any(level.identity == identity for level in levels):
                     message = "a symbolic link leads back to a folder above it"
                     return FileProblem(printable(path[:-1]), ProblemKind.LOOP, message)
@@ -127,7 +128,7 @@ class Walk:
         return None
 
     def _names(self, folder: int) -> list[str]:
-        """Return the names in a folder, in reverse order of the paths below them. Those of folders end in "/"."""
+        """Return the names in a folder, in reverse order of the paths below them. Names of folders end in "/"."""
         with os.scandir(folder) as entries:
             names = [f"{entry.name}/" if self._is_folder(entry) else entry.name for entry in entries]
         names.sort(reverse=True)  # with the "/", names sort like the paths of all files below
@@ -140,7 +141,7 @@ class Walk:
             return False
 
     def _file(self, locator: str, path: str, follow: bool) -> Found:
-        """Return the file or problem for anything but a folder."""
+        """Return the file at a path, or the problem that prevents its ingest. The path is not that of a folder."""
         try:
             status = os.stat(locator) if follow else os.lstat(locator)
         except OSError as error:
@@ -156,7 +157,7 @@ def _not_a_file(path: str, mode: int) -> FileProblem:
     if stat.S_ISLNK(mode):
         return FileProblem(printable(path), ProblemKind.SYMLINK, "symbolic links are not followed")
     if stat.S_ISDIR(mode):
-        return FileProblem(printable(path), ProblemKind.CHANGED, "became a folder")
+        return FileProblem(printable(path), ProblemKind.CHANGED, "was replaced by a folder after it was listed")
     return FileProblem(printable(path), ProblemKind.SPECIAL, "not a regular file")
 
 

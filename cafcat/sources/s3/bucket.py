@@ -36,10 +36,11 @@ def lists_in_order(bucket: str) -> bool:
 
 
 class S3Source:
-    """Objects in the byte order of their keys. The key is the name in the catalog.
+    """The objects of a bucket, or those below a prefix of it, as a source, in the byte order of their keys.
 
-    Only objects in the listing are ingested, and each is read only in the version that was listed. The listing can
-    begin after a key: an earlier run has dealt with the objects before it.
+    The key of an object is its name in the catalog. Only objects in the listing are ingested, and each is read only
+    in the version that was listed. The listing can begin after a key, if an earlier run has finished with the
+    objects before it.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class S3Source:
         own_urls: Sequence[str] = (),
         inventory: Iterable[InventoryRow] | None = None,
     ) -> None:
-        """List the first page.
+        """Request the first page of the listing, unless there is an inventory.
 
         Args:
             url: "s3://bucket"; "s3://bucket/folder" for the folder or the object with this key; or with a slash at
@@ -82,7 +83,11 @@ class S3Source:
         self._inventory = inventory
         is_whole = inventory is None and filter is None and lists_in_order(bucket)
         self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
-        """See WholeFolderSource."""
+        """Folder of the catalog of which this source supplies every file, with a slash at its end.
+
+        None if the source has a filter or an inventory, does not list in order, or is the top folder of the catalog
+        (`WholeFolderSource`).
+        """
         self._first_page: Page | None = None
         if inventory is None:
             self._first_page = self._look()
@@ -93,16 +98,20 @@ class S3Source:
         return root_of(f"{server}/{file.locator}", file.path)
 
     def position_of(self, file: SourceFile) -> str:
-        """Return the key of a file: a listing can begin after any key."""
+        """Return the position after a file, from which a later run continues the listing: the key of its object."""
         return file.locator
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield every object. Raises AccessDenied, NotFound or StoreFailed if the listing breaks off."""
+        """Yield every object of the source, and a problem for each that cannot be ingested.
+
+        Raises:
+            AccessDenied, NotFound, StoreFailed: The listing breaks off.
+        """
         for batch in self.batches():
             yield from batch
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
-        """Yield all of `files()` by pages of the listing.
+        """Yield the objects and problems of `files()` in lists, one for each page of the listing.
 
         A run that dies can continue at the page of its last commit, without listing many pages again.
         """
@@ -111,7 +120,7 @@ class S3Source:
             yield [item for item in items if item is not None]
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open an object.
+        """Open an object that was listed.
 
         Raises:
             SourceFailed: The object has changed since it was listed, has vanished, or cannot be read.
@@ -119,12 +128,18 @@ class S3Source:
         return self._objects.open(file)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
-        """Yield the opened object, or the error, for each in order. Many are requested at the same time."""
+        """Yield the opened object, or the error, for each file in order. Many are requested at the same time.
+
+        Raises:
+            AccessDenied: The credentials are refused, or the server denied access to 20 objects in a row.
+            ServerFailed: 20 objects in a row could not be read.
+        """
         return self._objects.open_each(files)
 
     def _item(self, row: InventoryRow) -> SourceFile | FileProblem | None:
         if any(own.fullmatch(row.key) for own in self._own):
-            return FileProblem(printable(row.key), ProblemKind.OWN, "an object of a store of cafcat")
+            message = "an object in a store of cafcat itself is not ingested"
+            return FileProblem(printable(row.key), ProblemKind.OWN, message)
         relative = row.key.removeprefix(self._folder) if row.key != self._key else row.key.rpartition("/")[2]
         if self._filter is not None and not self._filter.includes(relative):
             return None
@@ -145,7 +160,7 @@ class S3Source:
         return key == self._key or key.startswith(self._folder)
 
     def _pages(self) -> Iterator["Page"]:
-        """Yield the pages. Each is requested while the one before is processed."""
+        """Yield the pages of the listing. Each page is requested while the caller processes the page before it."""
         page, self._first_page = self._first_page or self._look(), None
         with ThreadPoolExecutor(1, thread_name_prefix="cafcat-list") as pool:
             while page.get("IsTruncated"):
@@ -155,7 +170,7 @@ class S3Source:
         yield page
 
     def _look(self) -> "Page":
-        """Return the first page.
+        """Request the first page of the listing. Raises NotFound if the bucket has no such object or folder.
 
         The object with exactly this key comes before those of the folder. Keys between them in byte order ("a",
         "a-b", "a/b") do not belong to the source, so two requests are sent.

@@ -76,7 +76,7 @@ class _ReportFile(Protocol):
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes in blocks of at most 1 MiB."""
+        """Yield all bytes of the file in blocks of at most 1 MiB."""
 
 
 class _LocalFile:
@@ -113,7 +113,7 @@ class _LocalFile:
 
 
 class _RemoteFile:
-    """An object, in the version that it has at the first request."""
+    """An object of an inventory report in a bucket, in the version that it has at the first request."""
 
     def __init__(self, connection: S3Connection, key: str) -> None:
         self._connection = connection
@@ -156,7 +156,13 @@ class _ReportFiles:
 
 
 class _DataFile(NamedTuple):
-    """A list of objects, with the size and MD5 in the manifest."""
+    """A data file of an inventory: a list of objects.
+
+    Attributes:
+        file: The file or object.
+        expected_bytes: Its size according to the manifest; None without a manifest.
+        md5: Its MD5 according to the manifest, in lower-case hexadecimal; None without a manifest.
+    """
 
     file: _ReportFile
     expected_bytes: int | None = None
@@ -173,13 +179,13 @@ class _DataFile(NamedTuple):
         return self.file.read_at(start_byte, end_byte)
 
     def check(self) -> None:
-        """Read the whole file if the manifest has its MD5. Raises Corrupt."""
+        """Read the whole file if the manifest has its MD5. Raises Corrupt if size or MD5 differ."""
         if self.md5 is not None:
             for _ in self.blocks():
                 pass
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes. Raises Corrupt at the end if they differ from the manifest."""
+        """Yield all bytes of the data file. Raises Corrupt at the end if size or MD5 differ from the manifest."""
         if self.expected_bytes not in (None, self.size_bytes()):
             raise self._damaged(f"{self.size_bytes():,} bytes", f"{self.expected_bytes:,}")
         digest = hashlib.md5(usedforsecurity=False)
@@ -207,7 +213,12 @@ class _Manifest:
             raise InvalidInput(f"the inventory {place.name} lists bucket {source!r}, not {bucket!r}")
 
     def rows(self, opener: _ReportFiles) -> Iterator[InventoryRow]:
-        """Yield the rows of all data files."""
+        """Yield the rows of all data files, in the order of the manifest.
+
+        Raises:
+            Unsupported: The data files are in ORC, or in an unknown format.
+            Corrupt: The manifest is not valid, or a data file is damaged.
+        """
         file_format = self._text("fileFormat").lower()
         if file_format == "orc":
             raise _orc(self._place.name)

@@ -53,10 +53,15 @@ class InventoryRow(NamedTuple):
 
 
 class _OtherBucket(Exception):
-    """A row lists an object of another bucket."""
+    """A row of the inventory lists an object of another bucket, whose name is the argument."""
 
     def found(self, where: str, bucket: str) -> InvalidInput:
-        """Return the error for users."""
+        """Return the InvalidInput for users.
+
+        Args:
+            where: Name of the data file, and line or row.
+            bucket: The bucket that the rows must be about.
+        """
         return InvalidInput(f"inventory {where}: this row is about bucket {str(self)!r}, not {bucket!r}")
 
 
@@ -74,17 +79,17 @@ class Listed(Protocol):
         """Return the bytes `[start_byte, end_byte)`."""
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes. Raises Corrupt at the end if they differ from the manifest."""
+        """Yield all bytes of the data file. Raises Corrupt at the end if they differ from the manifest."""
 
     def check(self) -> None:
-        """Raise Corrupt if the file differs from the manifest."""
+        """Raise Corrupt if size or MD5 of the data file differ from the manifest."""
 
 
 class Columns:
     """The positions of the columns that are used. "LastModifiedDate" in CSV is "last_modified_date" in Parquet."""
 
     def __init__(self, where: str, names: Sequence[str], hint: str | None = None) -> None:
-        """Find the columns.
+        """Find the positions of the columns that are used.
 
         Args:
             where: Name of the file, for messages.
@@ -112,6 +117,10 @@ def csv_rows(file: Listed, bucket: str, columns: Columns | None) -> Iterator[Inv
         file: The data file.
         bucket: The bucket that the rows must be about.
         columns: The columns. None: the first line names them, and is read at once.
+
+    Raises:
+        InvalidInput: A needed column is missing, or a row is about another bucket.
+        Corrupt: The file is damaged, or differs from the manifest.
     """
     records = _records(file)
     if columns is None:
@@ -135,7 +144,12 @@ def _current_rows(
 
 
 def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> InventoryRow | None:
-    """Return None for a row that is not the current version of an object. Raises ValueError, _OtherBucket."""
+    """Return the object that a line lists; None if the line is not about the current version of an object.
+
+    Raises:
+        ValueError: The line has a wrong number of columns, or a value is not valid.
+        _OtherBucket: The line lists an object of another bucket.
+    """
     if len(fields) != columns.count:
         raise ValueError(f"{len(fields)} columns, expected {columns.count}")
     if columns.bucket is not None and fields[columns.bucket] != bucket:
@@ -151,7 +165,7 @@ def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> Inventor
 
 
 def _records(file: Listed) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line that is not empty."""
+    """Yield the number and the fields of each line of a CSV file that is not empty. Raises Corrupt."""
     reader = csv.reader(_lines(file), strict=True)
     try:
         for fields in reader:
@@ -179,7 +193,7 @@ def _lines(file: Listed) -> Iterator[str]:
 
 
 class _Stream(io.RawIOBase):
-    """Blocks as a file."""
+    """A binary file that can be read once, made of blocks of bytes."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
@@ -229,7 +243,18 @@ def _time(field: str) -> int:
 
 
 def parquet_rows(files: Iterable[Listed], bucket: str) -> Iterator[InventoryRow]:
-    """Return the current versions of objects in Parquet files. Raises NotInstalled if pyarrow is missing."""
+    """Return an iterator over the current versions of objects in Parquet files.
+
+    Args:
+        files: The data files.
+        bucket: The bucket that the rows must be about.
+
+    Raises:
+        NotInstalled: pyarrow is missing.
+        InvalidInput: Raised by the iterator: a column is missing or has another type, or a row is about another
+            bucket.
+        Corrupt: Raised by the iterator: a file is damaged.
+    """
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
@@ -263,7 +288,7 @@ def _parquet_file(file: Listed, bucket: str) -> Iterator[InventoryRow]:
 
 
 class _Values(NamedTuple):
-    """A row of Parquet. A value is None if the row has none, or the file has no such column."""
+    """A row of an inventory in Parquet. A value is None if the row has none, or the file has no such column."""
 
     key: str | None
     size_bytes: int | None
@@ -275,7 +300,7 @@ class _Values(NamedTuple):
 
 
 def _values(where: str, table: "ParquetFile", columns: Columns) -> Iterator[_Values]:
-    """Yield the rows, some thousand at a time. Only the needed columns are read."""
+    """Yield the rows of a Parquet file. Only the needed columns are read, 8,192 rows at a time."""
     names = table.schema_arrow.names
     positions = [columns.key, columns.size, columns.modified, columns.bucket]
     positions += [columns.etag, columns.is_latest, columns.is_delete_marker]
@@ -314,7 +339,8 @@ def _check_types(where: str, schema: "pa.Schema", columns: Columns) -> None:
     for n, is_right, words in expected:
         if n is not None and not is_right(schema.field(n).type):
             found = schema.field(n)
-            raise InvalidInput(f"inventory {where}: column {found.name!r} is {found.type}, expected {words}")
+            message = f"inventory {where}: column {found.name!r} has the type {found.type}, expected {words}"
+            raise InvalidInput(message)
 
 
 class _Ranges(io.RawIOBase):

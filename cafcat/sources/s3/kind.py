@@ -11,12 +11,12 @@ __all__ = ["S3"]
 
 
 class _S3Kind(SourceKind):
-    """Opens buckets and prefixes of buckets, and single objects in lists."""
+    """The kind of source of s3:// URLs: buckets, prefixes of buckets, and single objects in a list."""
 
     reads_inventories = True
 
     def open(self, url: str, context: SourceContext) -> Source:
-        """Return the objects at "s3://bucket" or "s3://bucket/prefix".
+        """Return the source of all objects at "s3://bucket" or "s3://bucket/prefix".
 
         The listing continues where an interrupted run stopped, except in directory buckets.
         """

@@ -35,7 +35,7 @@ _PROBLEMS: Final = (
 
 
 class S3Objects:
-    """The objects of one bucket. The locator of each SourceFile is its key. Safe to share between threads.
+    """Opens the objects of one bucket. The locator of each SourceFile is its key. Safe to share between threads.
 
     If a SourceFile has an entity tag, only that version of the object is read.
     """
@@ -45,7 +45,7 @@ class S3Objects:
         self._outage = _Outage()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open an object.
+        """Open an object of the bucket: a small one is read whole, a large one when its blocks are read.
 
         Raises:
             SourceFailed: The object has changed, has vanished, or cannot be read.
@@ -72,10 +72,10 @@ class S3Objects:
         return FetchedFile(file, None, _Blocks(self._outage, file, remote), modified_ns=file.modified_ns)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
-        """Yield the opened object, or the error, for each in order. Many are requested at the same time.
+        """Yield the opened object, or the error, for each file in order. Many are requested at the same time.
 
         Raises:
-            AccessDenied: The credentials are refused.
+            AccessDenied: The credentials are refused, or the server denied access to 20 objects in a row.
             ServerFailed: 20 objects in a row could not be read.
         """
         costed = ((file, bytes_when_open(file)) for file in files)
@@ -88,7 +88,12 @@ class S3Objects:
 
 
 class _Blocks:
-    """The blocks of a large object. If the connection breaks, another request continues."""
+    """The bytes of a large object, in blocks. Each iteration requests them anew.
+
+    If the connection breaks, another request continues. Iteration raises SourceFailed if the object has changed,
+    has vanished or cannot be read. It raises ServerFailed or AccessDenied if this is the twentieth failure in a
+    row.
+    """
 
     def __init__(self, outage: "_Outage", file: SourceFile, remote: RemoteObject) -> None:
         self._outage = outage
@@ -111,7 +116,10 @@ class _Outage:
         self._failed_in_a_row = 0
 
     def failed(self, cause: BaseException | None) -> None:
-        """Count a failure. Raises the cause if it is the twentieth in a row."""
+        """Count a failure of the server. Raises its cause if it is the twentieth in a row.
+
+        Any other cause, such as a changed object, resets the counter: the server answered.
+        """
         if not isinstance(cause, ServerFailed | ObjectDenied):
             self._failed_in_a_row = 0
             return

@@ -20,32 +20,46 @@ __all__ = ["S3UrlFiles"]
 
 
 class S3UrlFiles:
-    """Objects of any number of buckets. Safe to share between threads."""
+    """Opens single objects by the s3:// URLs in a list, in any number of buckets. Safe to share between threads."""
 
     def __init__(self, context: SourceContext) -> None:
-        """Prepare without a request. The context has the options of S3Access for each URL."""
+        """Store the settings. No request is sent.
+
+        Args:
+            context: Has the options in cafcat.toml for a URL, such as the endpoint of its server.
+        """
         self._context = context
         self._lock = Lock()
         self._buckets: dict[tuple[str, S3Access], _Bucket] = {}
 
     def name_of(self, url: str) -> str:
-        """Return the key of the object. Raises InvalidInput if this is not the URL of a bucket."""
+        """Return the name of an object in the catalog: its key. Raises InvalidInput if this is no s3:// URL."""
         return parse_s3(url).key
 
     def shown(self, url: str) -> str:
-        """Return the URL without user and password. "?" and "#" are part of the key."""
+        """Return the URL of an object for messages, without user and password. "?" and "#" are part of the key."""
         return url_without_user(url)
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the bucket, and the part of the key that is not in the name."""
+        """Return the root of an object: its bucket, and the part of its key that its name does not repeat."""
         return root_of(file.locator, file.path)
 
     def look(self, file: SourceFile) -> SourceFile:
-        """Return the file with its size, time and entity tag. Raises SourceFailed, AccessDenied."""
+        """Return the file with its size, time and entity tag.
+
+        Raises:
+            SourceFailed: The object is missing, or access to it is denied, or the server fails.
+            AccessDenied: The credentials are refused.
+        """
         return self._bucket_of(file.locator).look(file)
 
     def open(self, file: SourceFile) -> OpenFile:
-        """Open the version of the object that `look` found. Raises SourceFailed, AccessDenied."""
+        """Open the version of the object that `look` found.
+
+        Raises:
+            SourceFailed: The object has changed, has vanished, or cannot be read.
+            AccessDenied: The credentials are refused.
+        """
         return self._bucket_of(file.locator).open(file)
 
     def _bucket_of(self, url: str) -> "_Bucket":
@@ -57,7 +71,7 @@ class S3UrlFiles:
 
 
 class _Bucket:
-    """The objects of one bucket. The locator of each SourceFile is its URL."""
+    """Looks up and opens objects of one bucket. The locator of each SourceFile is the URL of its object."""
 
     def __init__(self, bucket: str, access: S3Access) -> None:
         from cafcat.remote.connection import S3Connection
@@ -80,7 +94,7 @@ class _Bucket:
         return self._objects.open(file._replace(locator=parse_s3(file.locator).key))
 
     def _head(self, key: str) -> "ObjectHead":
-        """Send a HEAD request.
+        """Return size, time and entity tag of an object, by a HEAD request.
 
         If the server refuses it, read one byte with a GET request. Only the answer to a GET has a document that
         shows whether the credentials are refused, or only this object.

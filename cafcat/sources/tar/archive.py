@@ -60,8 +60,8 @@ def open_tar(
 def is_tar(path: str) -> str | None:
     """Detect a tar archive by its contents.
 
-    A tar archive begins with a header whose checksum is right. An empty one consists of zeros, like other files:
-    then the name decides.
+    A tar archive begins with a header whose checksum is right. An empty archive consists of zeros, as other files
+    may: then the name decides.
 
     Returns:
         "tar", or "stream" for a compressed archive. None for no archive, no regular file, or a file that cannot be
@@ -82,7 +82,7 @@ def is_tar(path: str) -> str | None:
 
 
 def looks_like_tar(path: str) -> bool:
-    """Return True if there is a file whose name is that of an archive."""
+    """Return True if there is a file at a path, and its name ends like that of a tar archive, as "a.tgz" does."""
     return path.lower().endswith(_NAMES) and os.path.isfile(path)
 
 
@@ -106,7 +106,7 @@ def _is_archive(head: bytes, path: str) -> bool:
 
 
 def _decompressed(descriptor: int, head: bytes) -> bytes:
-    """Return the beginning of the decompressed contents. Raises SourceFailed if it cannot be decompressed."""
+    """Return the beginning of a compressed file's contents. Raises SourceFailed if it cannot be decompressed."""
     from cafcat.sources.tar.input import StreamInput, decompressed
 
     def beginning() -> Iterator[bytes]:

@@ -30,7 +30,9 @@ _LINK_OVERHEAD_BYTES: Final = 300
 
 
 class TarFileSource:
-    """The members of an archive, in its order. A name that occurs twice is yielded twice.
+    """The members of a tar archive in a file, as a source, in the order of the archive.
+
+    A name that occurs twice is yielded twice.
 
     A hard link is a file with the contents and the time of its target. Reading fails if the archive has changed
     since it was first listed.
@@ -66,11 +68,11 @@ class TarFileSource:
 
     @property
     def name(self) -> str:
-        """The typed path. Printable."""
+        """Path of the archive, as the user typed it. Printable."""
         return printable(self._typed)
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield all members.
+        """Yield the file or problem that each member of the archive is.
 
         If the archive ends too early, the last item is a problem with the name of the archive.
         """
@@ -85,7 +87,7 @@ class TarFileSource:
             yield damage(self.name, error)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same root
-        """Return the path of the archive, with its size and time.
+        """Return the root of all members: the path of the archive, with its size and time.
 
         Archives with one name replace each other, and reproducible builds give all members the same time. So the
         size and time of the archive distinguish the versions.
@@ -93,7 +95,7 @@ class TarFileSource:
         return self._state.root(self._typed) if self._state else printable(os.path.abspath(self._typed))
 
     def open(self, file: SourceFile) -> "OpenMember":
-        """Open a member. Raises SourceFailed if the archive has changed or cannot be read."""
+        """Open a member of the archive. Raises SourceFailed if the archive has changed or cannot be read."""
         return OpenMember(self._typed, self._state, file)
 
     def _listed(self, descriptor: int, state: State) -> Iterator[Found]:
@@ -110,7 +112,7 @@ class TarFileSource:
 
 
 class OpenMember:
-    """A member that is open for one reading: either read() or blocks(), once."""
+    """A member of a tar file that is open for one reading: either read() or blocks(), once."""
 
     __slots__ = ("_descriptor", "_extents", "_path", "_position", "_state", "etag", "modified_ns", "size_bytes")
 
@@ -151,7 +153,11 @@ class OpenMember:
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in blocks of at most 1 MiB. Raises SourceFailed if the archive has changed."""
+        """Yield all bytes of the member in blocks of at most 1 MiB.
+
+        Raises:
+            SourceFailed: The archive has changed, is cut, or cannot be read.
+        """
         try:
             yield from self._contents()
             self._state.check(self._descriptor)
@@ -194,7 +200,7 @@ class OpenMember:
 
 
 class _LinkTargets:
-    """The targets of hard links.
+    """The members of an archive to which later hard links refer, by name.
 
     Only names that are targets are stored. They are searched when the first link is found, so that an archive
     without links is read once.
@@ -222,7 +228,7 @@ class _LinkTargets:
             self._found[name] = found
 
     def find(self, link: Member) -> Found:
-        """Return the target of a link, or a problem."""
+        """Return the file or problem that the target of a hard link is; a problem if the target is not stored."""
         name = key(link.link_name)
         found = self._found.get(name)
         if found is not None:

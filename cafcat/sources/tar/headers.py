@@ -64,12 +64,18 @@ def is_header(block: bytes) -> bool:
 
 
 def damaged(message: str) -> SourceFailed:
-    """Return the SourceFailed for a damaged archive."""
+    """Return the SourceFailed for a damaged archive, with this message."""
     return SourceFailed(message, problem=ProblemKind.CORRUPT.value)
 
 
 def cut(end_byte: int, expected_byte: int, what: str) -> SourceFailed:
-    """Return the SourceFailed for an archive that ends too early."""
+    """Return the SourceFailed for an archive that ends too early.
+
+    Args:
+        end_byte: Where the archive ends, in bytes from its start.
+        expected_byte: Up to where it should at least have bytes.
+        what: The part of the archive that is incomplete, such as "a header".
+    """
     return damaged(f"the archive is cut: it ends at byte {end_byte:,}, within {what} up to byte {expected_byte:,}")
 
 

@@ -34,9 +34,15 @@ _XZ_MEMORY_BYTES: Final = 256 << 20
 
 
 class State(NamedTuple):
-    """Properties of a file that show whether it has changed.
+    """Properties of an archive's file that show whether it has changed.
 
     The status change time is not used: a new link to the archive changes it, too.
+
+    Attributes:
+        device: Device of the file.
+        inode: Inode of the file.
+        size_bytes: Size of the file.
+        modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
     """
 
     device: int
@@ -46,7 +52,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, descriptor: int) -> Self:
-        """Return the state of an open file. Raises SourceFailed."""
+        """Return the state of an open file. Raises SourceFailed if the operating system cannot look at it."""
         try:
             status = os.fstat(descriptor)
         except OSError as error:
@@ -54,11 +60,11 @@ class State(NamedTuple):
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def root(self, typed: str) -> str:
-        """Return the root of the members of this archive: see RootedSource."""
+        """Return the root of the members of an archive in this state: its path, size and time (`RootedSource`)."""
         return printable(f"{os.path.abspath(typed)} of {self.size_bytes} bytes, {self.modified_ns} ns since 1970")
 
     def check(self, descriptor: int) -> None:
-        """Raise SourceFailed if the file has changed."""
+        """Raise SourceFailed if an open file is no longer in this state."""
         now = State.of(descriptor)
         if now != self:
             sizes = f"{self.size_bytes:,} bytes when listed, {now.size_bytes:,} now"
@@ -67,7 +73,7 @@ class State(NamedTuple):
 
 
 def open_archive(typed: str) -> int:
-    """Open a file, and return its descriptor. Raises SourceFailed."""
+    """Open an archive for reading, and return its descriptor. Raises SourceFailed if it cannot be opened."""
     try:
         return os.open(typed, OPEN_FLAGS)
     except (OSError, ValueError) as error:  # ValueError: a NUL byte
@@ -75,7 +81,7 @@ def open_archive(typed: str) -> int:
 
 
 def open_stream(typed: str) -> BinaryIO:
-    """Open a file to read it front to back, without a buffer. Raises SourceFailed."""
+    """Open an archive to read it front to back, without a buffer. Raises SourceFailed if it cannot be opened."""
     descriptor = open_archive(typed)
     try:
         return os.fdopen(descriptor, "rb", buffering=0)
@@ -85,7 +91,7 @@ def open_stream(typed: str) -> BinaryIO:
 
 
 def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
-    """Return bytes from an offset on; fewer only at the end of the file. Raises SourceFailed."""
+    """Return bytes from an offset on; fewer only at the end of the file. Raises SourceFailed if reading fails."""
     parts: list[bytes] = []
     while size_bytes:
         try:
@@ -101,7 +107,7 @@ def read_at(descriptor: int, size_bytes: int, start_byte: int) -> bytes:
 
 
 class OpenArchive:
-    """An archive that is read front to back."""
+    """The bytes of an opened archive that is read front to back, still compressed if the archive is."""
 
     def __init__(self, stream: BinaryIO, state: State | None = None) -> None:
         """Begin at the position of the stream.
@@ -114,7 +120,11 @@ class OpenArchive:
         self._state = state
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes as they arrive, at most 256 KiB at once. Raises SourceFailed."""
+        """Yield the bytes as they arrive, at most 256 KiB at once.
+
+        Raises:
+            SourceFailed: Reading fails, or the stream was closed.
+        """
         read = getattr(self._stream, "read1", self._stream.read)
         while True:
             try:
@@ -131,7 +141,10 @@ class OpenArchive:
             self._state.check(self._stream.fileno())
 
     def explained(self, error: SourceFailed) -> SourceFailed:
-        """Return the error for a changed archive if it has changed: a change looks like damage."""
+        """Return the error for a changed archive, if the archive was changed after it was opened; else `error`.
+
+        A change of an archive while it is read looks like damage.
+        """
         try:
             self.check()
         except SourceFailed as changed:
@@ -150,7 +163,7 @@ class FileInput:
         self._window_start = 0
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes; fewer only at the end of the file."""
+        """Return the next bytes of the archive; fewer only at the end of the file."""
         begin = self.position_byte - self._window_start
         if begin < 0 or begin + size_bytes > len(self._window):
             self._window = read_at(self._descriptor, max(size_bytes, _WINDOW_BYTES), self.position_byte)
@@ -160,12 +173,12 @@ class FileInput:
         return data
 
     def skip_to(self, byte: int) -> None:
-        """Move to an offset. Raises SourceFailed if it is beyond the end."""
+        """Move to an offset of the archive. Raises SourceFailed if the offset is beyond the end of the file."""
         self.check_holds(byte, "a member")
         self.position_byte = byte
 
     def check_holds(self, end_byte: int, what: str) -> None:
-        """Raise SourceFailed if the file ends before an offset."""
+        """Raise SourceFailed if the file ends before an offset of the archive."""
         if end_byte > self._size_bytes:
             raise cut(self._size_bytes, end_byte, what)
 
@@ -181,7 +194,7 @@ class StreamInput:
         self._error: SourceFailed | None = None
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes; fewer only at the end of the stream."""
+        """Return the next bytes of the archive; fewer only at the end of the stream."""
         end = self._used + size_bytes
         if end <= len(self._piece):
             data = self._piece[self._used : end]
@@ -192,7 +205,7 @@ class StreamInput:
         return data
 
     def skip_to(self, byte: int) -> None:
-        """Read up to an offset. Raises SourceFailed if the stream ends before."""
+        """Read up to an offset of the archive. Raises SourceFailed if the stream ends before."""
         for part in self._parts(byte - self.position_byte):
             self.position_byte += len(part)
         if self.position_byte < byte:
@@ -235,7 +248,7 @@ class _Engine(Protocol):
 
 
 class _GzipEngine:
-    """zlib's object as an _Engine. It checks length and CRC-32 of the stream."""
+    """Decompresses one gzip stream with zlib, which checks length and CRC-32 of the stream: an _Engine."""
 
     def __init__(self) -> None:
         import zlib
@@ -306,7 +319,7 @@ _COMPRESSIONS: Final = (
 
 
 def _compression_of(head: bytes) -> Compression | None:
-    """Return the compression of data with this beginning, or None."""
+    """Return the compression of data that begins with these bytes; None if the data is not compressed."""
     return next((found for found in _COMPRESSIONS if head.startswith(found.magics)), None)
 
 
@@ -314,7 +327,10 @@ def decompressed(stream: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the pieces of a stream, decompressed if they are compressed. Each has at most 256 KiB.
 
     A stream that begins with a header of an archive is not compressed, even if the first name looks like compressed
-    data, such as "BZhang". Raises SourceFailed.
+    data, such as "BZhang".
+
+    Raises:
+        SourceFailed: The compressed data is damaged or cut, or this Python does not support the compression.
     """
     head = b""
     while len(head) < BLOCK_BYTES and (piece := next(stream, b"")):

@@ -56,7 +56,10 @@ class Items:
         return found._replace(path=path)
 
     def _warn_of(self, removed: str) -> None:
-        """Warn once about leading slashes, and once about "..", of which an archive may have any number."""
+        """Warn that the beginning of names is removed: once for leading slashes, and once for "..".
+
+        An archive may have any number of such names.
+        """
         kind = ".." in removed
         if kind not in self._warned:
             self._warned.add(kind)

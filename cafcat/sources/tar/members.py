@@ -58,10 +58,15 @@ class Input(Protocol):
         """Return the next bytes; fewer only at the end of the archive."""
 
     def skip_to(self, byte: int) -> None:
-        """Move forward to an offset. Raises SourceFailed if the archive is found to end before."""
+        """Move forward to an offset of the archive. Raises SourceFailed if the archive is found to end before."""
 
     def check_holds(self, end_byte: int, what: str) -> None:
-        """Raise SourceFailed if it is known already that the archive ends before an offset."""
+        """Raise SourceFailed if it is known already that the archive ends before an offset.
+
+        Args:
+            end_byte: The offset, in bytes from the start of the archive.
+            what: The part of the archive that would be incomplete, for the message.
+        """
 
 
 class MemberKind(Enum):
@@ -119,7 +124,7 @@ class Member(NamedTuple):
 
     @property
     def next_byte(self) -> int:
-        """Offset of the next member's header."""
+        """Offset of the next member's header in the archive, in bytes."""
         return self.start_byte + whole_blocks(self.stored_bytes)
 
 
@@ -153,7 +158,11 @@ class _Extension:
             self.records[key] = value
 
     def extents(self, at: int) -> list[tuple[int, int]]:
-        """Return the pieces of a sparse file from the records. Raises SourceFailed."""
+        """Return (offset, size) of each piece of a sparse file, from its pax records.
+
+        Raises:
+            SourceFailed: The records contradict each other, or have something else than numbers.
+        """
         offsets, lengths = self.offsets, self.lengths
         if b"GNU.sparse.map" in self.records:
             flat = [decimal_number(digits, at) for digits in self.records[b"GNU.sparse.map"].split(b",") if digits]
@@ -164,7 +173,11 @@ class _Extension:
 
 
 class Members:
-    """Reads members from the position of the input on. `defaults` are the global pax records so far."""
+    """Reads the members of an archive, from the position of the input on.
+
+    Attributes:
+        defaults: The global pax records so far, by keyword. They hold for all members that follow.
+    """
 
     def __init__(self, archive: Input, defaults: dict[bytes, bytes] | None = None) -> None:
         self.defaults = dict(defaults or {})
@@ -181,7 +194,14 @@ class Members:
             self._archive.skip_to(member.next_byte)
 
     def next(self) -> Member | None:
-        """Return the member that begins here, with the input at its contents. None at the end of the archive."""
+        """Return the member that begins at the input's position, and move the input to its contents.
+
+        Returns:
+            None at the end of the archive.
+
+        Raises:
+            SourceFailed: The archive is damaged, cut, or has no end marker.
+        """
         offset = self._archive.position_byte
         extension: _Extension | None = None
         while True:

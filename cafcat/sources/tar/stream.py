@@ -37,7 +37,9 @@ _COPY_MEMORY_BYTES: Final = 16 << 20
 
 
 class TarStreamSource:
-    """The members of an archive, in its order. A name that occurs twice is yielded twice.
+    """The members of a tar archive that is read once, as a source, in the order of the archive.
+
+    A name that occurs twice is yielded twice.
 
     Members of a batch can be opened until the next batch is requested. A hard link is a file if the contents of its
     target are in the same batch. Otherwise it is a problem, because the contents have already been read.
@@ -51,7 +53,7 @@ class TarStreamSource:
         filter: PathFilter | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Prepare to read an archive.
+        """Prepare to read a tar archive. A named file is opened later.
 
         Args:
             typed: "-" for standard input, the name of a file, or an open binary stream, which is read once.
@@ -73,11 +75,14 @@ class TarStreamSource:
         self._batch = _Batch(StreamInput(iter(())), OpenArchive(BytesIO()))
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same root
-        """Return the archive, as TarFileSource does. Each stream has a root of its own."""
+        """Return the root of all members: path, size and time of the archive; a unique text for an open stream.
+
+        For a file, the root is known only once the archive was opened.
+        """
         return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
-        """Yield all members, in groups of at most 5,000, with at most 64 MiB of contents in memory.
+        """Yield the file or problem that each member is, in lists of at most 5,000, with at most 64 MiB in memory.
 
         If the archive ends too early, the last item is a problem with the name of the archive.
         """
@@ -88,18 +93,25 @@ class TarStreamSource:
             yield [damage(self.name, error)]
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield all members. A file can be opened until the next one is requested, and sometimes longer."""
+        """Yield the file or problem that each member is.
+
+        A file can be opened until the next file is requested, and sometimes longer.
+        """
         for batch in self.batches():
             yield from batch
 
     def buffer(self, file: SourceFile) -> None:
-        """Let a large file be opened several times. The first reading copies it to a temporary file."""
+        """Let the large file of the present batch be opened several times.
+
+        The first reading copies its contents, to a temporary file if they are larger than 16 MiB. Any other file is
+        in memory, so nothing is done.
+        """
         batch = self._batch
         if batch.copy is None and batch.large is not None and file.locator == _locator(batch.large):
             batch.copy = _Copy()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open a member. Raises SourceFailed if the stream has been read beyond its batch."""
+        """Open a member of the present batch. Raises SourceFailed if the stream has been read beyond that batch."""
         batch = self._batch
         content = batch.contents.get(file.locator)
         if content is not None:
@@ -135,7 +147,11 @@ class TarStreamSource:
             yield OpenArchive(self._archive)
 
     def _fill(self, members: Iterator[Member]) -> bool:
-        """Fill the batch. Return False at the end of the archive, or if it cannot be read further."""
+        """Add members to the present batch until it is full.
+
+        Returns:
+            False at the end of the archive, or if the archive cannot be read further.
+        """
         batch = self._batch
         try:
             for member in members:
@@ -162,10 +178,13 @@ class TarStreamSource:
 
 
 class _Batch:
-    """Members that can be opened now: small ones in memory, and at the end at most one large one in the stream."""
+    """The members of a tar stream that can be opened now.
+
+    Small members are in memory. The last member of a batch may be a large one, which is still in the stream.
+    """
 
     def __init__(self, archive: StreamInput, opened: OpenArchive) -> None:
-        """Begin an empty batch.
+        """Begin an empty batch of members.
 
         Args:
             archive: The decompressed archive, at a header.
@@ -182,7 +201,7 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
-        """True if no other member fits."""
+        """True if no other member fits into the batch."""
         return (
             self.large is not None
             or len(self.items) >= _BATCH_ITEMS
@@ -198,7 +217,7 @@ class _Batch:
         self._buffered_bytes += member.size_bytes
 
     def target(self, link: Member) -> Found:
-        """Return the target of a hard link, or a problem."""
+        """Return the file or problem that the target of a hard link is; a problem if it is not in this batch."""
         message = (
             f"a hard link to {shown(link.link_name)!r}, whose contents were read before in the stream: "
             "ingest the archive from an uncompressed file"
@@ -238,7 +257,7 @@ class _Copy:
 
 
 class _LargeFile:
-    """The blocks of the large file of a batch.
+    """The contents of the large file of a batch, in blocks.
 
     They are next in the stream, and can be read once, before the next batch, unless they are copied. Iteration
     raises SourceFailed if the archive is damaged, or was read further meanwhile.

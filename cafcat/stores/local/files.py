@@ -33,7 +33,7 @@ other files close it."""
 
 
 class LocalFile:
-    """A local file that is open for reading, as a RandomReader for formats. Safe to share between threads.
+    """A local file that is open for reading in parts: a RandomReader. Safe to share between threads.
 
     The file is closed by `close`, or when the last reference to this object is gone.
     """
@@ -95,7 +95,13 @@ class LocalFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB. Raises as `read_at`."""
+        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB.
+
+        Raises:
+            Corrupt: The file is shorter.
+            InvalidInput: The range is not valid.
+            StoreFailed: The file cannot be read.
+        """
         self._check_span(start_byte, end_byte)
         return self._parts(start_byte, end_byte, BLOCK_BYTES)
 
@@ -159,7 +165,11 @@ class _CachedFile:
         self.used = time.monotonic()
 
     def read(self, start_byte: int, end_byte: int) -> bytes | None:
-        """Return the bytes. None if the file was replaced or changed, or if reading fails for any reason."""
+        """Return the bytes `[start_byte, end_byte)` of the file.
+
+        Returns:
+            None if the file was replaced or changed since it was opened, or if reading fails for any reason.
+        """
         file = self._file
         if not file.is_current() or end_byte > file.size_bytes:
             return None
@@ -177,14 +187,25 @@ class CachedFiles:
     """
 
     def __init__(self, store: "LocalStore") -> None:
-        """Begin with no open file. `store` opens the files."""
+        """Begin with no open file.
+
+        Args:
+            store: Opens the file with the object of a key.
+        """
         self._store = store
         self._files: dict[str, _CachedFile] = {}
         self._lock = Lock()
         self._cleaned_at = 0.0
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Return the bytes `[start_byte, end_byte)` of an object. Raises as `LocalStore.open` and `read_at`."""
+        """Return the bytes `[start_byte, end_byte)` of an object.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter than end_byte.
+            InvalidInput: The range or the key is not valid.
+            StoreFailed: The file cannot be opened or read.
+        """
         cached = self._files.get(key)
         if cached is not None and (data := cached.read(start_byte, end_byte)) is not None:
             cached.used = time.monotonic()

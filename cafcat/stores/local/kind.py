@@ -17,10 +17,14 @@ _FOLDER_URL: Final = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IG
 
 
 class _LocalKind(StoreKind):
-    """Opens folders, by path or by file:// URL (RFC 8089)."""
+    """The kind of store whose objects are files in a folder, named by its path or file:// URL (RFC 8089)."""
 
     def open(self, url: str, context: StoreContext) -> Store:
-        """Return the store in a folder. The folder may not exist."""
+        """Return the store in a folder, which may not exist.
+
+        Raises:
+            InvalidInput: The URL is not that of a folder of this machine.
+        """
         from cafcat.stores.local.store import LocalStore
 
         folder = _path_of(url)
@@ -29,7 +33,7 @@ class _LocalKind(StoreKind):
         return LocalStore(Path(folder), is_private=is_private)
 
     def normal_url(self, text: str) -> str:
-        """Return the URL as it is. `same_store_key` recognizes the other spellings."""
+        """Return the URL of a folder unchanged. `same_store_key` recognizes other spellings of the same folder."""
         return text
 
     def same_store_key(self, url: str) -> str:
@@ -38,14 +42,28 @@ class _LocalKind(StoreKind):
         return os.path.normpath(unquote(match[1])) if match else url
 
     def address(self, url: str) -> ObjectAddress:
-        """Split a path or URL. An existing folder has the key ""."""
+        """Split the path or file:// URL of a file into its folder and its name.
+
+        The address of an existing folder is that folder, with the key "".
+
+        Raises:
+            InvalidInput: The URL is not valid.
+        """
         path = os.path.abspath(_path_of(url))
         if os.path.isdir(path):
             return ObjectAddress(path, Path(path).as_uri(), "")
         return ObjectAddress(path, Path(os.path.dirname(path)).as_uri(), os.path.basename(path))
 
     def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
-        """Open a file by its path, whatever its name: the names of stored objects have more restrictions."""
+        """Open a file of this machine by its path, to read it in parts, whatever its name.
+
+        The keys of stored objects have more restrictions than names of files.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidInput: This is not a regular file, or not a path.
+            StoreFailed: The file cannot be opened.
+        """
         from cafcat.stores.local.files import LocalFile
 
         file = LocalFile(address.name)
@@ -53,7 +71,11 @@ class _LocalKind(StoreKind):
 
 
 def _path_of(url_or_path: str) -> str:
-    """Return the path that a path or a file:// URL means, percent-decoded. Raises InvalidInput."""
+    """Return the path that a file:// URL means, percent-decoded. A path is returned unchanged.
+
+    Raises:
+        InvalidInput: The URL has another host, a query or a fragment, or its path has a NUL byte.
+    """
     if not _FILE_URL.match(url_or_path):
         return url_or_path
     parts = urlsplit(url_or_path)

@@ -36,7 +36,7 @@ class LocalStore:
     reads_in_flight: Final = 1
 
     def __init__(self, folder: Path, *, is_private: bool = False) -> None:
-        """Open a store. The folder may be missing.
+        """Describe a store in a folder, which may be missing.
 
         Args:
             folder: The folder, absolute or relative to the current one.
@@ -51,15 +51,15 @@ class LocalStore:
         """Path and inode of each folder whose name, with those of all folders above, this process has synced."""
 
     def close(self) -> None:
-        """Close the files that are still open. Idempotent. The store can still be used."""
+        """Close the files that reads have left open. Idempotent. The store can still be used."""
         self._cache.close()
 
     def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any head can be rewritten
-        """Begin an upload.
+        """Begin the upload of a new object.
 
         Raises:
             InvalidInput: The key is not allowed.
-            Conflict: The key is taken, or another upload of the key exists.
+            Conflict: The store has an object with this key, or an unfinished upload of the key.
             StoreFailed: The file cannot be created.
         """
         path = self.locate(key)
@@ -90,12 +90,23 @@ class LocalStore:
             raise NotFound(f"no object {key} in {self.folder}", chunk=path) from error
 
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB. Raises as `read`."""
+        """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter.
+            StoreFailed: The file cannot be read.
+        """
         with self.open(key) as file:
             yield from file.blocks(start_byte, end_byte)
 
     def stat(self, key: str) -> ObjectInfo:
-        """Return key and size of an object. Raises NotFound, StoreFailed."""
+        """Return key and size of an object.
+
+        Raises:
+            NotFound: There is no such object.
+            StoreFailed: The file cannot be opened.
+        """
         with self.open(key) as file:
             return ObjectInfo(key, file.size_bytes)
 
@@ -109,7 +120,7 @@ class LocalStore:
         self._remove(self.locate(key) + PARTIAL_SUFFIX)
 
     def uploads(self) -> Iterator[str]:
-        """Yield the key of each unfinished upload."""
+        """Yield the key of each unfinished upload, whether or not its writer is alive."""
         for name in self._walk():
             if name.endswith(PARTIAL_SUFFIX):
                 yield name.removesuffix(PARTIAL_SUFFIX)
@@ -144,7 +155,10 @@ class LocalStore:
                 yield name
 
     def _names(self, key: str) -> Sequence[str]:
-        """Return the names in a folder, in reverse order. Those of folders end in "/"."""
+        """Return the names in a folder below the store, in reverse order. Names of folders end in "/".
+
+        A missing folder has no names.
+        """
         folder = f"{self.folder}/{key}"
         try:
             with os.scandir(folder) as entries:

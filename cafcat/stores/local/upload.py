@@ -28,7 +28,7 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 
 
 class LocalUpload:
-    """One object that is being written.
+    """One object that is being written into the folder of a store.
 
     Whole blocks in page-aligned memory bypass the page cache (O_DIRECT) where the file system allows it. This is
     nearly twice as fast as buffered writes (docs/performance.md). From the first other block on, writes are
@@ -43,7 +43,7 @@ class LocalUpload:
     etag: Final = None
 
     def __init__(self, path: str, folder: str, key: str, *, is_private: bool = False) -> None:
-        """Create the temporary file.
+        """Create the temporary file of a new object.
 
         Args:
             path: Final path of the object. Its folder must exist.
@@ -81,7 +81,11 @@ class LocalUpload:
             raise
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes. The caller may change the buffer as soon as this returns. Raises StoreFailed."""
+        """Append bytes to the new object. The caller may change the buffer as soon as this returns.
+
+        Raises:
+            StoreFailed: The file cannot be written. Every later call fails, too.
+        """
         self._check_usable()
         self._half_written = True
         try:
@@ -91,7 +95,7 @@ class LocalUpload:
         self._half_written = False
 
     def rewrite_head(self, data: bytes) -> None:
-        """Replace the first bytes, through the page cache: they are not a whole block.
+        """Replace the first bytes of the object, through the page cache: they are not a whole block.
 
         Raises:
             StoreFailed: The file cannot be written.
@@ -110,7 +114,7 @@ class LocalUpload:
         """Make the object durable under its key.
 
         Raises:
-            Conflict: The key was taken meanwhile.
+            Conflict: The store has an object with this key by now.
             StoreFailed: The file cannot be written.
         """
         self._check_usable()
@@ -128,14 +132,21 @@ class LocalUpload:
         self._end()
 
     def abort(self) -> None:
-        """Remove the temporary file. Errors are suppressed: `LocalStore.discard` can remove it later."""
+        """Remove the temporary file of the object, unless the upload has ended.
+
+        Errors are suppressed, because `LocalStore.discard` can remove the file later. Idempotent.
+        """
         if not self._ended:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
             self._end()
 
     def _create_private(self) -> int:
-        """Create the file for the owner of its folder, who may be another user. Raises OSError."""
+        """Create the temporary file for the owner of its folder, who may be another user. Return its descriptor.
+
+        Raises:
+            OSError: The file cannot be created, or exists.
+        """
         folder = os.open(os.path.dirname(self._temporary), FOLDER_FLAGS)
         try:
             descriptor = os.open(os.path.basename(self._temporary), _CREATE, PRIVATE_FILE, dir_fd=folder)

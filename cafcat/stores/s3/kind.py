@@ -36,7 +36,7 @@ def _addressing(text: str) -> str:
 
 
 class _S3Kind(StoreKind):
-    """Opens buckets, or prefixes of buckets, by s3:// URL."""
+    """The kind of store whose objects are in an S3 bucket, or below a prefix of a bucket (s3:// URLs)."""
 
     options: Mapping[str, Callable[[str], str]] = {
         "endpoint_url": _endpoint_url,
@@ -46,14 +46,22 @@ class _S3Kind(StoreKind):
     }
 
     def open(self, url: str, context: StoreContext) -> Store:
-        """Return the store at "s3://bucket" or "s3://bucket/prefix"."""
+        """Return the store at "s3://bucket" or "s3://bucket/prefix". This sends no request.
+
+        Raises:
+            InvalidInput: This is not the URL of a bucket, or the memory for uploads is too small.
+        """
         from cafcat.stores.s3.store import S3Store
 
         access = S3Access.of(context.options)
         return S3Store(url, access, context.upload_memory, context, reads_in_flight=context.read_requests)
 
     def normal_url(self, text: str) -> str:
-        """Return the URL without slashes around its prefix."""
+        """Return the URL of a bucket or prefix without slashes around the prefix.
+
+        Raises:
+            InvalidInput: This is not such a URL.
+        """
         match = _S3_URL.fullmatch(text)
         if match is None:
             hint = "a URL holds no password or query: set credentials with AWS' own tools, options in [stores.NAME]"
@@ -61,7 +69,7 @@ class _S3Kind(StoreKind):
         return f"s3://{match[1]}/{match[2] or ''}".rstrip("/")
 
     def address(self, url: str) -> ObjectAddress:
-        """Split the URL of an object.
+        """Split the URL of an object into the URL of its folder and the last part of its key.
 
         A URL that ends in "/" is a folder, whatever object has that key: S3 consoles create empty objects with such
         keys. Keys may begin with a slash, or have several in a row.

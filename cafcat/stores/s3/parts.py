@@ -27,7 +27,7 @@ _MOST_IN_FLIGHT: Final = 8
 
 
 class PartPlan(NamedTuple):
-    """Sizes for one upload.
+    """Size and number of the parts of one multipart upload.
 
     Attributes:
         part_bytes: Size of a part in bytes.

@@ -31,7 +31,7 @@ _UPLOAD_CHECKS: Final = (
 
 
 class S3Probe:
-    """One pass over the features of a server. Failed checks are added to the `checks` of the store."""
+    """Tests every feature of a store's server once. Failed checks are added to the `checks` of the store."""
 
     def __init__(self, store: S3Store) -> None:
         """Prepare to test a store. Its `checks` must be empty."""
@@ -45,7 +45,13 @@ class S3Probe:
         self._has_promise = False
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding for each feature. Raises as `cafcat.stores.probing.probe`."""
+        """Test one feature after the other, and yield a finding for each. Remove the test objects at the end.
+
+        Raises:
+            NotFound: There is no such bucket.
+            AccessDenied: The server refuses the credentials.
+            StoreFailed: The server does not answer.
+        """
         try:
             yield self._multipart()
             for feature, check in _UPLOAD_CHECKS:
@@ -156,7 +162,10 @@ class S3Probe:
         return self._by_check(feature, ServerCheck.CONDITIONAL_WRITES)
 
     def _unfinished(self) -> None:
-        """Begin an upload, look for it in the list, and abort it."""
+        """Begin an upload, look for it in the server's list of uploads, and abort it.
+
+        Checks that the server fails are added to the `checks` of the store.
+        """
         where = self._where("unfinished")
         with translated("write", self._store.url):
             upload_id = self._client.create_multipart_upload(**where)["UploadId"]

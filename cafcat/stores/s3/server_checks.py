@@ -57,7 +57,7 @@ class ServerChecks:
     """The checks that the server of one store failed. Each is reported once. Safe to share between threads."""
 
     def __init__(self, store_url: str, context: StoreContext) -> None:
-        """Prepare without loading anything.
+        """Load nothing yet: the failed checks are loaded at the first use.
 
         Args:
             store_url: URL of the store.
@@ -77,7 +77,7 @@ class ServerChecks:
 
     @property
     def failed(self) -> frozenset[ServerCheck]:
-        """All failed checks."""
+        """The checks that the server failed: in this process, or in earlier ones if `verdicts` remembers them."""
         return frozenset(self._failed)
 
     @property

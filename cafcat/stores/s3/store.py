@@ -39,7 +39,7 @@ class S3Store:
         *,
         reads_in_flight: int = READ_REQUESTS,
     ) -> None:
-        """Open a store without a request.
+        """Describe a store. This sends no request.
 
         Args:
             url: "s3://bucket" or "s3://bucket/prefix".
@@ -103,12 +103,23 @@ class S3Store:
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
         """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB.
 
-        If the connection breaks, another request continues at the same byte. Raises as `read`.
+        If the connection breaks, another request continues at the same byte.
+
+        Raises:
+            NotFound: There is no such object.
+            Corrupt: The object is shorter.
+            Conflict: The object was replaced while it was read.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         return self._object(key).blocks(start_byte, end_byte)
 
     def stat(self, key: str) -> ObjectInfo:
-        """Return size and entity tag of an object. Raises NotFound, AccessDenied, StoreFailed."""
+        """Return key, size and entity tag of an object.
+
+        Raises:
+            NotFound: There is no such object.
+            AccessDenied, StoreFailed: The server refuses or fails.
+        """
         head = self._object(key).head()
         return ObjectInfo(key, head.size_bytes, head.etag)
 
@@ -124,7 +135,11 @@ class S3Store:
     def uploads(self) -> Iterator[str]:
         """Yield the keys of unfinished multipart uploads; none if the server cannot list them.
 
-        In any case, one request checks that the bucket exists. Raises NotFound, AccessDenied, StoreFailed.
+        In any case, one request checks that the bucket exists.
+
+        Raises:
+            NotFound: There is no such bucket.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         if ServerCheck.LIST_UPLOADS in self.checks:
             check_reachable(self._connection)
@@ -182,14 +197,20 @@ class S3Store:
         return f"--aws-sigv4 {scope} --user {credentials} {content_hash} {session}"
 
     def probe(self) -> Iterator[Finding]:
-        """Test the features of the server with small objects, and remove these. Raises as ProbedStore.probe."""
+        """Test the features of the server with small objects, remove these, and yield a finding for each feature.
+
+        Raises:
+            NotFound: There is no such bucket.
+            AccessDenied: The server refuses the credentials.
+            StoreFailed: The server does not answer.
+        """
         from cafcat.stores.s3.probe import S3Probe
 
         return S3Probe(self).findings()
 
     @property
     def failed_checks(self) -> Collection[str]:
-        """Values of the ServerChecks that the server failed."""
+        """Names of the checks that the server failed, such as "entity_tag" (ServerCheck)."""
         return [check.value for check in self.checks.failed]
 
     @property
@@ -198,7 +219,7 @@ class S3Store:
         return self._connection
 
     def bucket_key(self, key: str) -> str:
-        """Return the key in the bucket for a key in the store. Raises InvalidInput."""
+        """Return the key in the bucket for a key in the store. Raises InvalidInput if the key is not allowed."""
         return self._key(key)
 
     def _key(self, key: str) -> str:

@@ -59,7 +59,7 @@ def _abort(connection: S3Connection, checks: ServerChecks, key: str, upload_id: 
 
 
 def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> list[tuple[str, str]]:
-    """Return key and id of every unfinished upload whose key begins with a prefix.
+    """Return key and id of every unfinished multipart upload whose key begins with a prefix.
 
     The result is empty for a server that cannot list uploads. Such a server is reported once.
 

@@ -33,14 +33,22 @@ _COMPLETE_ATTEMPTS: Final = 3
 
 
 class _BufferedPart(NamedTuple):
-    """A part that has not been sent yet."""
+    """A part of a multipart upload that has not been sent yet.
+
+    Attributes:
+        buffer: Memory with the bytes of the part at its beginning.
+        size_bytes: Size of the part.
+    """
 
     buffer: mmap
     size_bytes: int
 
 
 class S3Upload:
-    """One object that is being written. `write` copies the bytes, and waits while all buffers are in use."""
+    """One object that is being written into a bucket.
+
+    `write` copies the bytes, and waits while all buffers are in use.
+    """
 
     def __init__(
         self,
@@ -51,7 +59,7 @@ class S3Upload:
         *,
         rewrites_head: bool = False,
     ) -> None:
-        """Begin the upload with one request.
+        """Begin the multipart upload of a new object, with one request.
 
         Args:
             connection: The bucket.
@@ -97,7 +105,7 @@ class S3Upload:
 
     @property
     def upload_id(self) -> str | None:
-        """Id of the multipart upload."""
+        """Id of the multipart upload, with which `S3Store.discard` aborts it if its writer dies."""
         return self._upload_id
 
     @property
@@ -111,7 +119,7 @@ class S3Upload:
         return self._etag
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes. The caller may change the buffer as soon as this returns.
+        """Append bytes to the new object. The caller may change the buffer as soon as this returns.
 
         Raises:
             StoreFailed: An earlier part could not be sent.
@@ -135,7 +143,7 @@ class S3Upload:
                 used.
 
         Raises:
-            Conflict: The key is taken, or the server has another object.
+            Conflict: The store has another object with this key.
             StoreFailed: The server fails, or the bytes changed in memory.
         """
         self._check_usable()
@@ -156,7 +164,11 @@ class S3Upload:
         self._end()
 
     def abort(self) -> None:
-        """Remove the parts. Errors are suppressed: `S3Store.discard` can remove them later."""
+        """Abort the upload, which removes its parts.
+
+        Errors are suppressed, because `S3Store.discard` can remove the parts later. Idempotent. After a commit,
+        this does nothing.
+        """
         if not self._ended:
             self._end()
             with contextlib.suppress(CafcatError):
@@ -193,16 +205,17 @@ class S3Upload:
             return client.create_multipart_upload(**options)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Replace the first bytes. The first part has not been sent yet.
+        """Replace the first bytes of the object. The part with these bytes has not been sent yet.
 
         Raises:
             InvalidInput: The upload was begun without rewrites_head, or has ended.
+            StoreFailed: An earlier part could not be sent.
         """
         self._check_usable()
         if self._used:
             self._send_part()
         if self._head is None:
-            raise InvalidInput(f"the head of {self._name} cannot be changed: the upload was not begun for that")
+            raise InvalidInput(f"the head of {self._name} cannot be replaced: the upload has no rewrites_head")
         buffer, size_bytes = self._head
         others_bytes = self._size_bytes - size_bytes
         with memoryview(buffer) as view, view[:size_bytes] as part:
@@ -212,7 +225,10 @@ class S3Upload:
             self._checksum = combined(crc64nvme(part), others, others_bytes)
 
     def _send_part(self) -> None:
-        """Send the part in the buffer. The first part is kept back if its head is going to be rewritten."""
+        """Send the part in the buffer to the server, in a thread.
+
+        The first part is kept back until `commit` if the head of the object is going to be rewritten.
+        """
         buffer, size_bytes = self._part, self._used
         with memoryview(buffer) as view, view[:size_bytes] as part:
             self._checksum = crc64nvme(part, self._checksum)
@@ -281,7 +297,14 @@ class S3Upload:
         return None
 
     def _complete(self, parts: list[dict[str, Any]]) -> str | None:
-        """Return the object's entity tag. A HEAD request decides whether the completion succeeded."""
+        """Complete the upload, in up to three attempts, and return the object's entity tag.
+
+        After each attempt, a HEAD request shows whether the object exists and is the right one.
+
+        Raises:
+            Conflict: The key has another object.
+            StoreFailed: The server fails, or does not have the object in the end.
+        """
         for attempt in range(1, _COMPLETE_ATTEMPTS + 1):
             answered, is_completed, is_gone = None, False, False
             failure = StoreFailed(f"{self._name} was written, but the server does not have it")
@@ -296,10 +319,10 @@ class S3Upload:
             except NotFound:
                 if is_gone or attempt == _COMPLETE_ATTEMPTS:
                     raise failure from None
-        raise AssertionError("unreachable")
+        raise AssertionError("the last attempt returns or raises")
 
     def _ask_to_complete(self, parts: list[dict[str, Any]]) -> str | None:
-        """Send the completion, and return the entity tag in the answer."""
+        """Send the request that completes the upload, and return the entity tag in the answer."""
         if ServerCheck.CONDITIONAL_WRITES in self._checks:
             self._check_key_is_free()
         options: dict[str, Any] = {"IfNoneMatch": "*", "MpuObjectSize": self._size_bytes}
@@ -313,7 +336,7 @@ class S3Upload:
         return unquoted(answer.get("ETag"))
 
     def _check_key_is_free(self) -> None:
-        """Raise Conflict if there is an object. Some servers would replace it."""
+        """Raise Conflict if the bucket has an object with this key. Some servers would replace it."""
         with contextlib.suppress(NotFound):
             RemoteObject(self._connection, self._key).head()
             raise Conflict(f"cannot write {self._name}: an object with this key exists", chunk=self._name)
