@@ -86,7 +86,10 @@ class SnapshotFile:
         connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
         connection.execute("BEGIN")
         connection.execute("SELECT files FROM snapshot").fetchone()
-        status = os.stat(self.path)
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise Unavailable(f"the snapshot cannot be read: {error.strerror}", path=self.path) from error
         if self._identity != (status.st_dev, status.st_ino):
             message = "the snapshot was replaced by another file after it was opened for reading"
             raise Conflict(message, path=self.path, hint="open the snapshot again")

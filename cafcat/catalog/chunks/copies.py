@@ -293,9 +293,9 @@ class Copies(Objects):
             row = connection.execute(select.encode(), [object_id]).fetchone()
             if row is None or row[3] != ChunkState.WRITING or row[1] not in _WITH_OBJECT:
                 state = "gone" if row is None else f"{row[3]}, its chunk {row[1]}"
-                raise Conflict(f"the copy cannot be committed: it is {state}", chunk=str(object_id))
+                raise Conflict(f"copy {object_id} cannot be committed: it is {state}")
             if not connection.execute(update, (etag, object_id)).rowcount:
-                raise Conflict("the copy cannot be committed: its store has moved meanwhile", chunk=str(object_id))
+                raise Conflict(f"copy {object_id} cannot be committed: its store has moved meanwhile")
             connection.execute(BY_INDEX)
             parameters = {"store": row[2], "chunk": row[0]}
             connection.execute(_ADD_PENDING_STORE, parameters)
@@ -358,7 +358,7 @@ class Copies(Objects):
         with self._connection.statement() as connection:
             row = connection.execute(_COPY_AND_CHUNK.encode(), [copy_id]).fetchone()
         if row is None:
-            raise Conflict("the catalog has no copy with this number", chunk=str(copy_id))
+            raise Conflict(f"the catalog has no copy {copy_id}")
         return CopiedChunk(row[0], row[4], row[5], row[6])
 
 

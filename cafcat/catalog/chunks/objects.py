@@ -56,8 +56,8 @@ class Objects:
         """
         lease = "lease_expires_at = now() + make_interval(secs => %s)"
         if not self._update(lease, "state = 'writing' AND lease_owner = %s", object_id, [lease_seconds], [owner]):
-            message = "the copy or backup cannot be written on: another command gave it up or has its lease"
-            raise Conflict(message, chunk=str(object_id))
+            reason = "another command gave it up or has its lease"
+            raise Conflict(f"row {object_id} of {self._table} cannot be written on: {reason}")
 
     def commit(self, object_id: int, etag: str | None) -> None:
         """Set the state of a copy or backup from `writing` to `committed`.
@@ -69,8 +69,8 @@ class Objects:
         """
         changes = "state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s"
         if not self._update(changes, "state = 'writing' AND lease_owner IS NOT NULL", object_id, [etag]):
-            message = "the copy or backup cannot be committed: it was given up, or its store was moved"
-            raise Conflict(message, chunk=str(object_id))
+            reason = "it was given up, or its store was moved"
+            raise Conflict(f"row {object_id} of {self._table} cannot be committed: {reason}")
 
     def abandon(self, object_id: int) -> None:
         """Set the state of a copy or backup from `writing` to `abandoned`.
@@ -80,7 +80,7 @@ class Objects:
         """
         changes = "state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL"
         if not self._update(changes, "state = 'writing'", object_id):
-            raise Conflict("only a copy or backup that is being written can be abandoned", chunk=str(object_id))
+            raise Conflict(f"row {object_id} of {self._table} cannot be abandoned: it is not being written")
 
     def drop(self, object_id: int) -> None:
         """Set the state of a copy or backup from `committed` to `deleted`, so that its object may be removed.
