@@ -1,4 +1,4 @@
-"""Read many files by name: a look-up for each thousand of them, and one request for near files."""
+"""Reads many files by name: one catalog query per thousand names, and one request to the store for near files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,25 +17,35 @@ __all__ = ["Batch"]
 _Failures = list[tuple[str, CafcatError]]
 """Names as the caller gave them, and why each file cannot be read."""
 _Outcome = tuple[str, Location | CafcatError]
-"""A name, and where the file was read from or why it could not be written."""
+"""A name as the caller gave it, and where the file was read from, or why it could not be read or written."""
 
 
 class Batch:
-    """Reads bytes `[start, end)` of many files, by default all of them; a negative start counts from the end.
+    """Reads many files, or the same byte range of each of them.
 
-    An error that concerns one file is a value, not an exception: NotFound, InvalidInput for a range beyond the
-    file, Corrupt, StoreFailed, Unsupported and NotInstalled for a file that cannot be decoded here. Errors that
-    concern all files are raised: AccessDenied, Unavailable for a store out of reach, CatalogUnavailable,
-    CatalogOutdated.
+    An error that concerns one file is returned in place of the file's content: NotFound; InvalidInput for a range
+    beyond the file, or a name that no path can have; Corrupt; StoreFailed; Unsupported and NotInstalled for a file
+    that cannot be decoded here. Errors that concern all files are raised: AccessDenied, Unavailable for a store out
+    of reach, CatalogUnavailable, CatalogOutdated.
     """
 
     def __init__(self, reader: FileReader, start: int = 0, end: int | None = None) -> None:
-        """Read nothing yet. start, end: the range of each file."""
+        """Create a batch. Nothing is read yet.
+
+        Args:
+            reader: Finds and reads the files.
+            start: First byte that is read of each file; a negative number counts from the end of the file.
+            end: One past the last byte that is read of each file; None for the end of the file.
+        """
         self._reader = reader
         self._range = (start, end)
 
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | CafcatError]]:
-        """Yield the content of each file, in the order in which the files are read."""
+        """Yield each path with the requested bytes of its file, or with its error.
+
+        Of each five thousand paths, those that cannot be found come first, then the others in the order of archives
+        and offsets.
+        """
         for failed, reads in self._windows(paths):
             yield from failed
             with closing(self._reader.files(reads)) as files:
@@ -43,21 +53,30 @@ class Batch:
                     yield request.name, self._joined(request, blocks)
 
     def stream(self, paths: Iterable[str]) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
-        """Yield the blocks of each file, in the order of the paths. Before each five thousand files come those of
-        them that cannot be found. The blocks raise the errors of their file."""
+        """Yield each path with an iterator over the requested bytes of its file, or with its error.
+
+        Of each five thousand paths, those that cannot be found come first, then the others in the order of the
+        paths. The iterator raises the errors of reading its file. Use it before the next path is taken.
+        """
         for failed, reads in self._windows(paths, in_order=True):
             yield from failed
             with closing(self._reader.files(reads)) as files:
                 yield from ((request.name, blocks) for request, blocks in files)
 
     def get(self, outputs: Mapping[str, Output]) -> Iterator[_Outcome]:
-        """Write each file to its output, as `write_single` does. Yield files once they are durable.
+        """Write each file to its output. Yield each path once its file is durable, or with its error.
+
+        Each output appears with its whole content or not at all. A Conflict with an existing output is returned in
+        place of the location.
 
         Args:
-            outputs: By path. They have the same mode, and all or none are overwritten.
+            outputs: Where to write each file, by its path in the catalog. All have the same `mode` and `overwrite`.
+
+        Yields:
+            The path, and where the file was read from or why it could not be read or written.
 
         Raises:
-            OutputFailed: The disk is full or fails. A Conflict with an existing file is a value.
+            OutputFailed: The disk is full or fails.
         """
         free: list[str] = []
         for name, output in outputs.items():
@@ -85,7 +104,10 @@ class Batch:
     def _save(
         self, reads: Iterator[RangeRead[ReadRequest]], outputs: Mapping[str, Output], saved: SavedFiles
     ) -> Iterator[_Outcome]:
-        """Write the files of the reads. Yield those that failed, and those that went to a device or pipe."""
+        """Write the files of the reads. Yield those that failed, and those that were written to a device or pipe.
+
+        Files written to a regular output are not yielded here, because they are not durable yet.
+        """
         with closing(self._reader.files(reads)) as files:
             for request, blocks in files:
                 output = outputs[request.name]
@@ -99,7 +121,12 @@ class Batch:
                     yield request.name, error
 
     def plan(self, paths: Iterable[str], *, in_order: bool = False) -> ReadPlan:
-        """Return what `read` and `get` would read or, with in_order, `stream`."""
+        """Return the reads that `read` and `get` would need, without reading any file.
+
+        Args:
+            paths: Paths of the files in the catalog.
+            in_order: True for the reads of `stream`, which reads the files in the order of the paths.
+        """
         plan = ReadPlan()
         for failed, reads in self._windows(paths, in_order=in_order):
             plan.failed += failed
@@ -110,7 +137,7 @@ class Batch:
     def _windows(
         self, paths: Iterable[str], *, in_order: bool = False
     ) -> Iterator[tuple[_Failures, Iterator[RangeRead[ReadRequest]]]]:
-        """Yield, for each five thousand paths, those that cannot be read and the reads of the others."""
+        """Yield, for each five thousand paths, those that cannot be read with their errors, and the others' reads."""
         rest = iter(paths)
         while names := list(islice(rest, PLANNED_FILES)):
             failed, requests = self._requests(names)

@@ -1,4 +1,4 @@
-"""Compare the content of files with the checksums that the catalog has."""
+"""Compares the content of files with the checksums in the catalog."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,10 @@ __all__ = ["Damaged", "check", "checked"]
 
 
 class Damaged(Corrupt):
-    """A file proved to be damaged after most of its content had been handed out. A caller that can begin again may
-    get the file from another replica."""
+    """A file proved to be damaged after most of its content had been yielded.
+
+    A caller that can discard that content may read the file again from another replica.
+    """
 
 
 def check(location: Location, found: int) -> None:
@@ -30,10 +32,14 @@ def check(location: Location, found: int) -> None:
 
 
 def checked(location: Location, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the blocks of a whole file; the last one only if the checksum of all is right.
+    """Yield the blocks of a whole file, but the last block only if the checksum of the file is right.
+
+    Args:
+        location: Where the file is, with its checksum.
+        blocks: The whole content of the file.
 
     Raises:
-        Damaged: The checksum is wrong. All blocks but the last one have been handed out then.
+        Damaged: The checksum is wrong. All blocks but the last one have been yielded then.
     """
     checksum = 0
     last = b""

@@ -1,4 +1,4 @@
-"""Decode files that are not in their chunk as they are: the chunk's format makes them from the bytes of a span."""
+"""Decodes files whose bytes are not in their chunk as they are: the chunk's format makes them from a span."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ __all__ = ["cut", "decode", "decoded"]
 
 
 def decode(location: Location, span: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of a file in blocks.
+    """Yield the decoded content of a file in blocks. Its checksum is not compared.
 
     Args:
-        location: Where the file is.
-        span: The bytes of its span, in blocks of any size.
+        location: Where the file is, with its format and decoding.
+        span: The bytes of the file's span in the chunk, in blocks of any size.
 
     Raises:
         Corrupt: The bytes are not valid in the format.
@@ -29,11 +29,15 @@ def decode(location: Location, span: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decoded(request: ReadRequest, span: bytes) -> bytes:
-    """Return the requested bytes of a file, after all of its content was checked. Raises as `decode` does.
+    """Decode a file, compare all of its content with its checksum, and return the requested bytes.
 
     Args:
-        request: A request with a decoded_range.
-        span: All bytes of the file's span.
+        request: The file and the requested range of its decoded content; a `decoded_range` of None is all of it.
+        span: All bytes of the file's span in the chunk.
+
+    Raises:
+        Corrupt: The bytes are not valid in the format, or the checksum is wrong.
+        NotInstalled, Unsupported: The format cannot be decoded here.
     """
     content = b"".join(decode(request.location, iter((span,))))
     check(request.location, crc32c(content))
@@ -41,11 +45,13 @@ def decoded(request: ReadRequest, span: bytes) -> bytes:
 
 
 def cut(blocks: Iterator[bytes], content_range: tuple[int, int]) -> Iterator[bytes]:
-    """Yield the bytes `[start, end)` of a content. All blocks are read, also those behind the range, so that a
-    checksum is compared.
+    """Yield the bytes `[start, end)` of a file's content.
+
+    All blocks are taken, also those behind the range, so that an iterator that compares the checksum at the end of
+    the content does so.
 
     Args:
-        blocks: The content, in blocks.
+        blocks: The whole content of the file, in blocks.
         content_range: Start and end, in bytes from the start of the content.
     """
     start, end = content_range

@@ -1,8 +1,8 @@
-"""Write many new files that become durable together.
+"""Writes many new files that become durable together.
 
 The content of a batch of files is written without names, then synced at once, then the files take their names.
-While one batch is synced, the next is being written. `commit` syncs the names. So a file's name never means less
-than the whole content, whenever the power goes, and after `commit` both are on the disk.
+While one batch is synced, the next is being written. `commit` syncs the names. So a file that has its name has its
+whole content, even after a power cut, and after `commit` content and name are both on the disk.
 """
 
 import os
@@ -24,31 +24,45 @@ __all__ = ["DurableFiles", "OpenFolder"]
 Of = TypeVar("Of")
 
 _BATCH_BYTES: Final = 256 << 20
-"""Most content of a batch. A batch ends with the file that exceeds this."""
+"""Most content of a batch, in bytes. A batch ends with the file that reaches this size."""
 _MOST_DESCRIPTORS: Final = 2048
-"""Most open files and folders of a batch. Two batches are open at a time."""
+"""Most open files and folders of a batch. Two batches are open at a time: one is written, one is synced."""
 _OTHER_DESCRIPTORS: Final = 256
-"""Descriptors that are left for the rest of the process, if its limit is too low for two batches."""
+"""Descriptors that the batches leave to the rest of the process, if its limit is too low for two full batches."""
 _FEW_FILES: Final = 16
-"""Up to this number, files are synced one by one: a sync of the file system waits for the writes of all
-processes."""
+"""Up to this number of files in all, each file is synced on its own. A sync of the whole file system also waits for
+the writes of other processes."""
 
 
 class OpenFolder:
-    """An open folder. It is closed when nothing refers to it any more. A file that waits for its name refers to
-    it."""
+    """An open folder, which is closed when no object refers to it any more.
+
+    A file that waits for its name refers to its folder.
+
+    Attributes:
+        descriptor: File descriptor of the folder.
+        device: Number of the device that has the folder, as in `os.stat`.
+    """
 
     __slots__ = ("descriptor", "device")
 
     def __init__(self, descriptor: int) -> None:
-        """Take over an open descriptor."""
+        """Own the open descriptor of a folder: it is closed with this object. Raises OSError."""
         self.descriptor = descriptor
         self.device = os.fstat(descriptor).st_dev
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], *, below: "OpenFolder | None" = None) -> Self:
-        """Open a folder by its path; or by its name in another folder, and then a symbolic link is not followed.
-        Raises OSError."""
+        """Open a folder by its path, or by its name in another folder.
+
+        Args:
+            path: Path of the folder; with `below`, its name there.
+            below: The folder that contains it. Then a symbolic link is not followed, but is an error. None: `path`
+                is a path, and links are followed.
+
+        Raises:
+            OSError: The folder cannot be opened.
+        """
         if below is None:
             return cls(os.open(path, FOLDER_FLAGS))
         return cls(os.open(path, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=below.descriptor))
@@ -60,11 +74,17 @@ class OpenFolder:
 
 
 _Waiting = tuple[NewFile, OpenFolder, str, str, Of]
-"""A file with all of its content: the file, its folder, name, path in messages, and `of` as given to `write`."""
+"""A written file that waits for its name: the file, its folder, its name, its path for messages, and its `of`."""
 
 
 class _Batch(Generic[Of]):
-    """Files that are synced together, and folders in which a name was made."""
+    """Files that are synced together, and the folders in which files or folders were created.
+
+    Attributes:
+        files: The files that wait for their names.
+        folders: Open folders in which a name was made or will be.
+        bytes: Size of the content of the files, in bytes.
+    """
 
     def __init__(self) -> None:
         self.files: deque[_Waiting[Of]] = deque()
@@ -72,10 +92,16 @@ class _Batch(Generic[Of]):
         self.bytes = 0
 
     def is_full(self, most_descriptors: int) -> bool:
+        """Return whether the batch has 256 MiB of content, or as many open files and folders as it may have."""
         return self.bytes >= _BATCH_BYTES or len(self.files) + len(self.folders) >= most_descriptors
 
     def sync(self, file_systems: dict[int, OpenFolder]) -> None:
-        """Sync the content of the files: at once if they are on one of these file systems. Raises OSError."""
+        """Make the content of the files durable. Raises OSError.
+
+        Args:
+            file_systems: File systems that are synced as a whole, by device, each with an open folder in it. Files
+                on other devices are synced one by one.
+        """
         devices = {folder.device for folder in self.folders}
         for device in devices & file_systems.keys():
             sync_file_system(file_systems[device].descriptor)
@@ -85,18 +111,28 @@ class _Batch(Generic[Of]):
                     sync_file(file.descriptor)
 
     def sync_folders(self, file_systems: dict[int, OpenFolder]) -> None:
-        """Sync the folders that are not on one of these file systems. Raises OSError."""
+        """Make the names in the folders durable, except on these file systems. Raises OSError.
+
+        Args:
+            file_systems: File systems, by device, that `DurableFiles.commit` syncs as a whole later.
+        """
         for folder in self.folders:
             if folder.device not in file_systems:
                 sync_folder(folder.descriptor)
 
     def discard(self) -> None:
+        """Close and drop all files that have no name yet."""
         while self.files:
             self.files.pop()[0].discard()
 
 
 class _Sync(Thread, Generic[Of]):
-    """The sync of a batch, in a thread of its own."""
+    """A thread that syncs the content of one batch.
+
+    Attributes:
+        batch: The files that are synced.
+        error: The error of the sync; None if there is none. Valid once the thread has ended.
+    """
 
     def __init__(self, batch: _Batch[Of], file_systems: dict[int, OpenFolder]) -> None:
         super().__init__(name="cafcat-sync")
@@ -105,6 +141,7 @@ class _Sync(Thread, Generic[Of]):
         self.error: OSError | None = None
 
     def run(self) -> None:
+        """Sync the batch. Called in the thread."""
         try:
             self.batch.sync(self._file_systems)
         except OSError as error:
@@ -112,19 +149,22 @@ class _Sync(Thread, Generic[Of]):
 
 
 class DurableFiles(Generic[Of]):
-    """Writes files into open folders. A context manager: files that have no name yet when it is left are dropped.
+    """Writes files into open folders, and makes them durable in batches.
 
-    Methods raise OutputFailed if the disk is full or fails. After that no further file takes a name. At most
-    512 MiB of content and 4,096 descriptors wait for a sync. The process' soft limit of descriptors is raised for
-    that, as far as its hard limit allows, and stays raised.
+    Use it in a `with` statement: files that have no name yet when it is left are dropped. Methods raise
+    OutputFailed if the disk is full or fails. After a failed sync or a failed naming, no further file takes a name.
+
+    About 512 MiB of content (more if single files are large) and up to 4,096 open files and folders wait for a
+    sync. The process's soft limit of open descriptors is raised for that, as far as its hard limit allows, and
+    stays raised.
     """
 
     def __init__(self, shown: str, *, overwrite: bool, mode: int = 0o666) -> None:
-        """Write nothing yet.
+        """Create an object without files.
 
         Args:
-            shown: The output as a whole, for messages that concern no single file.
-            overwrite: Whether to replace existing files.
+            shown: Name of the output as a whole, for messages that concern no single file.
+            overwrite: True to replace existing files.
             mode: Permissions of new files, less the umask.
         """
         self._shown = shown
@@ -135,8 +175,11 @@ class DurableFiles(Generic[Of]):
         self._syncing: _Sync[Of] | None = None
         self._finished: list[tuple[Of, CafcatError | None]] = []
         self._file_systems: dict[int, OpenFolder] = {}
-        """File systems that can be synced as a whole, by device. Each folder was opened before anything was
-        written there: a sync reports errors since then."""
+        """File systems that can be synced as a whole, by device, each with an open folder in it.
+
+        The folder was opened before any file was written there, because a sync through it reports the write errors
+        since it was opened.
+        """
         self._devices: set[int] = set()
         self._is_large = False
         """True if whole file systems are synced, not single files."""
@@ -145,15 +188,18 @@ class DurableFiles(Generic[Of]):
     def write(
         self, folder: OpenFolder, name: str, blocks: Iterable[bytes], modified_ns: int | None, *, shown: str, of: Of
     ) -> None:
-        """Write the content of a file, which takes its name later.
+        """Write the content of a file, which gets its name later.
 
         Args:
             folder: The folder of the file.
-            name: Its name there.
-            blocks: Its content. Their errors are raised; then nothing is left of the file.
-            modified_ns: Its modification time, in nanoseconds since 1970; None for now.
-            shown: Its path, for messages.
-            of: What `finished` returns for it.
+            name: Name of the file in the folder.
+            blocks: Content of the file. Errors of the iteration are raised; then nothing is left of the file.
+            modified_ns: Modification time of the file, in nanoseconds since 1970; None for now.
+            shown: Path of the file, for messages.
+            of: What `finished` returns for the file.
+
+        Raises:
+            OutputFailed: This file cannot be written, or an earlier one could not be made durable.
         """
         if self._failure is not None:
             raise self._failure
@@ -179,7 +225,11 @@ class DurableFiles(Generic[Of]):
             self._begin_sync()
 
     def has_name_in(self, folder: OpenFolder) -> None:
-        """Sync a folder, at the latest in `commit`: the name of a file or folder in it has to become durable."""
+        """Note that a name is made in a folder, so that the folder is synced, at the latest in `commit`.
+
+        Raises:
+            OutputFailed: An earlier batch could not be made durable.
+        """
         self._batch.folders.add(folder)
         if folder.device not in self._devices:
             self._devices.add(folder.device)
@@ -191,22 +241,27 @@ class DurableFiles(Generic[Of]):
 
     @property
     def has_finished(self) -> bool:
-        """True if `finished` returns a file."""
+        """True if `finished` would return at least one file."""
         return bool(self._finished)
 
     def finished(self) -> list[tuple[Of, CafcatError | None]]:
-        """Return the files that took their names since the last call, or could not. Before `commit` the names may
-        not be durable.
+        """Return the files that got their names, or could not get them, since the last call of this method.
+
+        The names may not be durable before `commit`.
 
         Returns:
-            `of` of each file with None, or with an error: Conflict if there is a file of that name, InvalidInput if
-            the file system cannot have the name.
+            The `of` of each file with None, or with the error because of which the file was dropped: Conflict if
+            something has that name, InvalidInput if the file system cannot have the name.
         """
         finished, self._finished = self._finished, []
         return finished
 
     def commit(self) -> None:
-        """Give all files their names, and make the names durable."""
+        """Give all files their names, and make contents and names durable. `finished` then returns the files.
+
+        Raises:
+            OutputFailed: A sync or a naming failed, now or in an earlier call. All files without names are dropped.
+        """
         if self._failure is not None:
             raise self._failure
         self._end_sync()
@@ -237,7 +292,7 @@ class DurableFiles(Generic[Of]):
         self._syncing.start()
 
     def _end_sync(self) -> None:
-        """Wait for the batch that is being synced, and give its files their names."""
+        """Wait for the sync of the batch before, and give its files their names. Raises OutputFailed."""
         syncing = self._syncing
         if syncing is None:
             return
@@ -270,7 +325,15 @@ class DurableFiles(Generic[Of]):
             files.popleft()
 
     def _failed(self, error: OSError, batch: _Batch[Of], shown: str | None = None) -> CafcatError:
-        """Drop all files without names: their content may be lost, and no further sync would report that."""
+        """Drop all files without names, and return the error that every later call raises.
+
+        The content of these files may be lost, and no further sync would report that.
+
+        Args:
+            error: The failure of a sync or of a naming.
+            batch: The batch that failed.
+            shown: Path of the file that failed; None if the error concerns all files.
+        """
         self._failure = OutputFailed(f"cannot be written: {error.strerror or error}", path=shown or self._shown)
         batch.discard()
         self._batch.discard()
@@ -289,7 +352,7 @@ class DurableFiles(Generic[Of]):
 
 
 def _descriptors_of_a_batch() -> int:
-    """How many descriptors a batch may have, after the limit of the process was raised if it is too low."""
+    """Return how many files and folders a batch may hold open. Raises the process's soft limit if it is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * _MOST_DESCRIPTORS + _OTHER_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -1,4 +1,4 @@
-"""Extract trees: files page by page from the catalog, near ones read by one request, written below a folder."""
+"""Extracts folders of the catalog to disk: lists files page by page, and reads near files with one request."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -18,9 +18,9 @@ from cafcat.reading.request import ReadRequest
 __all__ = ["Extraction", "extract_tree", "plan_tree"]
 
 _REPORTED_FAILURES: Final = 1000
-"""Number of failed files in the report; the others are only counted."""
+"""Most failed files that the report lists; further ones are only counted."""
 _SMALL_BYTES: Final = 1 << 20
-"""A file up to this size is written too fast to check in between whether the user wants to stop."""
+"""Of files larger than this, `checkpoint` is also called between blocks. Smaller ones are written fast enough."""
 _KINDS: Final = {
     "corrupt": ProblemKind.CORRUPT,
     "conflict": ProblemKind.EXISTS,
@@ -38,15 +38,25 @@ def extract_tree(
     *,
     progress: Progress,
 ) -> ExtractReport:
-    """Write everything below a folder of the catalog below a directory: see Repository.extract.
+    """Write all files below a folder of the catalog into a directory. This is `PackedFiles.extract`.
 
     Args:
         reader: Reads the files.
         catalog: Lists the files.
-        prefix: Folder or file of the catalog, as typed.
-        output: The directory.
-        progress: Receives the progress. Its checkpoint is called between files and blocks: an exception drops the
-            current file. If it is stopping, the extraction ends after the current file.
+        prefix: Folder or file of the catalog, as the user typed it.
+        output: The directory, which is created if it is missing.
+        progress: Receives the progress. Its checkpoint is called between files, and between blocks of files larger
+            than 1 MiB: if it raises, the current file is dropped and the exception passes on. If `progress` is
+            stopping, the extraction ends after the current file.
+
+    Returns:
+        The numbers of extracted and failed files; `interrupted` is true if `progress` was stopping.
+
+    Raises:
+        NotFound: No file or folder has the name.
+        Conflict, InvalidInput, OutputFailed: The directory cannot be created or written to.
+        AccessDenied, Unavailable: A store denies access or is out of reach.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     files, size_bytes = catalog.totals(prefix)
     tree: OutputTree[Location]
@@ -68,7 +78,11 @@ def extract_tree(
 
 
 def plan_tree(reader: FileReader, catalog: Lookup, prefix: str) -> ReadPlan:
-    """Return the reads of `extract_tree`, without reading. Raises NotFound if no file or folder has the name."""
+    """Return the reads that `extract_tree` would need, without reading any file.
+
+    Raises:
+        NotFound: No file or folder has the name.
+    """
     catalog.totals(prefix)
     plan = ReadPlan()
     for page in catalog.pages(prefix, page_rows=PLANNED_FILES):
@@ -83,9 +97,10 @@ def _reads(reader: FileReader, page: Sequence[Location]) -> Iterator[RangeRead[R
 
 
 class Extraction:
-    """One extraction into a folder. A file that fails is reported, and the others are written.
+    """One extraction of files into a folder. A file that fails is reported, and the others are written.
 
-    report: numbers so far, of files that are complete.
+    Attributes:
+        report: The numbers so far. `files` and `bytes` count only files that have their names.
     """
 
     def __init__(
@@ -95,15 +110,28 @@ class Extraction:
         *,
         progress: Progress,
     ) -> None:
-        """Write nothing yet. The arguments are those of `extract_tree`."""
+        """Create an extraction. Nothing is written yet.
+
+        Args:
+            reader: Reads the files.
+            tree: The directory that receives the files.
+            progress: Receives the progress, and can stop the extraction: see `extract_tree`.
+        """
         self._reader = reader
         self._tree = tree
         self._progress = progress
         self.report = ExtractReport()
 
     def write(self, page: Sequence[Location]) -> None:
-        """Write the files of a page, until `progress` is stopping. Raises AccessDenied, OutputFailed,
-        Unavailable if a store is out of reach."""
+        """Write some files into the tree. If `progress` is stopping, return early and set `report.interrupted`.
+
+        Args:
+            page: Where the files are. The files may be written in another order.
+
+        Raises:
+            AccessDenied, Unavailable: A store denies access or is out of reach.
+            OutputFailed: The disk is full or fails.
+        """
         with closing(self._reader.files(_reads(self._reader, page))) as files:
             for request, blocks in files:
                 self._progress.checkpoint()
@@ -115,17 +143,22 @@ class Extraction:
                     self._count_finished()
 
     def commit(self) -> None:
-        """Make all files durable under their names. Raises OutputFailed."""
+        """Make all written files durable under their names, and count them. Raises OutputFailed."""
         self._tree.commit()
         self._count_finished()
 
     def commit_after(self, error: CafcatError) -> None:
-        """Keep the complete files after an error that ends the extraction, and note their number in the error."""
+        """Commit the complete files after an error that ends the extraction. Their number becomes the error's hint.
+
+        An error of the commit itself is ignored. A hint that the error already has stays.
+        """
         with suppress(CafcatError):
             self.commit()
         self._count_finished()
         if error.hint is None and self.report.files:
-            error.hint = f"files that were extracted before, and are complete: {self.report.files}"
+            error.hint = (
+                f"number of files that were extracted before this error, and are complete: {self.report.files}"
+            )
 
     def _count_finished(self) -> None:
         for location, error in self._tree.finished():
@@ -140,7 +173,7 @@ class Extraction:
         self._progress.advance(1, location.size_bytes)
 
     def _stoppable(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the blocks of a large file. It is dropped if the checkpoint raises."""
+        """Yield the blocks of a large file. Before each, call the checkpoint, whose exceptions are raised."""
         for block in blocks:
             self._progress.checkpoint()
             yield block

@@ -1,4 +1,4 @@
-"""Send range reads to a store: several requests in flight, answers in the order of the reads."""
+"""Sends range reads to a store: several requests in flight, answers in the order of the reads."""
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
@@ -12,31 +12,31 @@ from cafcat.support.in_order import in_order
 __all__ = ["Answer", "concerns_single_files", "fetch", "object_blocks"]
 
 _MOST_BYTES: Final = 128 << 20
-"""Most bytes of the reads that were begun and whose answers were not handed out yet: eight of the largest reads, or
-64 reads of 2 MiB."""
+"""Most bytes of all reads that were begun and whose answers were not yielded yet: eight reads of 16 MiB, the
+largest, or 64 reads of 2 MiB."""
 _BEGUN_READS: Final = 4
-"""Reads that may be begun and not handed out yet, for each request in flight. Answers that have arrived wait for a
-slower one before them, and the next requests are sent meanwhile."""
+"""Reads that may be begun and not yielded yet, per request in flight. Answers that have arrived wait for a slower
+one before them, and the next requests are sent meanwhile."""
 _PART_BYTES: Final = 8 << 20
 """A whole object is read in parts of this size."""
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_PART_BYTES: Final = 3 * _PART_BYTES
-"""The same bound for the parts of a whole object. Several chunks may be verified at a time, each with a bound of
-its own, and a copy to a bucket needs memory for its upload, too."""
+"""Most bytes of all parts of one object that were begun and not yielded yet. It is lower than _MOST_BYTES because
+several chunks may be verified at a time, and because a copy to a bucket also needs memory for its upload."""
 
 
 class Answer:
-    """The bytes of a read, or what went wrong with it."""
+    """The result of one range read: its bytes, or the error of the store."""
 
     def __init__(self, store: Store, read: RangeRead[Any]) -> None:
-        """Send no request yet."""
+        """Prepare a read. The request is sent by `request` or `data`."""
         self._store = store
         self._read = read
         self._data: bytes | None = None
         self._error: CafcatError | None = None
 
     def request(self) -> Self:
-        """Send the request now, and keep its result."""
+        """Send the request, and keep its result for `data`: the bytes, or the CafcatError, which is not raised."""
         try:
             self._data = self.data()
         except CafcatError as error:
@@ -44,7 +44,14 @@ class Answer:
         return self
 
     def data(self) -> bytes:
-        """Return the bytes, which are read now unless they were requested. Raises what went wrong."""
+        """Return the bytes of the read. If `request` was not called, the store is read now.
+
+        Returns:
+            The bytes; b"" for a read that is empty, or that has to be read in blocks (`RangeRead.in_blocks`).
+
+        Raises:
+            CafcatError: The error of the store, such as NotFound, Corrupt, AccessDenied or StoreFailed.
+        """
         if self._error is not None:
             raise self._error
         if self._data is not None:
@@ -60,15 +67,15 @@ def fetch(
 ) -> Generator[tuple[RangeRead[Span], Answer], None, None]:
     """Yield each read with its answer, in the order of the reads. Close the generator if not all are needed.
 
-    To a remote store, as many requests are in flight as its `reads_in_flight` says. A local store is read when the
-    data of an answer are asked for. No request is sent here for reads without bytes, and for reads of files that
-    are too large to be held in memory: their answer is empty.
+    Up to `store.reads_in_flight` requests are in flight at once. If that is 1, as for a local store, a read is done
+    only when `Answer.data` is called. No request is sent for reads without bytes, nor for `in_blocks` reads of
+    files that are too large to be held in memory: `data` of their answer returns b"".
 
     Args:
         store: The store of all the reads.
         reads: What to read; they are iterated only a few requests ahead.
-        most_bytes: Most bytes of the reads that were begun and not handed out yet, 128 MiB by default. A single
-            read may have more.
+        most_bytes: Most bytes of all reads that were begun and not yielded yet, 128 MiB by default. A single read
+            may have more.
     """
     most = store.reads_in_flight
     if most == 1:
@@ -88,23 +95,33 @@ def _memory_bytes(read: RangeRead[Any]) -> int:
 
 
 def concerns_single_files(store: Store, error: CafcatError) -> bool:
-    """Return whether a failed read may concern only some of its bytes: damage, or an I/O error of a local disk. A
-    server that could not answer after all retries cannot give the other bytes, either."""
+    """Return whether the other files of a failed read may still be readable one by one.
+
+    True for damage, and for an I/O error of a local disk: these concern only some of the bytes. False for all other
+    errors: a missing object is missing for all files, and so is one that a server did not give after all retries.
+
+    Args:
+        store: The store that was read.
+        error: The error of the read.
+    """
     return isinstance(error, Corrupt) or (isinstance(error, StoreFailed) and not store.is_remote)
 
 
 def object_blocks(store: Store, key: str, size_bytes: int) -> Generator[bytes, None, None]:
-    """Yield the first bytes of an object in order, in blocks of at most 1 MiB, as fast as the store gives them.
+    """Yield the first bytes of an object in order, in blocks of at most 1 MiB.
 
-    From a remote store, three parts of 8 MiB are requested at once.
+    An object of more than 8 MiB in a remote store is read in parts of 8 MiB, three at a time, because that is
+    faster than one request.
 
     Args:
-        store: Where the object is.
+        store: The store that has the object.
         key: Key of the object.
-        size_bytes: Number of bytes to read.
+        size_bytes: Number of bytes to read, from the start of the object.
 
     Raises:
-        NotFound, Corrupt, AccessDenied, Conflict, StoreFailed: as reading from the store does.
+        NotFound: There is no such object.
+        Corrupt: The object is shorter than `size_bytes`.
+        AccessDenied, Conflict, StoreFailed: The store cannot read, or the object was replaced.
     """
     if store.reads_in_flight == 1 or size_bytes <= _PART_BYTES:
         yield from store.stream(key, 0, size_bytes)

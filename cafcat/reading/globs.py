@@ -1,4 +1,4 @@
-"""Translate shell patterns to regular expressions of PostgreSQL, so that the database does the matching."""
+"""Translates shell patterns to regular expressions of PostgreSQL, so that the database does the matching."""
 
 import re
 
@@ -12,9 +12,8 @@ def regex_of_glob(pattern: str) -> str:
     """Return a regular expression that matches the paths whose last part matches a shell pattern.
 
     Args:
-        pattern: "*" and "?" do not match "/"; "[abc]", "[a-z]" and "[!abc]" are as in sh; a backslash makes the
-        next
-            character plain.
+        pattern: The shell pattern. "*" and "?" do not match "/"; "[abc]", "[a-z]" and "[!abc]" are as in sh; a
+            backslash makes the next character plain.
 
     Returns:
         A regular expression as in the PostgreSQL documentation, 9.7.3.
@@ -46,8 +45,14 @@ def _literal(character: str) -> str:
 
 
 def _class(negated: bool, members: str) -> str:
-    """Return the expression of a bracket: one character, never a slash. A range from a later character to an
-    earlier one matches nothing."""
+    """Return the regular expression for a bracket of a shell pattern, such as "[a-z]".
+
+    It matches one character, never a slash. A range from a later character to an earlier one matches nothing.
+
+    Args:
+        negated: True for "[!...]" or "[^...]".
+        members: What is between the brackets, without the "!" or "^".
+    """
     parts = []
     position = 0
     while position < len(members):

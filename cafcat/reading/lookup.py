@@ -1,4 +1,4 @@
-"""Look up where files are, by names as users type them."""
+"""Looks up where files are, by names as users type them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -13,38 +13,53 @@ __all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", 
 
 
 class PathLookup(Protocol):
-    """Look-ups by path."""
+    """Finds files and folders of a catalog by path."""
 
     def locate(self, path: str) -> Location:
-        """Return where a file is. Raises NotFound; InvalidInput for a name that no path can have."""
+        """Return where a file is.
+
+        Raises:
+            NotFound: No file has the path.
+            InvalidInput: No path can have this text.
+        """
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
-        """Return the locations of those of up to LOOKED_UP_PATHS paths that exist."""
+        """Return the location of each of at most LOOKED_UP_PATHS paths. Paths that do not exist are left out."""
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Return the names that are folders."""
+        """Return those of the names that are folders of the catalog, which means that files are below them."""
 
 
 class ReplicaLookup(Protocol):
-    """Look-ups of the objects that have the bytes of a chunk."""
+    """Finds the objects that have the bytes of a chunk."""
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Return store URL and key of the chunk's own object, as they are now, then of each copy."""
+        """Return store URL and key of the chunk's own object, where it is now, then of each of its copies."""
 
 
 class LocationCatalog(Protocol):
-    """The catalog that files are looked up in: a database, or a snapshot of one."""
+    """The catalog in which files are looked up: a database, or a snapshot of one."""
 
     @property
-    def files(self) -> PathLookup: ...
+    def files(self) -> PathLookup:
+        """Finds files and folders by path."""
 
     @property
-    def copies(self) -> ReplicaLookup: ...
+    def copies(self) -> ReplicaLookup:
+        """Finds the objects that have the bytes of a chunk."""
 
 
 def locate_as_typed(files: PathLookup, path: str) -> Location:
-    """Return where a file is whose name begins with "./" or "/" although no path in the catalog does. Raises
-    NotFound, InvalidInput."""
+    """Return where a file is whose typed name begins with "./" or "/", as no path in the catalog does.
+
+    Args:
+        files: Finds files by path.
+        path: The name as typed. The catalog is known to have no file with exactly this name.
+
+    Raises:
+        NotFound: The catalog has no such file without the "./" or "/", either. If it is a folder, the hint differs.
+        InvalidInput: No path can have the name.
+    """
     names = list(_names(path))
     for name in names[1:]:
         with suppress(NotFound):
@@ -53,7 +68,10 @@ def locate_as_typed(files: PathLookup, path: str) -> Location:
 
 
 def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-    """See FileReader.locate_many."""
+    """Return for each path where the file is, or why it cannot be found. This is `FileReader.locate_many`.
+
+    Errors are values, not exceptions: NotFound, and InvalidInput for a name that no path can have.
+    """
     found: dict[str, Location | CafcatError] = {}
     for start in range(0, len(paths), LOOKED_UP_PATHS):
         found |= _locate_some(files, paths[start : start + LOOKED_UP_PATHS])
@@ -75,7 +93,7 @@ def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location 
 
 
 def _names(path: str) -> Iterator[str]:
-    """Yield the names that the catalog may have for a typed one: itself, then without a leading "./" or "/"."""
+    """Yield the paths that a typed name may mean: as it is, then without its leading "./" or "/", step by step."""
     yield path
     while (name := path.removeprefix("./").lstrip("/")) != path:
         yield name

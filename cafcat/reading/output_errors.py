@@ -1,4 +1,4 @@
-"""Translate errors of the operating system about output files to errors of cafcat."""
+"""Translates errors of the operating system about output files to errors of cafcat."""
 
 import errno
 from collections.abc import Iterator
@@ -15,7 +15,11 @@ _IN_THE_WAY: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, er
 
 @contextmanager
 def disk_errors(shown: str) -> Iterator[None]:
-    """Translate an OSError in the context. shown: the file or folder, for messages. See `disk_error`."""
+    """Raise each OSError of the `with` block as the error that `disk_error` returns for it.
+
+    Args:
+        shown: Path of the output file or folder, for messages.
+    """
     try:
         yield
     except OSError as error:
@@ -23,11 +27,11 @@ def disk_errors(shown: str) -> Iterator[None]:
 
 
 def disk_error(error: OSError, shown: str) -> CafcatError:
-    """Return the error of cafcat for an OSError about a file or folder.
+    """Return the error of cafcat for an OSError about an output file or folder.
 
     Args:
-        error: The error.
-        shown: The file or folder, for messages.
+        error: The error of the operating system.
+        shown: Path of the output file or folder, for messages.
 
     Returns:
         Conflict if another file or folder is in the way, InvalidInput for a name that the file system cannot have,
@@ -37,7 +41,7 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
         return Conflict("there is a file of that name already", path=shown, hint="--force overwrites it")
     if error.errno in _IN_THE_WAY:
-        return Conflict("a file or link is in the way of a folder", path=shown)
+        return Conflict("a file, link or folder is in the way", path=shown)
     if error.errno in _NO_SUCH_NAME:
         return InvalidInput(f"the file system cannot have this name: {reason}", path=shown)
     return OutputFailed(f"cannot be written: {reason}", path=shown)

@@ -1,4 +1,4 @@
-"""A tree of files below one folder. Each file appears with all of its content, and none outside the folder."""
+"""Writes a tree of files below one folder. Each appears with all of its content, and none outside the folder."""
 
 import os
 from collections.abc import Iterable
@@ -18,29 +18,38 @@ Of = TypeVar("Of")
 
 
 def safe_parts(path: str) -> tuple[str, ...]:
-    """Return the names of the folders and of the file in a catalog path.
+    """Split a path of the catalog into the names of its folders and of its file.
 
     Raises:
-        InvalidInput: The path could leave the folder that it is extracted to, or names no file on a disk: "..",
-            absolute names, empty parts, NUL, drive letters.
+        InvalidInput: The path could lead out of the folder that it is extracted to, or no file can have it: it is
+            absolute, or has a part "..", "." or "", a NUL or a drive letter.
     """
     parts = tuple(path.split("/"))
     drive = os.path.splitdrive(path)[0]
     if drive or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise InvalidInput("the name cannot be a file below a folder", path=path)
+        raise InvalidInput("no file below the output folder can have this path", path=path)
     return parts
 
 
 class OutputTree(Generic[Of]):
-    """Writes files below a folder, which is made if it is missing. A context manager: files that were not committed
-    when it is left are dropped.
+    """Writes files below an output folder, which is created if it is missing.
 
-    Symbolic links below the folder are not followed: a link in the place of a folder is a Conflict. The files that
-    were written are durable, and have their names, after `commit`.
+    Use it in a `with` statement: files that have no name yet when it is left are dropped. Symbolic links below the
+    folder are not followed: a link in the place of a folder is a Conflict. After `commit`, all written files are
+    durable and have their names.
     """
 
     def __init__(self, output: Output) -> None:
-        """Make and open the folder. Raises OutputFailed or Conflict if that fails."""
+        """Create the output folder, unless it exists, and open it.
+
+        Args:
+            output: Path of the folder, whether to replace existing files in it, and permissions of new files.
+
+        Raises:
+            Conflict: A file is in the way.
+            InvalidInput: The file system cannot have such a name.
+            OutputFailed: The folder cannot be created or opened.
+        """
         self._output = output
         directory = output.path
         with disk_errors(output.shown):
@@ -53,20 +62,21 @@ class OutputTree(Generic[Of]):
         """The path that was written last, up to the slash before the file's name; that folder is _last_folder."""
         self._last_folder = self._root
         self._checks_first = False
-        """True after the first Conflict: existing files are then found before content is written."""
+        """True after the first Conflict. Then each name is checked before its content is written."""
 
     def write(self, path: str, blocks: Iterable[bytes], modified_ns: int | None, of: Of) -> None:
-        """Write a file below the folder. It takes its name later.
+        """Write a file below the output folder. The file gets its name later, at the latest in `commit`.
 
         Args:
-            path: Catalog path of the file.
-            blocks: Its content. Their errors are raised.
-            modified_ns: Its modification time, in nanoseconds since 1970; None for now.
-            of: What `finished` returns when the file has its name.
+            path: Path of the file in the catalog.
+            blocks: Content of the file. Errors of the iteration are raised.
+            modified_ns: Modification time of the file, in nanoseconds since 1970; None for now.
+            of: What `finished` returns for this file when it has its name.
 
         Raises:
             InvalidInput: The path cannot be the name of a file below the folder.
-            Conflict: A file, folder or link is in the way.
+            Conflict: A file or link is in the way of a folder, or a file exists. An existing file may be found only
+                later, and is then an error in `finished`.
             OutputFailed: The disk is full or fails.
         """
         name = path.rsplit("/", 1)[-1]
@@ -81,37 +91,62 @@ class OutputTree(Generic[Of]):
         self._files.write(self._last_folder, name, blocks, modified_ns, shown=shown, of=of)
 
     def _check_free(self, name: str, shown: str) -> None:
-        """Raise Conflict for an existing file."""
+        """Raise Conflict if the current folder has something with this name.
+
+        Args:
+            name: Name of the new file in its folder.
+            shown: Path of the new file, for messages.
+        """
         with suppress(FileNotFoundError), disk_errors(shown):
             os.stat(name, dir_fd=self._last_folder.descriptor, follow_symlinks=False)
             raise FileExistsError
 
     def make_folder(self, path: str) -> None:
-        """Make a folder of the tree, unless it exists. Raises InvalidInput, Conflict, OutputFailed."""
+        """Create a folder below the output folder, unless it exists.
+
+        Args:
+            path: Path of the folder in the catalog, without a slash at its end.
+
+        Raises:
+            InvalidInput: The path cannot be the name of a folder below the output folder.
+            Conflict: A file or link is in the way.
+            OutputFailed: The folder cannot be created.
+        """
         self._folder(list(safe_parts(path)))
 
     @property
     def has_finished(self) -> bool:
-        """True if `finished` returns a file."""
+        """True if `finished` would return at least one file."""
         return self._files.has_finished
 
     def finished(self) -> list[tuple[Of, CafcatError | None]]:
-        """Return, once each, files that took their names, and with an error those that could not."""
+        """Return the files that got their names, or could not get them, since the last call of this method.
+
+        Returns:
+            The `of` of each file with None, or with the error because of which the file was dropped.
+        """
         finished = self._files.finished()
         if not self._checks_first and not self._output.overwrite:
             self._checks_first = any(isinstance(error, Conflict) for _, error in finished)
         return finished
 
     def commit(self) -> None:
-        """Give all files their names, and make these durable with the names of all folders, also of those above
-        the tree. Raises OutputFailed."""
+        """Give all files their names, and make the names of files and folders durable. Raises OutputFailed.
+
+        The names of the folders above the output folder become durable, too.
+        """
         self._files.commit()
         with disk_errors(self._output.shown):
             sync_ancestors(self._output.shown)
 
     def _folder(self, names: list[str]) -> OpenFolder:
-        """Return an open folder of the tree, which is made if it is missing. The folders of the last path stay
-        open, because the next file is mostly in one of them."""
+        """Return an open folder below the output folder, which is created if it is missing.
+
+        The folders of the last path stay open, because the next file is mostly in one of them.
+
+        Args:
+            names: Names of the folders from the output folder down; empty for the output folder itself.
+        """
         self._last = None
         common = 0
         while common < min(len(names), len(self._open)) and self._open[common][0] == names[common]:

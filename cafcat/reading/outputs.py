@@ -1,4 +1,4 @@
-"""Files for users: each appears with all of its content, durable, or not at all."""
+"""Writes output files of users: each appears with all of its content, durable, or not at all."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,12 @@ __all__ = ["Output", "new_output", "new_output_path", "write_single"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where to write a file, or the files of a folder.
+    """Where and how to write a file, or the files of a folder.
 
-    path: as the user gave it. overwrite: whether to replace existing files. mode: permissions of new files, less
-    the umask.
+    Attributes:
+        path: Path of the file or folder, as the user gave it.
+        overwrite: True to replace existing files.
+        mode: Permissions of new files, less the umask.
     """
 
     path: Path
@@ -43,8 +45,13 @@ class Output:
         return path.is_char_device() or path.is_fifo() or path.is_socket()
 
     def check_free(self) -> None:
-        """Check that the output can be written. Raises Conflict if there is a folder of that name, or an existing
-        file that is not to be overwritten."""
+        """Check that the output's name is free, or belongs to a file that may be overwritten.
+
+        Raises:
+            Conflict: There is a folder of that name, or a file and `overwrite` is false. A device, pipe or socket
+                is no conflict.
+            InvalidInput, OutputFailed: The path cannot be examined.
+        """
         try:
             if self.path.is_dir():
                 raise Conflict("there is a folder of that name", path=self.shown)
@@ -57,21 +64,23 @@ class Output:
         """Raise Conflict like `check_free`, and InvalidInput for a device, a pipe or a socket."""
         self.check_free()
         if self.is_special:
-            raise InvalidInput("this needs a file, not a device or pipe", path=self.shown)
+            raise InvalidInput("the output must be a regular file, not a device, pipe or socket", path=self.shown)
 
 
 def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes]) -> None:
-    """Write one file of the user; it is durable when this returns. A device, a pipe or a socket is written to.
+    """Write one output file, which is durable when this returns.
 
-    After an error nothing is left of the file.
+    After an error nothing is left of a new file. A device, a pipe or a socket is written to directly: there, what
+    was written before an error stays, and the modification time is not set.
 
     Args:
-        output: Where to write it.
-        modified_ns: Its modification time, in nanoseconds since 1970; None for now.
-        blocks: Its content. Their errors are raised.
+        output: Where to write the file.
+        modified_ns: Modification time of the file, in nanoseconds since 1970; None for now.
+        blocks: Content of the file. Errors of the iteration are raised.
 
     Raises:
-        Conflict: There is a file or folder already. No block was read.
+        Conflict: A file that must not be overwritten, or a folder, has the name. No block was read, unless the file
+            appeared meanwhile.
         InvalidInput: The file system cannot have such a name.
         OutputFailed: The disk is full or fails.
     """
@@ -93,13 +102,14 @@ def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes
 
 @contextmanager
 def new_output(output: Output) -> Iterator[int]:
-    """Yield the descriptor of a new file, for the caller to fill. When the context is left, the file is durable and
-    has its name; after an error nothing is left of it.
+    """Yield the descriptor of a new file, which the caller fills in the `with` block.
+
+    When the block ends, the file is made durable and gets its name. After an error nothing is left of the file.
 
     Raises:
-        Conflict: As `write_single` does.
-        InvalidInput: The output is a device or pipe.
-        OutputFailed: The disk is full or fails.
+        Conflict: A file that must not be overwritten, or a folder, has the name.
+        InvalidInput: The output is a device, pipe or socket, or the file system cannot have such a name.
+        OutputFailed: The file cannot be created or made durable. Errors of the caller's writes pass unchanged.
     """
     output.check_file()
     with _new_file(output) as file:
@@ -108,8 +118,12 @@ def new_output(output: Output) -> Iterator[int]:
 
 @contextmanager
 def new_output_path(output: Output) -> Iterator[str]:
-    """Yield the absolute path of a new, empty file beside the output, for libraries that need a path; else as
-    `new_output`. The library has to write to this file, and must not replace it."""
+    """Yield the absolute path of a new, empty file beside the output, for libraries that need a path.
+
+    The library must write to this file, and must not replace it by another. When the `with` block ends, the file is
+    made durable and gets the output's name. After an error nothing is left of the file. Raises what `new_output`
+    raises: Conflict, InvalidInput, OutputFailed.
+    """
     output.check_file()
     with _new_file(output, is_named=True) as file:
         yield f"{os.path.abspath(output.path.parent)}/{file.temporary}"
@@ -117,7 +131,14 @@ def new_output_path(output: Output) -> Iterator[str]:
 
 @contextmanager
 def _new_file(output: Output, *, is_named: bool = False) -> Iterator[NewFile]:
-    """Yield a new file, and give it its name when the context is left; after an error nothing is left of it."""
+    """Yield a new file; when the `with` block ends, make it durable and give it its name.
+
+    After an error nothing is left of the file.
+
+    Args:
+        output: Where the file will be.
+        is_named: True if the new file needs a temporary name, because a library opens it by its path.
+    """
     folder, file = _begin(output, is_named=is_named)
     try:
         yield file
@@ -130,7 +151,11 @@ def _new_file(output: Output, *, is_named: bool = False) -> Iterator[NewFile]:
 
 
 def _begin(output: Output, *, is_named: bool) -> tuple[int, NewFile]:
-    """Return the descriptor of the output's folder, and a new file in it."""
+    """Open the output's folder, and create a new file there. Raises Conflict, InvalidInput, OutputFailed.
+
+    Returns:
+        The descriptor of the folder, and the file, which does not have its final name yet.
+    """
     try:
         folder = os.open(output.path.parent, FOLDER_FLAGS)
         try:
@@ -143,7 +168,7 @@ def _begin(output: Output, *, is_named: bool) -> tuple[int, NewFile]:
 
 
 def _publish(output: Output, folder: int, file: NewFile) -> None:
-    """Make a file durable, give it its name, and make the name durable."""
+    """Make a file durable under the output's name. Raises Conflict, InvalidInput, OutputFailed."""
     try:
         sync_file(file.descriptor)
         file.take_name(output.path.name, overwrite=output.overwrite)

@@ -1,4 +1,4 @@
-"""Combine near files of one object into range reads, so that one request serves several files."""
+"""Combines near files of one object into range reads, so that one request serves several files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,14 +26,16 @@ __all__ = [
 ]
 
 PLANNED_FILES: Final = 5000
-"""Number of files that are planned together. With more, more neighbours share a request; but they take memory."""
+"""Number of files whose reads are planned together. With more, more neighbours share a request, but need memory."""
 
 
 class Coalescing(NamedTuple):
-    """Which files share a request.
+    """Which files of an object share a request.
 
-    gap_bytes: most bytes between two files. read_bytes: most bytes from the first byte of a request to its last. A
-    single file that is larger is read on its own, in blocks.
+    Attributes:
+        gap_bytes: Most bytes between two files that share a request.
+        read_bytes: Most bytes of a request, gaps included. A single file that is larger is read on its own, in
+            blocks.
     """
 
     gap_bytes: int
@@ -41,25 +43,28 @@ class Coalescing(NamedTuple):
 
 
 _LOCAL: Final = Coalescing(gap_bytes=64 << 10, read_bytes=8 << 20)
-"""A system call costs as much as copying some 10 KiB, and a disk has already read ahead what lies in the gap."""
+"""For local stores: a system call costs as much as copying some 10 KiB, and a disk has read ahead the gap
+anyway."""
 _REMOTE: Final = Coalescing(gap_bytes=1 << 20, read_bytes=16 << 20)
-"""A request is answered after some 30 ms, and a connection then carries some 50 MB/s: reading over a gap of 1 MiB
-takes less time than another request. With 16 MiB, the wait is a tenth of the transfer."""
+"""For remote stores: a request is answered after some 30 ms, and a connection then carries some 50 MB/s. So reading
+a gap of 1 MiB takes less time than another request, and for 16 MiB the wait is a tenth of the transfer."""
 
 
 def coalescing_of(store: Store) -> Coalescing:
-    """Return which files share a request to a store of this kind: over a network, requests may be larger."""
+    """Return the rule by which files share a request to this store: a remote store gets larger requests."""
     return _REMOTE if store.is_remote else _LOCAL
 
 
 class ByteSpan(Protocol):
-    """Bytes `[start_byte, end_byte)` of an object: those of a ReadRequest, for instance, or of an Entry."""
+    """Anything with a span `[start_byte, end_byte)` in an object, such as a ReadRequest or an Entry."""
 
     @property
-    def start_byte(self) -> int: ...
+    def start_byte(self) -> int:
+        """First byte, from the start of the object."""
 
     @property
-    def end_byte(self) -> int: ...
+    def end_byte(self) -> int:
+        """One past the last byte."""
 
 
 Span = TypeVar("Span", bound=ByteSpan)
@@ -69,8 +74,16 @@ Span = TypeVar("Span", bound=ByteSpan)
 class RangeRead(Generic[Span]):
     """One request for the bytes `[start_byte, end_byte)` of an object, and the files that it serves.
 
-    Empty files need no bytes: a read that serves only empty files is no request. in_blocks: the read serves one
-    file that is too large to be held in memory, as it is or decoded; empty files may be beside that file.
+    Empty files need no bytes: for a read that serves only empty files, no request is sent.
+
+    Attributes:
+        store: URL of the store.
+        object_key: Key of the object.
+        files: The files whose bytes are within the read, in the order in which they were added.
+        start_byte: First byte, from the start of the object.
+        end_byte: One past the last byte.
+        in_blocks: True if the read serves one file that is too large to be held in memory, as it is or decoded. The
+            read may also serve empty files.
     """
 
     store: str
@@ -86,15 +99,26 @@ class RangeRead(Generic[Span]):
         return self.end_byte - self.start_byte
 
     def of_replica(self, replica: Replica) -> "RangeRead[Span]":
-        """Return a read of the same bytes of another object."""
+        """Return this read with another object of the same chunk in place of its own."""
         return replace(self, store=replica.store, object_key=replica.object_key)
 
     def bytes_of(self, file: Span, data: bytes) -> bytes:
-        """Return the bytes of one of the files. data: the bytes of the read."""
+        """Return the bytes of one of the files.
+
+        Args:
+            file: One of `files`.
+            data: All bytes of this read.
+        """
         return data[file.start_byte - self.start_byte : file.end_byte - self.start_byte]
 
     def can_serve(self, start: int, end: int, rule: Coalescing) -> bool:
-        """Return whether a further file at `[start, end)` may share this read."""
+        """Return whether this read may also serve a file with the span `[start, end)` of the object.
+
+        Args:
+            start: First byte of the file, from the start of the object.
+            end: One past its last byte.
+            rule: Which files share a read.
+        """
         if start == end or self.start_byte == self.end_byte:
             return True
         gap_bytes, read_bytes = rule
@@ -102,7 +126,7 @@ class RangeRead(Generic[Span]):
         return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
     def add(self, file: Span) -> None:
-        """Let the read serve a further file."""
+        """Extend the read, so that it also serves this file."""
         start, end = file.start_byte, file.end_byte
         if start != end:
             if self.start_byte == self.end_byte:
@@ -123,9 +147,10 @@ def coalesce(
     Args:
         store: URL of the store.
         object_key: Key of the object.
-        files: Where the files are in the object.
+        files: The files, each with its span in the object.
         rule: Which files share a read.
-        predicate: Returns whether a file has to be read on its own, in blocks, however few bytes its span has.
+        predicate: Returns True for a file that has to be read on its own, in blocks, even if its span is small. By
+            default, for no file.
     """
     read: RangeRead[Span] | None = None
     for file in files:
@@ -152,10 +177,12 @@ def in_read_order(requests: Iterable[ReadRequest]) -> list[ReadRequest]:
 
 
 def range_reads(requests: Iterable[ReadRequest], stores: Mapping[str, Store]) -> Iterator[RangeRead[ReadRequest]]:
-    """Yield the reads that serve the requests, in their order. Only requests that follow each other share a read.
+    """Yield the reads that serve the requests, in the order of the requests.
+
+    Only requests that follow each other share a read.
 
     Args:
-        requests: What to read.
+        requests: The requested files; sort them by `in_read_order` to get few reads.
         stores: Stores by their URL.
     """
     for (url, key), of_object in groupby(requests, key=attrgetter("location.store", "location.object_key")):
@@ -169,10 +196,16 @@ def _is_large_decoded(rule: Coalescing, request: ReadRequest) -> bool:
 
 @dataclass(slots=True)
 class ChunkReads:
-    """Reads of one chunk: numbers of files and requests, sizes in bytes.
+    """The planned reads of one chunk.
 
-    object: absolute path or URL of the chunk's object. bytes_wanted: bytes of the files. bytes_read: bytes of the
-    reads, which include the gaps between files; bytes of a file that is requested twice are read once.
+    Attributes:
+        chunk: UUID of the chunk.
+        object: Absolute path or URL of the chunk's object.
+        files: Number of files that are read.
+        requests: Number of requests to the store.
+        bytes_wanted: Bytes that are needed from the chunk for the files.
+        bytes_read: Bytes that are requested, with the gaps between files. If a file is requested twice, its bytes
+            are counted once.
     """
 
     chunk: UUID
@@ -187,7 +220,9 @@ class ChunkReads:
 class ReadPlan:
     """The cost of reading files, computed without reading them.
 
-    failed: files that cannot be read, by name, and the reasons.
+    Attributes:
+        chunks: The reads of each chunk, in the order of reading.
+        failed: Names of the files that cannot be found, or have no such range, each with its error.
     """
 
     chunks: list[ChunkReads] = field(default_factory=list)
@@ -201,21 +236,26 @@ class ReadPlan:
 
     @property
     def requests(self) -> int:
-        """Number of requests to stores."""
+        """Number of requests to stores that would be sent."""
         return sum(chunk.requests for chunk in self.chunks)
 
     @property
     def bytes_wanted(self) -> int:
-        """Number of bytes of the files."""
+        """Number of bytes that are needed from the chunks for the files."""
         return sum(chunk.bytes_wanted for chunk in self.chunks)
 
     @property
     def bytes_read(self) -> int:
-        """Number of bytes of the reads: see ChunkReads."""
+        """Number of bytes that would be requested, with the gaps between files."""
         return sum(chunk.bytes_read for chunk in self.chunks)
 
     def add(self, read: RangeRead[ReadRequest], archive: str) -> None:
-        """Count one more read. archive: absolute path or URL of its object."""
+        """Add one read to the numbers of its chunk.
+
+        Args:
+            read: The read. It serves at least one file.
+            archive: Absolute path or URL of the object that is read.
+        """
         uuid = read.files[0].location.chunk
         chunk = self._by_uuid.get(uuid)
         if chunk is None:

@@ -1,4 +1,4 @@
-"""Read files by path: looked up in the catalog, read from their chunk or a copy of it, checked and decoded."""
+"""Reads files by path: finds them in the catalog, reads their chunk or a copy of it, decodes and checks them."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,37 +23,45 @@ if TYPE_CHECKING:
 __all__ = ["FILE_ERRORS", "FileReader"]
 
 FILE_ERRORS: Final = (Corrupt, NotInstalled, StoreFailed, Unsupported)
-"""Errors that concern one file: others can still be read."""
+"""Errors that concern one file: other files can still be read."""
 
 _CHECKED_BYTES: Final = 8 << 20
-"""A file up to this size is checked before its first byte is handed out, so that a copy can still give it."""
+"""A file up to this size, in bytes, is checked before its first byte is yielded. If it is damaged, a copy is
+read."""
 _BLOCK_BYTES: Final = 1 << 20
 
 Result = TypeVar("Result")
 _Requested = tuple[ReadRequest, Iterator[bytes]]
-"""A request, and the blocks that were requested."""
+"""A request, and an iterator over the requested bytes."""
 
 
 class FileReader:
-    """Reads files of a catalog. Where a chunk's own object fails, its copies are read. Threads may share it."""
+    """Reads files of a catalog. If a chunk's own object fails, its copies are read. Threads may share a reader.
+
+    Attributes:
+        stores: Stores by their URL.
+    """
 
     def __init__(self, catalog: "LocationCatalog", stores: Mapping[str, Store], progress: Progress) -> None:
-        """Open nothing yet.
+        """Create a reader. Nothing is opened or queried yet.
 
         Args:
             catalog: A database, or a snapshot of one.
             stores: Stores by their URL.
-            progress: Receives a warning, once for each chunk or store of which copies are read.
+            progress: Receives a warning when copies are read: once for each chunk that failed, or once for its
+                store if the whole store is out of reach.
         """
         self._catalog = catalog
         self._replicas = Replicas(catalog, stores, progress)
         self.stores = stores
 
     def locate(self, path: str) -> Location:
-        """Return where a file is: one query. A leading "./" or "/" is dropped if no file has the name as typed.
+        """Return where a file is, with one query.
+
+        If no file has the name as typed, leading "./" and "/" are dropped.
 
         Raises:
-            NotFound: No file has the name. The hint differs if a folder has it.
+            NotFound: No file has the name. If it is the name of a folder, the message says so.
             InvalidInput: No path can have the name.
         """
         try:
@@ -64,24 +72,28 @@ class FileReader:
             return locate_as_typed(self._catalog.files, path)
 
     def locate_many(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-        """Return for each path where the file is, or the error that `locate` would raise: one query for each
-        thousand paths, and one for those that are missing."""
+        """Return for each path where the file is, or the error that `locate` would raise: NotFound or InvalidInput.
+
+        Each thousand paths need one query, and another one if some of them are missing.
+        """
         from cafcat.reading.lookup import locate_many
 
         return locate_many(self._catalog.files, paths)
 
     def object_of(self, location: Location) -> str:
-        """Return the absolute path or URL of the archive that a file is in."""
+        """Return the absolute path or URL of the archive that contains a file, which is never a copy."""
         return self.stores[location.store].locate(location.object_key)
 
     def read(self, request: ReadRequest) -> bytes:
-        """Return the requested bytes. All bytes of a file are compared with its checksum; a part cannot be, unless
-        the file has to be decoded.
+        """Return the requested bytes of a file, from the chunk's own object or else from a copy.
+
+        A whole file is compared with its checksum, and so is a file that has to be decoded. A range of any other
+        file cannot be checked.
 
         Raises:
-            Corrupt: The file is damaged in its chunk and in every copy, or the chunk is missing.
-            StoreFailed, AccessDenied: The store does not give the bytes.
-            Unavailable: The whole store is out of reach.
+            Corrupt: The file is damaged or missing in the chunk's own object, and no copy can give it.
+            StoreFailed, AccessDenied: The store does not give the bytes, and no copy can.
+            Unavailable: The whole store is out of reach, and no copy can give the bytes.
             NotInstalled, Unsupported: The file cannot be decoded here.
         """
         location, failed = request.location, None
@@ -103,13 +115,15 @@ class FileReader:
         return data
 
     def stream(self, request: ReadRequest) -> Iterator[bytes]:
-        """Yield the requested bytes in blocks of at most 1 MiB.
+        """Yield the requested bytes of a file in blocks of at most 1 MiB.
 
-        A file of at most 8 MiB is checked before its first block is yielded. Of a larger file, the last block is
-        yielded only if the checksum is right: until then the bytes are not proven.
+        A file of at most 8 MiB is compared with its checksum before its first block is yielded. Of a larger file,
+        the last block is yielded only if the checksum is right: until then the bytes are not proven. A range of a
+        file that need not be decoded cannot be checked.
 
         Raises:
-            Damaged: A file of more than 8 MiB proved to be damaged at its end. See `read` for all other errors.
+            Damaged: A file of more than 8 MiB proved to be damaged at its end.
+            Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As `read` raises them.
         """
         if not request.is_whole and request.decoded_range is None:
             yield from self._blocks(request)
@@ -128,11 +142,15 @@ class FileReader:
             yield from _checked(request, self._blocks(request))
         except Damaged as error:
             if self._replicas.others(request.location):
-                error.hint = "a copy may be whole: get it into a file (get -o FILE), or run cafcat repair"
+                error.hint = "a copy may be undamaged: write the file with cafcat get -o FILE, or run cafcat repair"
             raise
 
     def _blocks(self, request: ReadRequest) -> Iterator[bytes]:
-        """Yield the blocks of a file, unchecked. Where a replica fails, the next one goes on at the same byte."""
+        """Yield the blocks of a file, unchecked. If a replica fails, the next one continues at the same byte.
+
+        Raises:
+            CafcatError: All replicas failed: the error as `ReplicaAttempts.error` returns it.
+        """
         position = 0
 
         def rest(replica: Replica) -> Iterator[bytes]:
@@ -144,8 +162,16 @@ class FileReader:
         return ReplicaAttempts(self._replicas, request.location).results(rest)
 
     def _open(self, replica: Replica, request: ReadRequest, position: int = 0) -> Iterator[bytes]:
-        """Return the content of a file in blocks, decoded, from a position on; of a file that is not decoded, only
-        the requested range."""
+        """Return the blocks of a file from one replica, unchecked.
+
+        Of a file that has to be decoded, these are all of its decoded content; of any other file, the requested
+        range. The first `position` bytes are left out.
+
+        Args:
+            replica: The object that is read.
+            request: The requested file and range.
+            position: Number of bytes that the caller has already.
+        """
         store, start = self.stores[replica.store], request.start_byte
         if request.decoded_range is None:
             return store.stream(replica.object_key, start + position, request.end_byte)
@@ -153,15 +179,17 @@ class FileReader:
         return cut(content, (position, request.location.size_bytes)) if position else content
 
     def files(self, reads: "Iterable[RangeRead[ReadRequest]]") -> Generator[_Requested, None, None]:
-        """Yield the requests that the reads serve, in order, each with its blocks. After a failure, copies are
-        read.
+        """Yield the requests that the reads serve, in order, each with an iterator over the requested bytes.
 
-        Several reads of a remote store are in flight. The blocks of a whole file are compared with its checksum
-        before the last one is yielded; use them before the next request is taken. Close the generator if not all
-        files are needed.
+        Several reads of a remote store are in flight. If an object fails, its copies are read. A whole file is
+        compared with its checksum before its last block is yielded. Use the iterator before the next request is
+        taken; it raises the errors of its file. Close the generator if not all files are needed.
+
+        Args:
+            reads: What to read, as `cafcat.reading.plan.range_reads` returns it.
 
         Raises:
-            AccessDenied, Unavailable: More than one file is concerned. The blocks raise the errors of their file.
+            AccessDenied, Unavailable: A store denies access or is out of reach, which concerns more than one file.
         """
         from cafcat.reading.fetch import fetch
 
@@ -171,13 +199,15 @@ class FileReader:
                     yield from self._files_of(read, answer)
 
     def _redirected(self, read: "RangeRead[ReadRequest]") -> "RangeRead[ReadRequest]":
-        """Return the read of a copy, if the object failed a short while ago."""
+        """Return the read, changed to one of a copy if the chunk's own object failed in the last five minutes."""
         copy = self._replicas.instead_of(read.files[0].location)
         return read if copy is None else read.of_replica(copy)
 
     def _files_of(self, read: "RangeRead[ReadRequest]", answer: "Answer") -> Iterator[_Requested]:
-        """Yield the requests of one read. A function of its own, so that its bytes are released before the next
-        answer is waited for."""
+        """Yield the requests of one read, each with an iterator over the requested bytes.
+
+        This is a function of its own, so that the bytes of the read are released before the next answer arrives.
+        """
         blocks_of = self.stream if read.in_blocks else self._blocks_in(read, answer)
         for request in read.files:
             yield request, blocks_of(request) if request.memory_bytes else self._content(request, b"")
@@ -185,7 +215,7 @@ class FileReader:
     def _blocks_in(
         self, read: "RangeRead[ReadRequest]", answer: "Answer"
     ) -> Callable[[ReadRequest], Iterator[bytes]]:
-        """Return the function that returns the blocks of each file of a read."""
+        """Return a function that returns the blocks of a file of this read, from the answer or from a copy."""
         try:
             data = answer.data()
         except FAILURES as error:
@@ -195,10 +225,18 @@ class FileReader:
     def _after_failure(
         self, read: "RangeRead[ReadRequest]", error: CafcatError
     ) -> Callable[[ReadRequest], Iterator[bytes]]:
-        """Return how the files of a read are read after it failed.
+        """Return a function that returns the blocks of a file of this read, after the read as a whole failed.
 
         Damage of one file must not cost the other files, so each is read on its own. But a missing object is
-        missing for all files, and so is one that a server could not give after all retries: then a copy is read.
+        missing for all files, and so is one that a server could not give after all retries: then the whole read is
+        sent to a copy. If all copies fail, too, the blocks raise the error of their file.
+
+        Args:
+            read: The read that failed.
+            error: Why it failed.
+
+        Raises:
+            AccessDenied, Unavailable: All copies fail, and the error concerns the whole store.
         """
         from cafcat.reading.fetch import concerns_single_files
 
@@ -218,7 +256,14 @@ class FileReader:
         return self.stores[replica.store].read(replica.object_key, read.start_byte, read.end_byte)
 
     def _content(self, request: ReadRequest, data: bytes) -> Iterator[bytes]:
-        """Return the blocks of a file from the bytes of its span. A damaged file is read again, on its own."""
+        """Return the requested bytes of a file as an iterator, checked as by `read`.
+
+        A file that is damaged, or cannot be decoded, is read again on its own: a copy may be undamaged.
+
+        Args:
+            request: The requested file and range.
+            data: The bytes `[start_byte, end_byte)` of the request.
+        """
         if request.decoded_range is not None:
             try:
                 return iter((decoded(request, data),))
@@ -239,17 +284,18 @@ class FileReader:
         *,
         can_restart: bool = True,
     ) -> Result:
-        """Write the blocks of a file, and return what `function` returns. If they prove to be damaged at their end,
-        `function` is called again with the blocks of a copy.
+        """Pass the blocks of a file to a function that writes them, and return what the function returns.
+
+        If a large file proves to be damaged at its end, `function` is called again with the blocks of a copy.
 
         Args:
-            request: What to read.
-            blocks: The blocks of the request, as `stream` and `files` return them.
-            function: Writes the blocks, and leaves nothing behind if they end in an error.
-            can_restart: False if `function` cannot be called again: bytes that went into a pipe stay there.
+            request: The requested file and range.
+            blocks: The requested bytes, as `stream` and `files` return them.
+            function: Writes the blocks, and leaves nothing behind if the iteration raises an error.
+            can_restart: False if `function` cannot be called again, because bytes that went into a pipe stay there.
 
         Raises:
-            CafcatError: As `read` does, and what `function` raises.
+            CafcatError: An error of `blocks`, as `stream` raises them, or of `function`.
         """
         try:
             return function(blocks)
@@ -262,7 +308,10 @@ class FileReader:
             )
 
     def _open_copy(self, copy: Replica, request: ReadRequest) -> Iterator[bytes]:
-        """Yield the content of a file in a copy. All its errors are Damaged, and so are not errors of writing."""
+        """Yield the blocks of a file from one copy, unchecked.
+
+        Errors of reading become Damaged, so that `save` can tell them from errors of writing.
+        """
         try:
             yield from self._open(copy, request)
         except FAILURES as error:
@@ -270,7 +319,15 @@ class FileReader:
 
 
 def _checked(request: ReadRequest, content: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the requested bytes of a content, all of which is checked. Raises Damaged."""
+    """Return the requested bytes of a file as blocks. All of the content is compared with the file's checksum.
+
+    Args:
+        request: The requested file and range.
+        content: The whole content of the file, decoded if the file has to be decoded.
+
+    Raises:
+        Damaged: The checksum is wrong. This is raised during the iteration, at the end of the content.
+    """
     blocks = checked(request.location, content)
     return blocks if request.decoded_range is None else cut(blocks, request.decoded_range)
 

@@ -1,4 +1,4 @@
-"""The replicas of a chunk: its own object and its copies, in the order in which a read tries them.
+"""Reads from the replicas of a chunk: its own object and its copies, one after the other.
 
 The catalog is queried for copies only after a read has failed, and nothing is cached until then. The query also
 returns where the chunk's own object is now: its store may have been moved or migrated since the look-up.
@@ -32,10 +32,11 @@ FAILURES: Final = (AccessDenied, Conflict, Corrupt, NotFound, StoreFailed)
 """Errors of a store or a checksum after which another replica may still give the bytes."""
 
 _AVOID_SECONDS: Final = 300.0
-"""How long an object or a store that failed is tried last, in seconds: each attempt may take a server's full time
-limit. After that it may have been repaired."""
+"""How long an object or a store that failed is tried only after the copies, in seconds. Each attempt may take a
+server's full time limit; after this time the object or store may have been repaired."""
 _OUTAGE_SECONDS: Final = 30.0
-"""How long the result of one look at a store holds for other reads that fail meanwhile, in seconds."""
+"""How long a store that was found to be out of reach is not checked again when other reads of it fail, in
+seconds."""
 _REFRESH_SECONDS: Final = 1.0
 """How old cached replica locations must be before they are queried again after all replicas failed, in seconds."""
 _CACHED_CHUNKS: Final = 10_000
@@ -45,16 +46,24 @@ Result = TypeVar("Result")
 
 
 class Replica(NamedTuple):
-    """An object that has the bytes of a chunk: URL of its store, and key."""
+    """An object that has the bytes of a chunk: the chunk's own object, or a copy.
+
+    Attributes:
+        store: URL of the store.
+        object_key: Key of the object in the store.
+    """
 
     store: str
     object_key: str
 
 
 class _Outage(NamedTuple):
-    """A store that is out of reach, or is not where its URL points.
+    """The finding that a store is out of reach, or is not where its URL points.
 
-    since: when that was found, in seconds of the monotonic clock. message and hint: of the error.
+    Attributes:
+        since: When that was found, in seconds of the monotonic clock.
+        message: Message of the error.
+        hint: Hint of the error; None for no hint.
     """
 
     since: float
@@ -62,13 +71,16 @@ class _Outage(NamedTuple):
     hint: str | None
 
     def as_error(self) -> Unavailable:
+        """Return a new error with the message and hint of this outage."""
         return Unavailable(self.message, hint=self.hint)
 
 
 class _CachedReplicas(NamedTuple):
-    """The replicas of a chunk as the catalog returned them, the chunk's own object first.
+    """The replicas of a chunk as the catalog returned them.
 
-    queried: when, in seconds of the monotonic clock.
+    Attributes:
+        queried: When the catalog was queried, in seconds of the monotonic clock.
+        replicas: The chunk's own object, then its copies.
     """
 
     queried: float
@@ -76,9 +88,12 @@ class _CachedReplicas(NamedTuple):
 
 
 class Replicas:
-    """Failed objects and stores, and where the copies of their chunks are. Threads may share it.
+    """Remembers objects and stores that failed, and finds the copies of their chunks.
 
-    has_failures: True if a failed object or store is remembered.
+    Threads may share this object.
+
+    Attributes:
+        has_failures: True if a failed object or store is remembered.
     """
 
     def __init__(
@@ -87,13 +102,13 @@ class Replicas:
         stores: Mapping[str, Store],
         progress: Progress,
     ) -> None:
-        """Query nothing yet.
+        """Create an object without failures. The catalog is not queried yet.
 
         Args:
             catalog: A database, or a snapshot of one.
             stores: Stores by their URL.
-            progress: Receives a warning, once for each chunk that was read from a copy, or once for its store if
-                the store is out of reach.
+            progress: Receives a warning when copies are read: once for each chunk that failed, or once for its
+                store if the whole store is out of reach.
         """
         self._catalog = catalog
         self._stores = stores
@@ -105,7 +120,13 @@ class Replicas:
         self.has_failures = False
 
     def instead_of(self, location: Location) -> Replica | None:
-        """Return the copy to read if the chunk's own object failed a short while ago; else None."""
+        """Return the copy to read in place of a chunk's own object that failed in the last five minutes.
+
+        A warning is reported if the store of the object is out of reach.
+
+        Returns:
+            The first other replica; None if the object did not fail, or there is no other replica.
+        """
         if not self.is_avoided(location):
             return None
         others = self.others(location)
@@ -114,10 +135,14 @@ class Replicas:
         return others[0] if others else None
 
     def others(self, location: Location, *, refresh: bool = False) -> list[Replica]:
-        """Return the other replicas of a location's chunk: its own object if that has moved since the look-up, then
-        its copies.
+        """Return the replicas of a location's chunk other than the object that the location names.
 
-        One query for each chunk, at most every five minutes; with `refresh`, at most every second.
+        These are the chunk's own object, if it was moved since the file was looked up, and the copies. The catalog
+        is queried for a chunk at most every five minutes.
+
+        Args:
+            location: Where the file was when it was looked up.
+            refresh: True to query again if the last query is more than a second ago.
         """
         chunk = location.chunk
         cached = self._cached.get(chunk)
@@ -132,7 +157,7 @@ class Replicas:
         return [replica for replica in cached.replicas if replica != own]
 
     def is_avoided(self, location: Location) -> bool:
-        """Return whether the location's object, or its store, failed a short while ago. Then it is tried last."""
+        """Return whether a chunk's own object, or its store, failed in the last five minutes, so that it is tried last."""
         if not self.has_failures:
             return False
         outage = self._outages.get(location.store)
@@ -140,13 +165,17 @@ class Replicas:
         return max(store_until, self._avoided_until.get(_own_object(location), 0.0)) > time.monotonic()
 
     def record_failure(self, location: Location, error: CafcatError) -> Unavailable | None:
-        """Remember that the location's own object failed, so that other reads try it last.
+        """Remember that a chunk's own object failed, so that other reads try it last for five minutes.
 
-        A store may be out of reach as a whole. Over a network that is checked here, so that not every chunk finds
-        it out on its own.
+        Damage is not remembered, nor are I/O errors of a local store: other bytes of the object may be readable. If
+        the object is missing, or a remote store failed, this also checks whether the whole store is out of reach.
+
+        Args:
+            location: The file that was read.
+            error: Why reading the chunk's own object failed.
 
         Returns:
-            An error for the whole store if it is out of reach, or elsewhere; else None.
+            The error for the whole store if it is out of reach, or not where its URL points; else None.
         """
         if isinstance(error, Corrupt):
             return None  # some bytes are wrong, others need not be
@@ -160,12 +189,15 @@ class Replicas:
         return None
 
     def record_success(self, replica: Replica, location: Location, error: CafcatError | None) -> None:
-        """Forget the failures of the location's own object if it gave the bytes; else warn that a copy was read.
+        """Note that a replica gave the bytes of a file.
+
+        If it is the chunk's own object, the failures of that object and its store are forgotten. If it is a copy, a
+        warning is reported, unless the chunk's store was only moved.
 
         Args:
             replica: The object that gave the bytes.
             location: The file that was read.
-            error: Why the own object failed; None if it was not tried.
+            error: Why the chunk's own object failed; None if it was not tried.
         """
         if replica == (location.store, location.object_key):
             self._avoided_until.pop(replica, None)
@@ -210,15 +242,16 @@ class Replicas:
 
 
 class ReplicaAttempts:
-    """One attempt to read bytes of a chunk, from its own object or else from a copy."""
+    """Attempts to read the same bytes of a chunk: from its own object, and if that fails from its copies."""
 
     def __init__(self, replicas: Replicas, location: Location, failed: CafcatError | None = None) -> None:
-        """Begin an attempt.
+        """Prepare the attempts. With `failed`, the failure of the chunk's own object is recorded.
 
         Args:
-            replicas: Failed objects, and where copies are.
+            replicas: Remembers failed objects, and finds the copies.
             location: The file that is read.
-            failed: Why the own object has failed already; then only the copies are tried.
+            failed: Why the chunk's own object has failed already; then only the copies are tried. None: the own
+                object was not tried yet.
         """
         self._replicas = replicas
         self._location = location
@@ -232,16 +265,17 @@ class ReplicaAttempts:
     def results(
         self, function: Callable[[Replica], Iterable[Result]], failures: tuple[type[CafcatError], ...] = FAILURES
     ) -> Iterator[Result]:
-        """Yield what `function` returns for the first replica that does not fail.
+        """Yield the items that `function` returns for the first replica that does not fail.
 
-        Where a replica fails, the next one continues: `function` has to remember how much it has yielded.
+        If a replica fails in the middle of the iteration, the items before stay yielded, and `function` is called
+        with the next replica: it has to remember how far it came.
 
         Args:
-            function: Called with one replica after the other.
-            failures: Errors of `function` after which the next replica is tried. Others are raised.
+            function: Reads from a replica. Called with one replica after the other.
+            failures: Errors of `function` after which the next replica is tried. Other errors are raised.
 
         Raises:
-            CafcatError: All replicas failed: see `error`.
+            CafcatError: All replicas failed: the error that the method `error` returns.
         """
         for replica in self._in_order():
             try:
@@ -257,13 +291,25 @@ class ReplicaAttempts:
     def first(
         self, function: Callable[[Replica], Result], failures: tuple[type[CafcatError], ...] = FAILURES
     ) -> Result:
-        """Return what `function` returns for the first replica that does not fail. See `results`."""
+        """Return what `function` returns for the first replica that does not fail.
+
+        Args:
+            function: Reads from a replica. Called with one replica after the other.
+            failures: Errors of `function` after which the next replica is tried. Other errors are raised.
+
+        Raises:
+            CafcatError: All replicas failed: the error that the method `error` returns.
+        """
         [result] = self.results(lambda replica: (function(replica),), failures)
         return result
 
     def _in_order(self) -> Iterator[Replica]:
-        """Yield the own object first, or last if it failed a short while ago, and the copies. If all fail, yield
-        the replicas that the catalog has now and did not have when it was queried last."""
+        """Yield the replicas in the order in which they are tried.
+
+        The chunk's own object comes first; or after the copies, if it failed in the last five minutes; or not at
+        all, if its failure was given to the constructor. In the end come replicas that the catalog has now, and did
+        not have when it was queried before.
+        """
         has_failed = self._error is not None
         is_avoided = not has_failed and self._replicas.is_avoided(self._location)
         if not (has_failed or is_avoided):
@@ -285,17 +331,22 @@ class ReplicaAttempts:
 
     @property
     def concerns_all(self) -> bool:
-        """True if reads of other chunks would fail, too: access is denied, or the store is out of reach."""
+        """True if the error concerns all chunks of the store: access is denied, or the store is out of reach.
+
+        Valid after all replicas failed.
+        """
         return self._unavailable is not None or not isinstance(self._error, Corrupt | NotFound | StoreFailed)
 
     def error(self, location: Location | None = None) -> CafcatError:
-        """Return the error of a file after all replicas failed: the error of the own object, with the errors of the
-        copies as a hint. Unavailable if the whole store is out of reach.
+        """Return the error of a file after all replicas failed.
+
+        It is the error of the chunk's own object, or Unavailable if the whole store is out of reach. Its hint has
+        the errors of the copies.
 
         Args:
-            location: Another file of the same read. By default the file of this attempt.
+            location: Another file of the same read. None: the file that was given to the constructor.
         """
-        assert self._error is not None  # noqa: S101 - the own object is always among those that were tried
+        assert self._error is not None  # noqa: S101 - called after all replicas failed, and the chunk's own object is one of them
         error = self._unavailable or _error_of_file(location or self._location, self._error)
         if self._of_copies and error is not self._error:
             error.hint = f"its copies fail, too: {'; '.join(self._of_copies)}"
@@ -308,11 +359,19 @@ def _own_object(location: Location) -> Replica:
 
 
 def _absence(store: Store, location: Location) -> Unavailable | None:
-    """Return why the whole store cannot be read; None if it is where its URL points."""
+    """Return the error for a store that is out of reach, or not where its URL points; None if the store is present.
+
+    Args:
+        store: The store.
+        location: A file whose chunk the store should have.
+
+    Raises:
+        AccessDenied: The store does not allow to list its objects.
+    """
     try:
         why = why_not_there(store, location.object_key)
     except StoreFailed as error:
-        return Unavailable(f"the store is out of reach: {error.message}", hint=error.hint)
+        return Unavailable(f"the store {location.store} is out of reach: {error.message}", hint=error.hint)
     return None if why is None else elsewhere(location.store, why)
 
 
@@ -327,8 +386,11 @@ def _failure(location: Location, error: CafcatError) -> str:
 
 
 def _error_of_file(location: Location, error: CafcatError) -> CafcatError:
-    """Return the error of one file for the error of a store. The catalog has the file: a missing object is damage,
-    not a wrong name."""
+    """Return the error of a store as an error of one file, with the path of the file.
+
+    NotFound becomes Corrupt: the catalog has the file, so a missing object is damage and not a wrong name. Errors
+    that are not NotFound, Corrupt or StoreFailed are returned unchanged.
+    """
     if isinstance(error, StoreFailed):
         return StoreFailed(error.message, path=location.path, hint=error.hint)
     if isinstance(error, NotFound):

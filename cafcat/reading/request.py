@@ -11,10 +11,14 @@ __all__ = ["ReadRequest"]
 class ReadRequest(NamedTuple):
     """One file to read, and which bytes of its chunk are needed for that.
 
-    name: the path as the caller gave it. start_byte, end_byte: the bytes `[start_byte, end_byte)` of the chunk.
-    decoded_range: for a file that its format has to decode, the bytes `[start, end)` of the decoded content that
-    are requested; None for a file whose bytes are in the chunk as they are. is_whole: True if all bytes of the
-    file are requested, so that they can be compared with its checksum.
+    Attributes:
+        name: Path of the file as the caller gave it.
+        location: Where the file is.
+        start_byte: First byte to read, from the start of the chunk.
+        end_byte: One past the last byte to read.
+        decoded_range: For a file that its format has to decode, the bytes `[start, end)` of the decoded content
+            that are requested. None for a file whose bytes are in the chunk as they are.
+        is_whole: True if all bytes of the file are requested, so that they can be compared with its checksum.
     """
 
     name: str
@@ -31,15 +35,19 @@ class ReadRequest(NamedTuple):
 
     @property
     def memory_bytes(self) -> int:
-        """Number of bytes that reading the file at once takes in memory: those of the chunk or, if there are more,
-        those of the decoded file."""
+        """Number of bytes in memory if the file is read at once, not in blocks.
+
+        That is the number of bytes to read from the chunk or, if it is larger, the size of the decoded file.
+        """
         read_bytes = self.end_byte - self.start_byte
         return read_bytes if self.decoded_range is None else max(read_bytes, self.location.size_bytes)
 
     @property
     def modified_ns(self) -> int | None:
-        """The modification time of the file, in nanoseconds since 1970; None if a part of the file is requested, or
-        if the catalog has no time."""
+        """Modification time for a file that is written with the requested bytes, in nanoseconds since 1970.
+
+        None if only a part of the file is requested, or if the catalog has no time.
+        """
         return self.location.modified_ns if self.is_whole else None
 
     @classmethod
@@ -47,13 +55,14 @@ class ReadRequest(NamedTuple):
         """Return the request for bytes `[start, end)` of a file.
 
         Args:
-            name: The path as the caller gave it.
+            name: Path of the file as the caller gave it.
             location: Where the file is.
             start: First byte; a negative number counts from the end of the file.
-            end: One past the last byte, at most the size of the file; None for the end of the file.
+            end: One past the last byte; None, or a number beyond the end, for the end of the file.
 
         Raises:
-            InvalidInput: The range begins beyond the end of the file, or ends before it begins.
+            InvalidInput: The range begins at or beyond the end of a file that is not empty, or beyond the end of an
+                empty file, or ends before it begins.
         """
         if start == 0 and end is None and location.decoding is None:
             return cls(name, location, location.start_byte, location.end_byte)

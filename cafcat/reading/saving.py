@@ -1,4 +1,4 @@
-"""Write many files of the catalog to files of the user."""
+"""Writes many files of the catalog to output files."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -16,14 +16,17 @@ __all__ = ["SavedFiles"]
 
 
 class SavedFiles:
-    """Writes many files. A context manager: files that were not committed when it is left are dropped."""
+    """Writes many files of the catalog to output files, which become durable together.
+
+    Use it in a `with` statement: files that have no name yet when it is left are dropped.
+    """
 
     def __init__(self, reader: FileReader, *, overwrite: bool, mode: int) -> None:
-        """Write nothing yet.
+        """Create an object without files.
 
         Args:
-            reader: Gives files again that prove to be damaged.
-            overwrite: Whether to replace existing files.
+            reader: Reads a file that proves to be damaged again, from a copy.
+            overwrite: True to replace existing files.
             mode: Permissions of new files, less the umask.
         """
         self._reader = reader
@@ -31,8 +34,17 @@ class SavedFiles:
         self._folders: dict[str, OpenFolder] = {}
 
     def save(self, request: ReadRequest, blocks: Iterator[bytes], output: Output) -> None:
-        """Write the content of one file, which takes its name in `committed`. Not for devices and pipes. Raises
-        CafcatError."""
+        """Write the content of one file, which gets its name later, at the latest in `committed`.
+
+        Args:
+            request: The requested file and range.
+            blocks: The requested bytes, as `FileReader.files` returns them.
+            output: Where to write the file; no device, pipe or socket.
+
+        Raises:
+            CafcatError: Reading failed, as in `FileReader.stream`, or writing: Conflict, InvalidInput,
+                OutputFailed.
+        """
         parent = str(output.path.parent)
         if parent not in self._folders:
             with disk_errors(output.shown):
@@ -46,8 +58,14 @@ class SavedFiles:
         self._reader.save(request, blocks, write)
 
     def committed(self) -> Iterator[tuple[ReadRequest, CafcatError | None]]:
-        """Make all files durable under their names; then yield each, with an error if it could not take its name.
-        Raises OutputFailed."""
+        """Make all files durable under their names, then yield the request of each file.
+
+        With the request comes None, or the error because of which the file could not get its name: Conflict or
+        InvalidInput. This is a generator: the files are made durable when the first item is taken.
+
+        Raises:
+            OutputFailed: The disk is full or fails.
+        """
         self._files.commit()
         for folder in self._folders:
             with disk_errors(folder):

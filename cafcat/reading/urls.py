@@ -1,4 +1,4 @@
-"""URLs of archives, and signed URLs that give one file without credentials for a limited time."""
+"""Makes URLs of archives, and signed URLs with which anybody can read one file for a limited time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,14 @@ __all__ = ["SignedUrl", "curl_options", "signed_url", "url_of"]
 
 @dataclass(frozen=True, slots=True)
 class SignedUrl:
-    """A URL that needs no credentials until it expires.
+    """A URL with which anybody can read the bytes of one file until it expires, without credentials.
 
-    headers: to be sent with the request. start_byte, end_byte: the bytes `[start_byte, end_byte)` of the archive
-    that are returned. expires_at: RFC 3339, in UTC.
+    Attributes:
+        url: The URL. It is a secret: whoever has it can read the file.
+        headers: HTTP headers that must be sent with the request.
+        start_byte: First byte of the archive that the URL returns.
+        end_byte: One past the last byte of the archive that the URL returns.
+        expires_at: When the URL expires, in UTC as in RFC 3339.
     """
 
     url: str = field(repr=False)
@@ -28,9 +32,14 @@ class SignedUrl:
 
 
 def url_of(store: Store, location: Location) -> str:
-    """Return the URL of the archive that a file is in: http(s)://, file://, or that of the kind of store.
+    """Return the URL of the archive that contains a file. The URL contains no credentials.
 
-    The URL contains no credentials.
+    Args:
+        store: The store of the archive.
+        location: Where the file is.
+
+    Returns:
+        http:// or https:// for a bucket, file:// for a folder, else a URL of the store's own scheme.
     """
     if isinstance(store, HttpStore):
         return store.http_url(location.object_key)
@@ -42,21 +51,22 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
     """Return a URL for the bytes of one file and no other bytes of its archive: the signature covers the range.
 
     Args:
-        store: The store of the file.
+        store: The store of the archive that contains the file.
         location: Where the file is.
         seconds: How long the URL is valid, at most 7 days.
 
     Raises:
-        InvalidInput: The store is a folder, the file is empty or has to be decoded, or the time is too long.
+        InvalidInput: The store cannot sign URLs, as a folder cannot, the file is empty or has to be decoded, or the
+            time is too long.
         AccessDenied: There are no credentials.
     """
     start, end = location.start_byte, location.end_byte
     if not isinstance(store, PresigningStore):
-        hint = "cafcat get copies the file"
+        hint = "use cafcat get, which writes the file to disk"
         raise InvalidInput(f"the store {store.url} cannot sign URLs", path=location.path, hint=hint)
     if location.decoding is not None:
         message = f"the file has to be decoded ({location.format}): no URL gives its bytes"
-        raise InvalidInput(message, path=location.path, hint="cafcat get copies the file")
+        raise InvalidInput(message, path=location.path, hint="use cafcat get, which writes the file to disk")
     if start == end:
         raise InvalidInput("an empty file cannot have a signed URL: HTTP has no empty ranges", path=location.path)
     # The time is read before the URL is signed, so that the URL is never valid for less.
@@ -66,5 +76,8 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
 
 
 def curl_options(store: Store) -> str:
-    """Return the options that curl needs to read `url_of`; "" if none are needed."""
+    """Return the options that curl needs to read URLs of this store, as text for a shell; "" if none are needed.
+
+    The options name environment variables with credentials, and contain no secrets.
+    """
     return store.curl_options if isinstance(store, HttpStore) else ""
