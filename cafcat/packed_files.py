@@ -1,4 +1,4 @@
-"""The files of a catalog: found, listed and read."""
+"""Finds, lists and reads the files of a catalog: the part of Repository that writes nothing to it."""
 
 import copy
 import os
@@ -26,18 +26,22 @@ __all__ = ["PackedFiles"]
 
 
 class PackedFiles:
-    """Finds, lists and reads the files of a catalog. Repository adds all operations that write.
+    """Finds, lists and reads the files of a catalog. Its subclass Repository adds the operations that write.
+
+    Every method that needs the database raises CatalogUnavailable if it does not answer, and CatalogOutdated if it
+    has another schema. Use an object as a context manager, or call `close`.
 
     Attributes:
         session: Catalog, stores, settings and progress. For tools that need more than the methods of this class.
     """
 
     def __init__(self, settings: Settings, warn: Callable[[str], object] | None = None) -> None:
-        """Open nothing yet: the first call that needs the database connects.
+        """Create an object that connects at the first call that needs the database.
 
         Args:
             settings: Settings of the repository.
-            warn: Called with warnings of reads, such as a read from a copy. The default logs them.
+            warn: Called with each warning, for instance that a copy was read, or that a lock is waited for. The
+                default logs them to the logger "cafcat".
         """
         self._warnings = Warnings(warn)
         self.session = Session.open(settings, Progress(), self._warnings)
@@ -48,7 +52,13 @@ class PackedFiles:
         return self.session.settings
 
     def with_progress(self, progress: Progress) -> Self:
-        """Return this repository with another Progress, which follows and stops the operations called on it."""
+        """Return a view of this repository whose operations report to a Progress, and can be stopped by it.
+
+        The view has the same connection: closing one closes both.
+
+        Args:
+            progress: Receives the progress and events of the operations that are called on the view.
+        """
         view = copy.copy(self)
         view._reader = self._reader  # with what it has found out about failing stores
         view.session = replace(self.session, progress=progress)
@@ -61,7 +71,7 @@ class PackedFiles:
         return FileReader(self.session.catalog, self.session.stores, self._warnings)
 
     def close(self) -> None:
-        """Close the connection to the catalog, and the files of chunks that are open. Idempotent."""
+        """Close the connection to the catalog, and the files that stores keep open. Idempotent."""
         self.session.close()
 
     def __enter__(self) -> Self:
@@ -73,20 +83,36 @@ class PackedFiles:
         self.close()
 
     def locate(self, path: str) -> Location:
-        """Return where a file is: one query. Raises NotFound."""
+        """Return where a file is, with one query.
+
+        Args:
+            path: Path of the file in the catalog. If no file has it, leading "./" and "/" are dropped.
+
+        Raises:
+            NotFound: The catalog has no such file.
+            InvalidInput: No path can have this text.
+        """
         return self._reader.locate(path)
 
     def history(self, path: str) -> Sequence[RetiredLocation]:
-        """Return the earlier locations of a path, newest first."""
+        """Return the earlier versions of the file with a path, newest first: where they are, and why they ended.
+
+        The result is empty if there are none, also for a path that the catalog never had.
+        """
         return self.session.catalog.reports.history(path)
 
     def object_of(self, location: Location) -> str:
-        """Return the absolute path or the URL of the archive with a location."""
+        """Return the absolute path or the URL of the archive that contains a file."""
         return self.session.stores[location.store].locate(location.object_key)
 
     def url_of(self, location: Location) -> str:
-        """Return the URL of the archive for other programs: http(s):// or file://. The URL contains no
-        credentials."""
+        """Return the URL of the archive that contains a file, for other programs.
+
+        The URL contains no credentials.
+
+        Returns:
+            http:// or https:// for a bucket, file:// for a folder, else a URL of the store's own scheme.
+        """
         from cafcat.reading.urls import url_of
 
         return url_of(self.session.stores[location.store], location)
@@ -99,7 +125,8 @@ class PackedFiles:
             seconds: How long the URL is valid; at most 7 days.
 
         Raises:
-            InvalidInput: The file is empty, the store is a folder, or the time is too long.
+            InvalidInput: The store cannot sign URLs, as a folder cannot, the file is empty or has to be decoded, or
+                the time is too long.
             AccessDenied: There are no credentials.
         """
         from cafcat.reading.urls import signed_url
@@ -107,34 +134,50 @@ class PackedFiles:
         return signed_url(self.session.stores[location.store], location, seconds)
 
     def curl_options(self, location: Location) -> str:
-        """Return the options with which curl reads `url_of`: they name environment variables, and no secrets."""
+        """Return the options that curl needs to read the URL of `url_of`, as text for a shell; "" for none.
+
+        The options name environment variables with credentials, and contain no secrets.
+        """
         from cafcat.reading.urls import curl_options
 
         return curl_options(self.session.stores[location.store])
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file, or a range of them: one query, one range read.
+        """Return the bytes of a file, or a range of them, with one query and one range read.
 
-        A whole file is compared with its checksum.
+        A whole file is compared with its checksum. If the chunk's own object fails, its copies are read.
 
         Args:
             path: Path of the file in the catalog.
             start: First byte; a negative number counts from the end.
-            end: Byte after the last one; None is the end of the file.
+            end: One past the last byte; None for the end of the file.
 
         Raises:
             NotFound: The catalog has no such file.
-            Corrupt: The bytes are damaged, in every copy.
-            InvalidInput: The range is beyond the file.
-            StoreFailed, CatalogUnavailable: A store or the database does not answer.
+            Corrupt: The bytes are damaged or missing, and no copy can give them.
+            InvalidInput: The range begins beyond the file or ends before it begins, or no path can have this text.
+            StoreFailed, AccessDenied: The store does not give the bytes, and no copy can.
+            Unavailable: The whole store is out of reach, and no copy can give the bytes.
+            NotInstalled, Unsupported: The file cannot be decoded here.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         return self._reader.read(ReadRequest.of(path, self._reader.locate(path), start, end))
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Give the bytes of a file, or a range of them, in blocks of at most 1 MiB.
+        """Yield the bytes of a file, or a range of them, in blocks of at most 1 MiB.
 
-        A file of at most 8 MiB is compared with its checksum before the first block, a larger one before the last.
-        Arguments and errors as of `read`.
+        A file of at most 8 MiB is compared with its checksum before the first block is yielded, a larger one before
+        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried.
+
+        Args:
+            path: Path of the file in the catalog.
+            start: First byte; a negative number counts from the end.
+            end: One past the last byte; None for the end of the file.
+
+        Raises:
+            NotFound, InvalidInput, CatalogUnavailable, CatalogOutdated: As of `read`, by the call itself.
+            Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As of `read`, during the
+                iteration.
         """
         return self._reader.stream(ReadRequest.of(path, self._reader.locate(path), start, end))
 
@@ -147,22 +190,27 @@ class PackedFiles:
         *,
         overwrite: bool = False,
     ) -> Location:
-        """Write a file of the catalog to disk, with its modification time, or a range of its bytes without.
+        """Write a file of the catalog, or a range of its bytes, to a file on disk.
 
-        The output appears complete, and checked if it is the whole file, or not at all. A device or pipe is written
-        to directly.
+        The output appears complete and durable, or not at all. A whole file is checked, and gets its modification
+        time. A device or pipe is written to directly.
 
         Args:
             path: Path of the file in the catalog.
             output: Name of the file to write.
             start: First byte; a negative number counts from the end.
-            end: Byte after the last one; None is the end of the file.
-            overwrite: Replace an existing file.
+            end: One past the last byte; None for the end of the file.
+            overwrite: True to replace an existing file.
+
+        Returns:
+            Where the file was found in the catalog.
 
         Raises:
-            Conflict: The output exists, and overwrite is false.
+            Conflict: The output exists and overwrite is false, or is a folder.
             OutputFailed: The output cannot be written.
-            NotFound, Corrupt, StoreFailed, InvalidInput: As of `read`.
+            InvalidInput: As of `read`, or the file system cannot have the name of the output.
+            NotFound, Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As of `read`.
+            CatalogUnavailable, CatalogOutdated: As of `read`.
         """
         from cafcat.reading.outputs import write_single
 
@@ -175,14 +223,20 @@ class PackedFiles:
     def read_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
     ) -> Iterator[tuple[str, bytes | CafcatError]]:
-        """Give the path and the bytes of many files: one query per thousand files, and one range read for near
-        files.
+        """Yield the path and the bytes of many files, with one query per thousand files, and few range reads.
 
-        The files come in the order of archives and offsets. If a single file fails, its error comes in place of its
-        bytes: NotFound, Corrupt, StoreFailed, or InvalidInput for a range beyond the file.
+        The files come in the order of archives and offsets. If a single file fails, its error is yielded in place
+        of its bytes: NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, or InvalidInput for a range beyond
+        the file.
+
+        Args:
+            paths: Paths of files in the catalog.
+            start: First byte of each file; a negative number counts from the end.
+            end: One past the last byte of each file; None for the end of the file.
 
         Raises:
-            AccessDenied, Unavailable: A store is out of reach.
+            InvalidInput: `paths` is a single text.
+            AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         return self._batch(start, end).read(_names(paths))
@@ -190,9 +244,21 @@ class PackedFiles:
     def stream_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
     ) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
-        """Give the path and the blocks of many files, in the order of the paths.
+        """Yield the path of each of many files, and an iterator over its bytes, in the order of the paths.
 
-        Files that cannot be found come first. Errors as of `read_many`; the blocks raise Corrupt and StoreFailed.
+        Of each five thousand paths, those that cannot be found come first, with their error (NotFound, or
+        InvalidInput for a range beyond the file) in place of the iterator. The iterator yields blocks of bytes, and
+        raises Corrupt, StoreFailed, NotInstalled and Unsupported. Use it before the next path is taken.
+
+        Args:
+            paths: Paths of files in the catalog.
+            start: First byte of each file; a negative number counts from the end.
+            end: One past the last byte of each file; None for the end of the file.
+
+        Raises:
+            InvalidInput: `paths` is a single text.
+            AccessDenied, Unavailable: A store denies access or is out of reach.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         return self._batch(start, end).stream(_names(paths))
 
@@ -204,17 +270,22 @@ class PackedFiles:
         *,
         overwrite: bool = False,
     ) -> Iterator[tuple[str, Location | CafcatError]]:
-        """Write many files to disk, and give each path with its location. Files are written during the iteration.
+        """Write many files of the catalog to disk, and yield each path with its location or its error.
+
+        The files are written during the iteration. A path is yielded once its file is durable. If a single file
+        fails, its error is yielded in place of its location: Conflict for an existing output, or an error that
+        `read_many` yields.
 
         Args:
             outputs: Name of the file to write, by path in the catalog.
-            start: As of `get`.
-            end: As of `get`.
-            overwrite: Replace existing files.
+            start: First byte of each file; a negative number counts from the end.
+            end: One past the last byte of each file; None for the end of the file.
+            overwrite: True to replace existing files.
 
         Raises:
-            OutputFailed: An output cannot be written. Other errors as of `read_many`; an existing output is a
-                Conflict in place of the location.
+            OutputFailed: The disk is full or fails.
+            AccessDenied, Unavailable: A store denies access or is out of reach.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         targets = self.session.outputs(outputs, overwrite=overwrite)
         return self._batch(start, end).get(targets)
@@ -222,7 +293,14 @@ class PackedFiles:
     def plan(
         self, paths: Iterable[str], start: int = 0, end: int | None = None, *, in_order: bool = False
     ) -> "ReadPlan":
-        """Return the requests that `read_many` and `get_many` would send, or with in_order `stream_many`."""
+        """Return the requests that `read_many` and `get_many` would send to the stores, without reading any file.
+
+        Args:
+            paths: Paths of files in the catalog.
+            start: First byte of each file; a negative number counts from the end.
+            end: One past the last byte of each file; None for the end of the file.
+            in_order: True for the requests of `stream_many`, which reads the files in the order of the paths.
+        """
         return self._batch(start, end).plan(_names(paths), in_order=in_order)
 
     def _batch(self, start: int, end: int | None) -> "Batch":
@@ -231,11 +309,19 @@ class PackedFiles:
         return Batch(self._reader, start, end)
 
     def list(self, prefix: str = "") -> Iterator[Location]:
-        """Give all files below a folder, or the file of this name, in the order of paths."""
+        """Yield all files below a folder, or the file of this name, in the order of paths.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
+        """
         return self.find(prefix)
 
     def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
-        """Give the files and folders directly in a folder, or the file of this name."""
+        """Yield the files and folders that are directly in a folder, or the file of this name.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
+        """
         return self.session.catalog.files.level(prefix)
 
     def find(
@@ -248,15 +334,17 @@ class PackedFiles:
         min_size: int | None = None,
         max_size: int | None = None,
     ) -> Iterator[Location]:
-        """Give the files below a folder that meet all conditions, in the order of paths.
+        """Yield the files below a folder that meet all conditions, in the order of paths.
+
+        Files without a modification time meet no condition on it. A condition of None is met by every file.
 
         Args:
-            prefix: A folder of the catalog, or a file.
+            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
             name: Shell pattern for the last part of the path.
-            newer_ns: Modified after this time, in nanoseconds since 1970.
-            older_ns: Modified before this time, in nanoseconds since 1970.
-            min_size: Smallest size in bytes.
-            max_size: Largest size in bytes.
+            newer_ns: Only files modified after this time, in nanoseconds since 1970.
+            older_ns: Only files modified before this time, in nanoseconds since 1970.
+            min_size: Smallest size of a file, in bytes.
+            max_size: Largest size of a file, in bytes.
         """
         from cafcat.reading.globs import regex_of_glob
 
@@ -269,17 +357,21 @@ class PackedFiles:
         """Write all files below a folder of the catalog into a directory, with their modification times.
 
         Each file appears complete and checked, or not at all, and never outside the directory. A file that fails is
-        reported; the others are written.
+        reported; the others are written. The files have their whole paths of the catalog below the directory.
 
         Args:
-            prefix: A folder of the catalog, or a file.
-            directory: The directory to write to.
-            overwrite: Replace existing files.
+            prefix: A folder of the catalog, or a file; "" for all files.
+            directory: The directory to write to, which is created if it is missing.
+            overwrite: True to replace existing files.
+
+        Returns:
+            The numbers of extracted and failed files. `interrupted` is true if the Progress was stopping.
 
         Raises:
             NotFound: The catalog has no such folder or file.
-            OutputFailed: The directory cannot be written to.
-            AccessDenied, Unavailable: A store is out of reach.
+            Conflict, InvalidInput, OutputFailed: The directory cannot be created or written to.
+            AccessDenied, Unavailable: A store denies access or is out of reach.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         from cafcat.reading.extract import extract_tree
 
@@ -293,24 +385,47 @@ class PackedFiles:
         )
 
     def plan_extract(self, prefix: str) -> "ReadPlan":
-        """Return the requests that `extract` would send. Raises NotFound."""
+        """Return the requests that `extract` would send to the stores, without reading any file.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for all files.
+
+        Raises:
+            NotFound: The catalog has no such folder or file.
+        """
         from cafcat.reading.extract import plan_tree
 
         return plan_tree(self._reader, self.session.catalog.files, prefix)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
-        """Give all chunks, or those in a state, oldest first."""
+        """Yield all chunks of the catalog, or only those in a state, oldest first."""
         after = 0
         while page := self.session.catalog.chunks.page(state, after=after):
             yield from (chunk for _, chunk in page)
             after = page[-1][0]
 
     def chunk(self, uuid: str) -> Chunk:
-        """Return a chunk by its uuid, or the first 8 digits or more. Raises NotFound, InvalidInput."""
+        """Return a chunk by its UUID.
+
+        Args:
+            uuid: The UUID, or at least its first 8 digits.
+
+        Raises:
+            NotFound: The catalog has no such chunk.
+            InvalidInput: The text has fewer than 8 characters, or the UUIDs of several chunks begin with it.
+        """
         return self.session.catalog.chunks.chunk(uuid)
 
     def chunk_files(self, uuid: str) -> Iterator[Location]:
-        """Give the live files of a chunk, in the order of paths."""
+        """Yield the live files of a chunk, in the order of paths.
+
+        Args:
+            uuid: UUID of the chunk, or at least its first 8 digits.
+
+        Raises:
+            NotFound: The catalog has no such chunk.
+            InvalidInput: The text has fewer than 8 characters, or the UUIDs of several chunks begin with it.
+        """
         chunk = self.chunk(uuid).uuid
         after: str | None = None
         while page := self.session.catalog.files.chunk_page(chunk, after=after):
@@ -318,15 +433,21 @@ class PackedFiles:
             after = page[-1].path
 
     def runs(self, limit: int = 20) -> Sequence[Run]:
-        """Return the latest ingest runs, newest first."""
+        """Return the latest ingests, newest first, at most `limit` of them."""
         return self.session.catalog.runs.runs(limit)
 
     def stats(self) -> Stats:
-        """Return the totals of the catalog."""
+        """Return the totals of the catalog, such as the numbers and sizes of its files and chunks."""
         return self.session.catalog.reports.stats()
 
     def query(self, sql: str) -> tuple[Sequence[str], Iterator[tuple[Any, ...]]]:
-        """Run a statement that can only read. Returns the names of the columns, and the rows.
+        """Run an SQL statement on the catalog that can only read.
+
+        Args:
+            sql: The statement.
+
+        Returns:
+            The names of the columns, and an iterator over the rows.
 
         Raises:
             InvalidInput: Postgres refuses the statement; the error has its message.
@@ -334,10 +455,16 @@ class PackedFiles:
         return self.session.catalog.reports.query(sql)
 
     def lost_catalog(self) -> CafcatError | None:
-        """Return an error with the remedies if this catalog is empty, and the store of the settings is not.
+        """Return an error with the remedies if this catalog is empty, but the store of the settings has chunks.
 
-        Then this catalog replaces a lost one. The store is looked at only if the catalog is empty; a store that
-        does not answer counts as empty. Raises CatalogUnavailable, CatalogOutdated.
+        Such a catalog was probably created in place of a lost one. The store is read only if the catalog is empty.
+
+        Returns:
+            The error, which is not raised. None if the catalog is not empty, or the store is empty or cannot be
+            read.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         if not self.session.catalog.identities.is_empty():
             return None

@@ -1,4 +1,4 @@
-"""How an operation reports what it does, and how it is stopped."""
+"""The object to which an operation reports what it does, and by which it is stopped."""
 
 import logging
 from collections.abc import Callable
@@ -9,29 +9,34 @@ __all__ = ["Progress", "StopOnly", "Warnings"]
 
 
 class Progress:
-    """Follows an operation, and can stop it. This class reports nothing and never stops.
+    """Follows an operation, and can stop it. This base class shows nothing, and never stops an operation.
 
-    Override the methods that you need. All calls come from the thread that called the operation, except `warn`. The
-    calls are frequent: keep the methods fast.
+    Subclass it and override the methods that you need. The operation calls them, in the thread that called the
+    operation; only `warn` may be called in other threads. The calls are frequent: keep the methods fast.
     """
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
-        """A stage of the work begins.
+        """Receive that a stage of the operation begins.
 
         Args:
-            verb: Name of the stage.
+            verb: Name of the stage, such as "extract".
             files: Number of files to work on; None if unknown.
             size_bytes: Number of bytes to work on; None if unknown.
         """
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Further files and bytes are done."""
+        """Receive that further files and bytes are done.
+
+        Args:
+            files: Number of files since the last call.
+            size_bytes: Number of bytes since the last call.
+        """
 
     def emit(self, event: Event) -> None:
-        """Something happened that the user may want to see."""
+        """Receive an event: something that the user may want to see, such as a committed chunk or a warning."""
 
     def end(self) -> None:
-        """The work has ended, with or without an error."""
+        """Receive that the operation has ended, with or without an error."""
 
     @property
     def stopping(self) -> bool:
@@ -39,18 +44,24 @@ class Progress:
         return False
 
     def checkpoint(self) -> None:
-        """Raise an exception to end the operation at once, without the object at hand."""
+        """Raise an exception to end the operation at once: the object that it is writing is dropped.
+
+        This base class raises nothing.
+        """
 
     def warn(self, message: str) -> None:
-        """Emit a warning."""
+        """Pass a warning to `emit`, as a Warned event."""
         self.emit(Warned(message))
 
 
 class StopOnly(Progress):
-    """Stops an operation as another Progress does. Reports nothing, for work whose bytes are counted elsewhere."""
+    """A Progress that only stops the operation when another Progress does.
+
+    It shows no progress and no events. It is for parts of an operation whose bytes are counted elsewhere.
+    """
 
     def __init__(self, progress: Progress) -> None:
-        """Stop as `progress` does."""
+        """Create a Progress that stops when `progress` does."""
         self._progress = progress
 
     @property
@@ -59,19 +70,23 @@ class StopOnly(Progress):
         return self._progress.stopping
 
     def checkpoint(self) -> None:
-        """Raise what the checkpoint of `progress` raises."""
+        """Call the checkpoint of `progress`, and raise what it raises."""
         self._progress.checkpoint()
 
 
 class Warnings(Progress):
-    """Passes warnings to a function, and reports nothing else."""
+    """A Progress that passes warnings to a function, or logs them. It shows nothing else and never stops."""
 
     def __init__(self, warn: Callable[[str], object] | None = None) -> None:
-        """Pass warnings to `warn`; None to log them."""
+        """Create a Progress for warnings.
+
+        Args:
+            warn: Called with the text of each warning. None: warnings are logged to the logger "cafcat".
+        """
         self._warn = warn
 
     def warn(self, message: str) -> None:
-        """Pass a warning on."""
+        """Call the function with the text of a warning, or log it."""
         if self._warn is None:
             logging.getLogger("cafcat").warning(message)
         else:

@@ -65,7 +65,8 @@ def open(
 
     Args:
         settings: The settings; None for those of environment, cafcat.toml and defaults.
-        warn: Called with warnings, such as a read from a copy. The default logs them to the logger "cafcat".
+        warn: Called with each warning, for instance that a copy was read. The default logs them to the logger
+            "cafcat".
         **overrides: Single settings by name: home, database_url, store, target_size, upload_memory,
             read_requests, prepared_statements, config, profile.
 
@@ -73,19 +74,19 @@ def open(
         InvalidInput: A setting is invalid, or both settings and overrides are given.
     """
     if settings is not None and overrides:
-        raise InvalidInput("give settings or overrides, not both")
+        raise InvalidInput("settings and overrides were given: give one of them")
     return Repository(settings or Settings.load(**overrides), warn)
 
 
 def _operation(
     options: Callable[_Options, object], report: type[_Report]
 ) -> "Callable[Concatenate[Repository, _Options], _Report]":
-    """Return a method that runs an operation with the arguments of its options.
+    """Return a method of Repository that runs an operation. Its parameters are the fields of the options.
 
     Args:
-        options: The options, a dataclass in the module `options` of the operation's package. Beside that module is
-            the module `run` with the function `run(session, options)`.
-        report: Class of the report.
+        options: Class of the options, a dataclass in the module `options` of the operation's package. Beside that
+            module is the module `run` with the function `run(session, options)`, which the method calls.
+        report: Class of the report, which the method returns.
     """
     module = options.__module__.removesuffix("options") + "run"
 
@@ -102,7 +103,12 @@ def _operation(
 
 
 def _signature(options: Callable[..., object], report: type) -> inspect.Signature:
-    """Return the signature of a method, without what the command line needs."""
+    """Return the signature of the method for an operation: the fields of its options, without their flags.
+
+    Args:
+        options: Class of the options.
+        report: Class of the report.
+    """
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [
         parameter.replace(annotation=get_args(parameter.annotation)[0])
@@ -114,9 +120,10 @@ def _signature(options: Callable[..., object], report: type) -> inspect.Signatur
 
 
 class Repository(PackedFiles):
-    """One catalog and its stores. Use a repository as a context manager, or call `close`.
+    """One catalog and its stores, with a method for every operation.
 
-    To follow an operation or to stop it, call it on `with_progress(progress)`.
+    Use a repository as a context manager, or call `close`. To follow an operation or to stop it, call it on
+    `with_progress(progress)`.
     """
 
     ingest = _operation(IngestOptions, IngestReport)
@@ -135,13 +142,25 @@ class Repository(PackedFiles):
     restore = _operation(RestoreOptions, RestoreReport)
 
     def removed(self, prefix: str = "") -> Iterator[RetiredLocation]:
-        """Give the files below a folder, or of this name, that `undelete` can bring back, in the order of paths."""
+        """Yield the removed files that `undelete` can bring back, in the order of paths.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for all removed files.
+        """
         from cafcat.operations.undelete.run import removed
 
         return removed(self.session, prefix)
 
     def backups(self, store: str | None = None) -> "Sequence[FoundBackup]":
-        """Return the backups in a store, the oldest first; without a name, in the store of the settings."""
+        """Return the backups of catalogs in a store, the oldest first.
+
+        Args:
+            store: Name, URL or folder of the store; None for the store of the settings.
+
+        Raises:
+            InvalidInput: The text names no store.
+            NotFound, AccessDenied, StoreFailed: The store cannot be listed.
+        """
         from cafcat.operations.backup.run import backups_of
         from cafcat.operations.chosen_stores import chosen_store
 
@@ -150,20 +169,23 @@ class Repository(PackedFiles):
     def snapshot(
         self, output: str | os.PathLike[str], prefix: str = "", *, overwrite: bool = False
     ) -> "SnapshotReport":
-        """Write the locations of all files below a folder, as of one moment, into a file.
+        """Write a snapshot: one file with the locations of all files below a folder, as of one moment.
 
-        `cafcat.Snapshot` reads these files without the catalog. The output appears complete and durable, or not at
-        all.
+        With it, `cafcat.Snapshot` reads these files without the catalog. The output appears complete and durable,
+        or not at all.
 
         Args:
             output: Name of the file to write.
-            prefix: A folder of the catalog, or a file.
-            overwrite: Replace an existing file.
+            prefix: A folder of the catalog, or a file; "" for all files.
+            overwrite: True to replace an existing file.
+
+        Returns:
+            Numbers and sizes of the snapshot.
 
         Raises:
             NotFound: The catalog has no such folder or file.
-            Conflict: The output exists, and overwrite is false.
-            InvalidInput: The output is a device.
+            Conflict: The output exists and overwrite is false, or is a folder.
+            InvalidInput: The output is a device or pipe.
             OutputFailed, CatalogUnavailable, CatalogOutdated: The output or the database cannot be used.
         """
         from cafcat.snapshots.writing import write_snapshot
@@ -185,18 +207,21 @@ class Repository(PackedFiles):
     ) -> "ExportReport":
         """Write all files below folders of the catalog, as of one moment, into one archive, under the same paths.
 
-        Every file is checked; what cannot be read is read from a copy. The output appears complete and durable, or
-        not at all.
+        Every file is checked. If a chunk's own object cannot be read, a copy is read. The output appears complete
+        and durable, or not at all.
 
         Args:
-            prefixes: Folders of the catalog, or files; none for everything.
+            prefixes: Folders and files of the catalog; an empty list for all files.
             output: Name of the archive to write.
-            format: Format of the archive; None for the format whose suffix the output has.
-            overwrite: Replace an existing file.
+            format: Format of the archive; None for the format that belongs to the suffix of the output's name.
+            overwrite: True to replace an existing file.
+
+        Returns:
+            Numbers and sizes of the archive.
 
         Raises:
-            NotFound: The catalog has none of one of the names.
-            Corrupt, StoreFailed: No copy of a file can be read.
+            NotFound: The catalog has no file or folder with one of the names.
+            Corrupt, StoreFailed: A file can be read neither from its chunk nor from a copy.
             Conflict: The output exists, and overwrite is false.
             Unsupported, InvalidInput, OutputFailed, AccessDenied, Unavailable, CatalogUnavailable, CatalogOutdated:
                 The format, the output, a store or the database cannot be used.
@@ -209,9 +234,10 @@ class Repository(PackedFiles):
         return export_archive(self.session, self._reader, names, target, format)
 
     def units(self, prefix: str = "") -> "Iterator[StoredUnit]":
-        """Give the log files in archives of logs, below a folder or of this name, in the order of names.
+        """Yield the log files in archives of logs, in the order of their names.
 
-        Names are those in the archives; "" and "." are everything.
+        Args:
+            prefix: A folder of log files, or one log file, by its name in the archives; "" or "." for all.
         """
         from cafcat.logs.searching import folder_of_logs
 
@@ -228,19 +254,20 @@ class Repository(PackedFiles):
         projection: Sequence[str] = (),
         warn: Callable[[str], object] | None = None,
     ) -> "LogSearch":
-        """Search archives of logs. Iterate over `records()` of the result; `report` has the totals.
-
-        Only archives are opened that may have records of these times and of these log files.
+        """Search the records in archives of logs. Archives that cannot have matching records are not opened.
 
         Args:
             query: A query of clp-s, in the Kibana query language.
-            prefix: Folder or name of log files.
-            from_ms: Earliest time of a record, in milliseconds since 1970.
-            to_ms: Latest time of a record, in milliseconds since 1970.
-            ignore_case: Ignore upper and lower case.
-            projection: Only these columns of the records.
+            prefix: A folder of log files, or one log file; "" for all.
+            from_ms: Earliest time of a record, in milliseconds since 1970; None for no limit.
+            to_ms: Latest time of a record, in milliseconds since 1970; None for no limit.
+            ignore_case: True to ignore upper and lower case.
+            projection: Columns of the records that are returned; none for all columns.
             warn: Called with messages about archives whose copy is searched, and about a query that no record can
-                match.
+                match. None: the Progress of this repository receives them.
+
+        Returns:
+            The search, which begins when its `records()` are iterated. Afterwards its `report` has the totals.
 
         Raises:
             InvalidInput: The query, the times or the columns are invalid.
@@ -253,7 +280,7 @@ class Repository(PackedFiles):
         return LogSearch(self.session.catalog, self.session.stores, asked, progress)
 
     def check_store(self, store: str) -> "CheckedStore":
-        """Find out by trying which features a store has. The small objects of the trial are removed afterwards.
+        """Find out which features a store has, by writing small objects, which are removed afterwards.
 
         If the catalog has the store, the failed checks are stored in the catalog. No database is started for that.
 
@@ -262,9 +289,9 @@ class Repository(PackedFiles):
 
         Raises:
             NotFound: There is no such bucket.
-            AccessDenied: The store refuses.
+            AccessDenied: The store rejects the credentials.
             StoreFailed: The store does not answer.
-            InvalidInput: The text is no store.
+            InvalidInput: The text names no store.
         """
         from cafcat.operations.stores.check import check_store
 
@@ -277,31 +304,80 @@ class Repository(PackedFiles):
         return rows.stores(self.session)
 
     def add_store(self, name: str, url: str) -> "StoreRow":
-        """Give a store a name in the catalog: see `cafcat.operations.stores.rows.add_store`."""
+        """Give a store a name in the catalog, which gets a row for the store if it has none.
+
+        Args:
+            name: The name.
+            url: A URL, a folder, or a name in the configuration.
+
+        Returns:
+            The row of the store.
+
+        Raises:
+            InvalidInput: The name is not valid for a store.
+            Conflict: Another store has the name.
+            Unavailable: The store is out of reach, or not where its URL points.
+        """
         from cafcat.operations.stores import rows
 
         return rows.add_store(self.session, name, url)
 
     def rename_store(self, store: str, name: str) -> "StoreRow":
-        """Give a store of the catalog another name. Raises NotFound, InvalidInput, Conflict."""
+        """Give a store of the catalog another name.
+
+        Args:
+            store: A store of the catalog: its name, URL or folder.
+            name: The new name.
+
+        Returns:
+            The changed row of the store.
+
+        Raises:
+            NotFound: The catalog has no such store.
+            InvalidInput: The name is not valid for a store.
+            Conflict: Another store has the name.
+        """
         from cafcat.operations.stores import rows
 
         return rows.rename_store(self.session, store, name)
 
     def remove_store(self, store: str) -> "StoreRow":
-        """Remove a store from the catalog, and return its last row. Its objects stay. Raises NotFound, Conflict."""
+        """Remove a store from the catalog. Its objects stay.
+
+        Args:
+            store: A store of the catalog: its name, URL or folder.
+
+        Returns:
+            The row that was removed.
+
+        Raises:
+            NotFound: The catalog has no such store.
+            Conflict: The catalog refers to objects in the store.
+        """
         from cafcat.operations.stores import rows
 
         return rows.remove_store(self.session, store)
 
     def configured_as(self, url: str) -> str | None:
-        """Return the setting that means the store with this URL: `stores.NAME` or `store`; None for no setting."""
+        """Return the name of the setting that refers to the store with this URL.
+
+        Returns:
+            "stores.NAME" for a named store of the configuration, "store" for the store of new chunks; None if no
+            setting refers to the store.
+        """
         from cafcat.operations.stores import rows
 
         return rows.configured_as(self.session, url)
 
     def configured_name(self, store: str) -> str | None:
-        """Return the name of a store of the catalog if the setting `store` has this name. Raises NotFound."""
+        """Return the name of a store of the catalog if the setting `store` is this name; else None.
+
+        Args:
+            store: A store of the catalog: its name, URL or folder.
+
+        Raises:
+            NotFound: The catalog has no such store.
+        """
         from cafcat.operations.stores import rows
 
         return rows.configured_name(self.session, store)
@@ -309,14 +385,44 @@ class Repository(PackedFiles):
     def move_store(
         self, old: str, new: str, *, look_at_all: bool = False, dry_run: bool = False
     ) -> "StoreMoveReport":
-        """Enter the new place of a store into the catalog: see `cafcat.operations.stores.move.move_store`."""
+        """Enter the new URL of a store, whose objects the user has moved there, into the catalog.
+
+        A hundred random objects are checked at the new URL, or all of them.
+
+        Args:
+            old: A store of the catalog: its name, URL or folder.
+            new: The new place: a name, a URL or a folder.
+            look_at_all: True to check every object.
+            dry_run: True to check only, and change nothing.
+
+        Raises:
+            StoreFailed: Objects are missing at the new URL, or have other sizes. Nothing was changed.
+            Locked: A process is writing to the store.
+            Conflict: The catalog has objects at the new URL already.
+            NotFound: The catalog has no such store.
+        """
         from cafcat.operations.stores.move import move_store
 
         return move_store(self.session, old, new, look_at_all=look_at_all, dry_run=dry_run)
 
     def migrate_store(self, old: str, new: str, *, join_store: bool = False) -> "MigrateReport":
-        """Copy all objects of a store to another store, and read them from there: see
-        `cafcat.operations.stores.migrate.migrate_store`."""
+        """Copy all chunks, copies and backups of a store to another store, and read them from there.
+
+        Each object is read back and compared with its checksum. `prune` removes the old objects after its grace
+        period. Adopted archives stay where they are. An interrupted migration continues when it is called again.
+        An object that fails is reported; the others are migrated.
+
+        Args:
+            old: A store of the catalog: its name, URL or folder.
+            new: The new store: a name, a URL or a folder.
+            join_store: True to write into a store that has chunks of another catalog.
+
+        Raises:
+            NotFound: The catalog has no such store.
+            InvalidInput: Both are the same store, or one place under two names, or `new` names no store.
+            Conflict: The new store has chunks of another catalog, and join_store is false.
+            Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
+        """
         from cafcat.operations.stores.migrate import migrate_store
 
         return migrate_store(self.session, old, new, join_store=join_store)

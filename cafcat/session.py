@@ -24,7 +24,7 @@ __all__ = ["CatalogVerdicts", "Session", "SessionFactory", "Stores", "output_of"
 
 
 class Stores(dict[str, Store]):
-    """Stores by their URL in `chunks.store`. A store is opened at the first look-up."""
+    """The stores by their URL, as in the column `chunks.store`. A store is opened when it is looked up first."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class Stores(dict[str, Store]):
         verdicts: "Verdicts | None" = None,
         warnings: Progress | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Create a mapping without open stores.
 
         Args:
             settings: How stores are reached.
-            verdicts: Where failed checks of S3 servers are remembered.
-            warnings: Receives a warning about each check that a server newly fails. The default logs it.
+            verdicts: Remembers the checks that S3 servers failed. None: nothing is remembered beyond this process.
+            warnings: Receives a warning about each check that a server newly fails. None: the warning is logged.
         """
         super().__init__()
         self._settings = settings
@@ -56,7 +56,7 @@ class Stores(dict[str, Store]):
         return self.setdefault(url, store)  # another thread may have been faster
 
     def close(self) -> None:
-        """Close the files that stores keep open. Stores can still be used. Idempotent."""
+        """Close the files that stores keep open. Idempotent. The stores can still be used."""
         for store in list(self.values()):
             if isinstance(store, ClosableStore):
                 store.close()
@@ -64,16 +64,19 @@ class Stores(dict[str, Store]):
 
 @dataclass(frozen=True, slots=True)
 class CatalogVerdicts:
-    """Checks that S3 servers failed, as stored in the catalog of these settings.
+    """Remembers in the catalog which checks S3 servers failed.
 
-    Each call opens its own connection, because stores call this inside transactions. If the catalog does not
-    answer, no verdict is found: then an object is read back once more, and a warning is repeated.
+    Each call opens its own connection, because stores call these methods inside transactions. If the catalog does
+    not answer, nothing is remembered: then an object is read back once more, or a warning is repeated.
+
+    Attributes:
+        settings: Settings of the catalog.
     """
 
     settings: Settings
 
     def failed(self, store_url: str) -> Collection[str]:
-        """Return the checks that a store failed. See Verdicts."""
+        """Return the names of the checks that the server of a store failed; none if the catalog does not answer."""
         try:
             with closing(self._catalog()) as catalog:
                 return catalog.verdicts.failed(store_url)
@@ -81,7 +84,11 @@ class CatalogVerdicts:
             return []
 
     def remember(self, store_url: str, check: str) -> bool:
-        """Store a failed check. Returns True if it is new. See Verdicts."""
+        """Store in the catalog that the server of a store failed a check.
+
+        Returns:
+            False if the catalog had this already. True if it is new, or the catalog does not answer.
+        """
         try:
             with closing(self._catalog()) as catalog:
                 return catalog.verdicts.remember(store_url, check)
@@ -96,15 +103,13 @@ class CatalogVerdicts:
 
 @dataclass(slots=True)
 class Session:
-    """Catalog, stores and settings of a repository, with a way to report progress and to stop.
-
-    Every operation gets a session as its first argument.
+    """Catalog, stores, settings and Progress of a repository: the first argument of every operation.
 
     Attributes:
         settings: Settings of the repository.
         catalog: The catalog. It connects at the first statement.
-        stores: Stores by their URL.
-        progress: Receives progress and events, and can stop the operation.
+        stores: Stores by their URL. Each is opened when it is used first.
+        progress: Receives the progress and events of the operation, and can stop it.
     """
 
     settings: Settings
@@ -114,12 +119,13 @@ class Session:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress, warnings: Progress | None = None) -> "Session":
-        """Return a session. It connects, and opens stores, when they are first used.
+        """Return a new session, which connects to the catalog and opens stores when they are used first.
 
         Args:
             settings: Settings of the repository.
-            progress: Receives progress and events, and can stop the operation.
-            warnings: Receives warnings of the catalog and the stores.
+            progress: Receives the progress and events of operations, and can stop them.
+            warnings: Receives warnings about long waits for locks, and about servers of stores. None: the waits are
+                not reported, and the warnings about servers are logged.
         """
         from cafcat.settings.database import Database
 
@@ -134,24 +140,37 @@ class Session:
         return self.progress.stopping
 
     def checkpoint(self) -> None:
-        """Raise if the user wants the operation to end at once. Called between blocks, files and objects."""
+        """Raise an exception, usually KeyboardInterrupt, if the operation is to end at once.
+
+        Operations call this between blocks, files and objects.
+        """
         self.progress.checkpoint()
 
     def should_end(self) -> bool:
-        """Call `checkpoint`, then return `stopping`. Loops call this between two objects."""
+        """Call `checkpoint`, then return whether the operation is to finish what it has, and return.
+
+        Loops of operations call this between two objects.
+        """
         self.progress.checkpoint()
         return self.progress.stopping
 
     def emit(self, event: Event) -> None:
-        """Report an event."""
+        """Pass an event of the operation to `progress`."""
         self.progress.emit(event)
 
     def warn(self, message: str) -> None:
-        """Report a warning."""
+        """Pass a warning to `progress`."""
         self.progress.warn(message)
 
     def outputs(self, paths: Mapping[str, str | os.PathLike[str]], *, overwrite: bool) -> "dict[str, Output]":
-        """Return several files to write, by key. If one of them is in the default home, all are private."""
+        """Return the outputs for several files that are written together, under the keys of `paths`.
+
+        If one of them is in the default home, all new files are private to the user.
+
+        Args:
+            paths: Name of each file to write.
+            overwrite: True to replace existing files.
+        """
         outputs = {key: output_of(self.settings, path, overwrite=overwrite) for key, path in paths.items()}
         mode = min((output.mode for output in outputs.values()), default=0)
         return {key: replace(output, mode=mode) for key, output in outputs.items()}
@@ -164,22 +183,26 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionFactory:
-    """Opens a session in another process. Picklable."""
+    """Opens a session in another process. Unlike a session, it can be pickled.
+
+    Attributes:
+        settings: Settings of the repository.
+    """
 
     settings: Settings
 
     def __call__(self, progress: Progress) -> Session:
-        """Return a new session with a connection of its own."""
+        """Return a new session with a connection of its own, whose operations report to `progress`."""
         return Session.open(self.settings, progress)
 
 
 def output_of(settings: Settings | None, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":
-    """Return a file or folder to write. In the default home, new files are private to the user.
+    """Return the output for a file or folder. Below the default home, new files are private to the user.
 
     Args:
         settings: Settings of the repository; None if no repository is opened.
-        path: Name of the file or folder.
-        overwrite: Replace existing files.
+        path: Name of the file or folder to write.
+        overwrite: True to replace existing files.
     """
     from cafcat.reading.outputs import Output
 

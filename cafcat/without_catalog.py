@@ -1,4 +1,4 @@
-"""What needs no catalog: archives inspected and converted, wherever they are."""
+"""Inspects and converts archives without a catalog, wherever they are."""
 
 import os
 from typing import TYPE_CHECKING
@@ -22,17 +22,27 @@ def inspect(
     format: str | None = None,
     zero_padding: bool = False,
 ) -> "Inspection":
-    """List an archive without any catalog.
+    """Open an archive to list the files in it, without any catalog.
 
     Args:
-        file: a file (a path or file:// URL), "s3://bucket/key", or a folder or prefix that is one archive in
+        file: A file (a path or file:// URL), "s3://bucket/key", or a folder or prefix that is one archive in
             several files.
-        settings: how the bucket is reached; by default, from environment, cafcat.toml and defaults.
-        format: name of the archive's format; by default, its content tells. A damaged head may need this.
-        zero_padding: a section of size zero is the end of a CAR, as in archives that Filecoin pads.
+        settings: How a bucket is reached; None for the settings of environment, cafcat.toml and defaults. They are
+            not needed for a local archive.
+        format: Name of the archive's format; None: it is found by the content. Give it if the head of the archive
+            is damaged.
+        zero_padding: True if a section of size zero is the end of a CAR, as in archives that Filecoin pads.
+
+    Returns:
+        The archive, with its entries.
 
     Raises:
-        NotFound, Corrupt, Unsupported, InvalidInput, AccessDenied, StoreFailed.
+        NotFound: There is no such file or object.
+        Corrupt: The index is damaged.
+        Unsupported: The format is unknown, or this version cannot read it.
+        NotInstalled: A library is missing that the format needs.
+        InvalidInput: The name, the format or a setting is invalid.
+        AccessDenied, StoreFailed: The store cannot be read.
     """
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.inspect.run import inspect_archive
@@ -51,27 +61,32 @@ def convert(
     input_format: str | None = None,
     zero_padding: bool = False,
 ) -> "ConvertReport":
-    """Write an archive anew in another format, or in the same.
+    """Write the files of an archive into a new archive, in another format or the same one, without any catalog.
 
-    Names, contents, times and checksums stay the same, in the order of the bytes. Every content is checked against
-    the checksums of the archive. A clp-s archive can only become a clp-s archive, byte for byte. `output` appears
-    whole and durable, or not at all.
+    Names, contents, times and checksums stay the same, and so does the order of the contents. Every content is
+    compared with the checksums in the archive. A clp-s archive can only become a clp-s archive, byte for byte. The
+    output appears complete and durable, or not at all.
 
     Args:
-        input: an archive, named as for `inspect`.
-        output: the file to write.
-        format: of the new archive; by default, the format whose suffix the output's name ends with.
-        overwrite: replace an existing file.
-        settings: as in `inspect`.
-        progress: where to report.
-        input_format: of the archive that is read, as `format` in `inspect`.
-        zero_padding: as in `inspect`.
+        input: The archive to read: a file (a path or file:// URL), "s3://bucket/key", or a folder or prefix that is
+            one archive in several files.
+        output: Name of the file to write.
+        format: Format of the new archive; None for the format that belongs to the suffix of the output's name.
+        overwrite: True to replace an existing file.
+        settings: How a bucket is reached; None for the settings of environment, cafcat.toml and defaults.
+        progress: Receives the progress, and can stop the conversion; None for neither.
+        input_format: Format of the archive that is read; None: it is found by the content.
+        zero_padding: True if a section of size zero is the end of a CAR, as in archives that Filecoin pads.
+
+    Returns:
+        Names and formats of both archives, the number and size of the files, and the size of the new archive.
 
     Raises:
-        Corrupt: an entry is damaged.
-        Conflict: the output exists and overwrite is false.
-        Refused: the format cannot have a name.
-        Unsupported, InvalidInput, OutputFailed: and as `inspect`.
+        Corrupt: The index or an entry of the archive is damaged.
+        Conflict: The output exists and overwrite is false, or is a folder.
+        Refused: The new format cannot store a name of the archive.
+        OutputFailed: The output cannot be written.
+        NotFound, Unsupported, NotInstalled, InvalidInput, AccessDenied, StoreFailed: As of `inspect`.
     """
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import convert_archive

@@ -1,4 +1,4 @@
-"""The command `cafcat`: its verbs, and the handling of errors."""
+"""The program `cafcat`: its commands, and what every error of a command becomes."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ from cafcat.errors import InvalidInput, OutputFailed
 __all__ = ["COMPLETION_VARIABLE", "app", "run"]
 
 COMPLETION_VARIABLE: Final = "_CAFCAT_COMPLETE"
-"""The script that `cafcat completion` prints sets it when it runs cafcat to ask what could follow."""
+"""Environment variable that the shell's completion script sets when it runs cafcat to ask for completions."""
 
 _MODULES: Final = {
     "chunks": "catalog.chunks",
@@ -57,17 +57,20 @@ _MODULES: Final = {
     "completion": "admin.completion",
     "version": "admin.version",
 }
-"""Module below cafcat.cli of each verb, in the order of the help."""
+"""Module below cafcat.cli that has each command, by the command's name, in the order of the help."""
 
 
 class Verbs(TyperGroup):
-    """The group of all verbs. A verb's module is imported when the verb is used, or when the help lists it."""
+    """The group of all commands. The module of a command is imported when it is used, or when the help lists it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options | {"commands": dict.fromkeys(_MODULES)})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - as typer calls it
-        """Return a command; None if there is none. Other verbs of its module would cost a millisecond each."""
+        """Return the command with a name; None if there is no such command.
+
+        Only this command of its module is made, because each command costs a millisecond.
+        """
         if cmd_name in _MODULES and self.commands[cmd_name] is None:
             made = typer.Typer(rich_markup_mode=None)
             import_module(f"cafcat.cli.{_MODULES[cmd_name]}").register(made)
@@ -107,7 +110,11 @@ app.callback()(with_shared_options(_start))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command, print its error if there is one, and return the exit code."""
+    """Run one command of cafcat, print its error if there is one, and return the exit code.
+
+    Args:
+        arguments: The words after `cafcat` on the command line.
+    """
     call = Call()
     try:
         _check_current_folder()
@@ -125,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         call.output.notice("interrupted")
         code = INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last frame: every error becomes one line and a code
+    except Exception as error:  # noqa: BLE001 - nothing above handles errors: each becomes one line and an exit code
         # An error in the arguments themselves comes before these two are known.
         call.json = call.json or "--json" in arguments
         call.debug = call.debug or "--debug" in arguments
@@ -142,7 +149,15 @@ def _check_current_folder() -> None:
 
 
 def _flushed(call: Call, code: int) -> int:
-    """Flush the output, and return the exit code, or that of an output error."""
+    """Flush stdout, and return the exit code of the command.
+
+    If `code` is 0 and stdout cannot be written, the result is the exit code of that error. The error is then
+    printed, unless stdout is a pipe that its reader closed.
+
+    Args:
+        call: The call of the command.
+        code: The exit code of the command so far.
+    """
     try:
         call.output.flush()
     except (BrokenPipeError, OutputFailed) as error:

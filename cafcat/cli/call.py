@@ -1,7 +1,7 @@
-"""One call of the command, and the options that all verbs share.
+"""One call of the program `cafcat`, and the options that all its commands share.
 
-The shared options are declared once, and added to the command, every group and every verb: `--json` is allowed
-before and after the verb.
+The shared options are declared once, and added to the program, every group and every command: `--json` is allowed
+before and after the name of the command.
 """
 
 import inspect
@@ -57,14 +57,21 @@ def _shared(
         typer.Option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, such as 30s or 0."),
     ] = None,
 ) -> None:
-    """Declares the shared options, as typer reads them. `--lock-timeout` is an option of verbs that write."""
+    """Declare the shared options: typer reads the parameters. Only commands that write have `--lock-timeout`."""
 
 
 _SHARED: Final = dict(inspect.signature(_shared).parameters)
 
 
 class Call:
-    """Shared options, output and repository of one call. Every verb gets a Call as its first argument."""
+    """Shared options, output and repository of one call of cafcat: the first argument of every command's function.
+
+    Attributes:
+        output: Prints on stdout and stderr.
+        quiet: True with --quiet.
+        verbose: True with --verbose.
+        debug: True with --debug.
+    """
 
     def __init__(self) -> None:
         self.output = Output()
@@ -82,7 +89,11 @@ class Call:
         self.output.as_json = value
 
     def accept(self, values: dict[str, Any]) -> None:
-        """Move the values of shared options out of `values`. Later values, which are nearer to the verb, win."""
+        """Move the values of shared options out of `values`, and remember those that were given.
+
+        This is called first with the options before the command's name, then with those after it. If an option is
+        given twice, the later value counts.
+        """
         for name in _SHARED:
             value = values.pop(name, None)
             if value is True:
@@ -91,7 +102,11 @@ class Call:
                 self._flags[name] = value
 
     def settings(self) -> "Settings":
-        """Return the settings from flags, environment and configuration file. Raises InvalidInput."""
+        """Return the settings from flags, environment and configuration file.
+
+        Raises:
+            InvalidInput: A setting is invalid, or the configuration file cannot be read.
+        """
         from cafcat.settings.settings import Settings
 
         if self._settings is None:
@@ -105,15 +120,21 @@ class Call:
         return Repository(self.settings(), self.warn)
 
     def files(self) -> "PackedFiles":
-        """Return the files of the repository, for verbs that only read. Use it in a `with` statement."""
+        """Return the repository with reading methods only, for commands that only read.
+
+        It connects at its first query. Use it in a `with` statement.
+        """
         from cafcat.packed_files import PackedFiles
 
         return PackedFiles(self.settings(), self.warn)
 
     @contextmanager
     def reading(self) -> Iterator["PackedFiles"]:
-        """Open the files of the repository, to find one of them. If there is no such file, and the catalog is empty
-        although its store is not, a warning comes before the error."""
+        """Yield the repository for a command that reads files by name.
+
+        If the `with` block raises NotFound, and the catalog is empty although its store is not, a warning about the
+        lost catalog is printed. NotFound is raised in any case.
+        """
         with self.files() as repository:
             try:
                 yield repository
@@ -124,25 +145,26 @@ class Call:
                 raise
 
     def database(self) -> "Database":
-        """Return the database, for `cafcat db`."""
+        """Return the database of the settings, for `cafcat db` and psql. Nothing is connected yet."""
         from cafcat.settings.database import Database
 
         return Database(self.settings())
 
     def warn(self, message: str) -> None:
-        """Print a warning on stderr, unless --quiet is given."""
+        """Print a warning on stderr: as text, unless --quiet is given, or as a JSON document with --json."""
         if self.json:
             self.output.error_document({"warning": message})
         elif not self.quiet:
             self.output.notice(message)
 
     def summarize(self, document: Mapping[str, Any], lines: Iterable[str], failed: Iterable[str] = ()) -> None:
-        """Print the result of a verb.
+        """Print the result of a command.
 
         Args:
-            document: The result for --json.
-            lines: The result for people; not printed with --quiet.
-            failed: Messages about failures, on stderr also with --quiet. With --json the document has them.
+            document: The result as printed with --json.
+            lines: The result as printed for people; not printed with --quiet.
+            failed: Messages about failures, printed on stderr even with --quiet. With --json they are not printed,
+                because `document` contains them.
         """
         if not self.json:
             for message in failed:
@@ -151,7 +173,7 @@ class Call:
             self.output.show(document, lines)
 
     def report(self, error: Exception) -> int:
-        """Print an error on stderr, and return its exit code."""
+        """Print an error on stderr, with --debug after its traceback, and return its exit code."""
         if self.debug:
             traceback.print_exception(error)
         shown = describe(error)
@@ -165,15 +187,16 @@ class Call:
 def with_shared_options(
     function: Callable[..., int | None], store: str | None = None, *, commits: bool = False
 ) -> Callable[..., int | None]:
-    """Return a typer callback for a function that takes a Call first: the shared options are added to its own.
+    """Return the function of a command in the form that typer calls, with the shared options added.
 
-    If its second parameter is `options`, annotated with the options of an operation, each of these options is a
-    parameter of the callback.
+    If the second parameter of `function` is `options`, annotated with the options of an operation, each of these
+    options becomes an argument or flag of the command.
 
     Args:
-        function: the verb.
-        store: meaning of `--store` for this verb, unless it is the store of new chunks.
-        commits: True for a verb that writes to the catalog, and may wait for another writer.
+        function: The function of the command. Its first parameter is a Call; it returns the exit code; None is 0.
+        store: Help text of `--store` for this command; None if `--store` is the store of new chunks.
+        commits: True for a command that writes to the catalog and may wait for another writer: it gets
+            `--lock-timeout`.
     """
     shared = dict(_SHARED)
     if store is not None:
@@ -216,12 +239,29 @@ def verb(
     store: str | None = None,
     commits: bool = False,
 ) -> None:
-    """Register a function `(call, ...) -> exit code or None` as a verb of `app`; see `with_shared_options`."""
+    """Add a command to a typer application, with the shared options.
+
+    Args:
+        app: The application, or a group of commands.
+        name: Name of the command.
+        function: The function of the command. Its first parameter is a Call; it returns the exit code; None is 0.
+        store: Help text of `--store` for this command; None if `--store` is the store of new chunks.
+        commits: True for a command that writes to the catalog and may wait for another writer.
+    """
     app.command(name)(with_shared_options(function, store, commits=commits))
 
 
 def group(app: typer.Typer, name: str, help: str) -> typer.Typer:
-    """Return a group of verbs, such as `chunks` with `ls` and `show`."""
+    """Add a group of commands, such as `chunks` with `ls` and `show`, to a typer application.
+
+    Args:
+        app: The application.
+        name: Name of the group.
+        help: Help text of the group.
+
+    Returns:
+        The group, which has no commands yet.
+    """
     below = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
     below.callback()(with_shared_options(lambda _call: None))
     app.add_typer(below, name=name)

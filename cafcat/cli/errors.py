@@ -1,4 +1,4 @@
-"""How errors are shown: one line or one JSON document, and an exit code."""
+"""Turns exceptions into what the user sees: one line or one JSON document, and an exit code."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ SOME_FAILED = 3
 DAMAGE = 5
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""128 + SIGPIPE: what a shell shows for a program whose reader went away."""
+"""128 + SIGPIPE: the exit code that a shell shows for a program that was ended because its pipe was closed."""
 
 EXIT_CODES = {
     "invalid_input": USAGE,
@@ -34,16 +34,16 @@ EXIT_CODES = {
     "locked": 11,
     "credentials": 12,
 }
-"""Kind of error to exit code; every other kind is 1. docs/cli.md has the whole table."""
+"""Exit code for each `CafcatError.kind`; all other kinds have 1. docs/cli.md has the whole table."""
 
 
 class ErrorShown(NamedTuple):
-    """An error as it is shown.
+    """What the command line prints for an exception, and its exit code.
 
     Attributes:
-        document: The value of "error" in JSON.
-        text: The text for people.
-        code: The exit code.
+        document: The value of the key "error" with --json.
+        text: The line that people see without --json.
+        code: The exit code of the program.
     """
 
     document: dict[str, Any]
@@ -52,8 +52,10 @@ class ErrorShown(NamedTuple):
 
 
 def describe(error: Exception) -> ErrorShown:
-    """Return an error as it is shown. An error that is neither of cafcat nor of typer nor of the system is a
-    bug."""
+    """Return what the command line prints for an exception, and its exit code.
+
+    An exception that is no CafcatError, no error of typer and no OSError is shown as a bug of cafcat.
+    """
     if isinstance(error, CafcatError):
         where = {"path": error.path, "chunk": error.chunk, "byte": error.byte, "hint": error.hint}
         document = {"kind": error.kind, "message": error.message} | where

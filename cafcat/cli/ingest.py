@@ -1,4 +1,4 @@
-"""`cafcat ingest`."""
+"""The command `cafcat ingest`: its flags, progress and output."""
 
 from dataclasses import asdict, replace
 from typing import Annotated
@@ -56,7 +56,7 @@ def _committed(progress: ShownProgress) -> str:
 
 
 def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
-    """Return the summary for people."""
+    """Return the lines that `cafcat ingest` prints at its end without --json."""
     verb = "would add" if report.dry_run else "added"
     counts = [
         f"{verb} {plural(report.files_added, 'file')}",
@@ -81,12 +81,17 @@ def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
 
 
 def _kinds(progress: ShownProgress, *, failures: bool) -> str:
-    """ " (3 symlink, 1 special)", or nothing."""
+    """Return the numbers of files with problems by kind, such as " (3 symlink, 1 special)"; "" for none.
+
+    Args:
+        progress: Counted the problems.
+        failures: True for kinds that are failures, False for kinds of skipped files.
+    """
     kinds = [kind for kind in ProblemKind if kind.is_failure is failures and progress.problems[kind]]
     listed = ", ".join(f"{progress.problems[kind]} {kind.value.replace('_', ' ')}" for kind in kinds)
     return f" ({listed})" if listed else ""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat ingest` to the commands of the program."""
     verb(app, "ingest", ingest, commits=True)

@@ -1,4 +1,4 @@
-"""Running an operation from a verb: its options as flags, its progress, and Ctrl-C."""
+"""Runs an operation for a command: makes flags from its options, shows its progress, and handles Ctrl-C."""
 
 import enum
 import inspect
@@ -31,17 +31,22 @@ def operation(
     at_hand: str | None = None,
     finishes: bool = True,
 ) -> Iterator["Session"]:
-    """Open a session for an operation that reports to `progress`, and that signals can end.
+    """Open a session for the operation that the `with` block runs, and handle SIGINT, SIGTERM and SIGHUP.
+
+    With `at_hand`, the first signal makes the session `stopping`, the second one makes its checkpoint raise
+    KeyboardInterrupt. Without it, the first signal raises KeyboardInterrupt at once.
 
     Args:
         call: The call of the command.
-        progress: Shows progress and events.
-        if_interrupted: What is left after an interrupt, for the message; or a function that returns this.
-        at_hand: The object that is finished after the first signal; None if a signal ends the operation at once.
-        finishes: False if the object at hand is dropped after the first signal.
+        progress: Shows the progress and events of the operation.
+        if_interrupted: What is left after a KeyboardInterrupt, as printed after "interrupted; "; or a function that
+            returns this text.
+        at_hand: Name of the object that is finished after the first signal, for the message, such as "the open
+            chunk". None: the first signal ends the operation at once.
+        finishes: False if the first signal drops the object instead of finishing it.
 
     Raises:
-        typer.Exit: The operation was interrupted; the message was printed.
+        typer.Exit: The operation was interrupted by KeyboardInterrupt, and the message was printed.
     """
     from cafcat.progress import Warnings
     from cafcat.session import Session
@@ -60,7 +65,12 @@ def operation(
 
 
 def parameters_of(options: type) -> list[inspect.Parameter]:
-    """Return the parameters of a command for the options of an operation."""
+    """Return the arguments and flags of a command, as parameters for typer, for the options of an operation.
+
+    Args:
+        options: The dataclass of the options. Only fields that are annotated with a class of
+            `cafcat.support.parameters` become parameters; one annotated with OnlyInStore does not.
+    """
     return [
         inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
         for field, kind, shown in _shown(options)
@@ -70,13 +80,25 @@ def parameters_of(options: type) -> list[inspect.Parameter]:
 
 
 def options_of(call: Call, options: type, values: Mapping[str, Any]) -> Any:
-    """Return the options of an operation from the values of a command's parameters. Raises InvalidInput."""
+    """Return the options of an operation from the values that typer parsed.
+
+    Args:
+        call: The call of the command. Its `--store` is the value of fields that are annotated with OnlyInStore.
+        options: The dataclass of the options.
+        values: The values of the parameters that `parameters_of` returned, by name.
+
+    Raises:
+        InvalidInput: A value is invalid, or the options contradict each other.
+    """
     given = {field.name: _value(call, field, shown, values) for field, _, shown in _shown(options)}
     return options(**{name: value for name, value in given.items() if value is not MISSING})
 
 
 def _shown(options: type) -> Iterator[tuple["Field[Any]", Any, Any]]:
-    """Give each field that is a parameter of the command, with its type and how it is shown."""
+    """Yield the fields of the options that the command line sets.
+
+    With each field come its type and the Argument, Flag, Unless or OnlyInStore with which it is annotated.
+    """
     for field in fields(options):
         if get_origin(field.type) is Annotated:
             kind, shown, *_ = get_args(field.type)
@@ -84,7 +106,14 @@ def _shown(options: type) -> Iterator[tuple["Field[Any]", Any, Any]]:
 
 
 def _parameter(field: "Field[Any]", kind: Any, shown: Any) -> tuple[Any, Any]:
-    """Return annotation and default of a parameter."""
+    """Return the annotation and the default of the typer parameter for a field.
+
+    Args:
+        field: The field of the options.
+        kind: The type of the field.
+        shown: The Argument, Flag or Unless with which the field is annotated. For anything else, the result is
+            (None, None).
+    """
     is_required = field.default is MISSING
     if isinstance(shown, Argument):
         word: Any = list[str] if shown.metavar.endswith("...") else str
@@ -112,7 +141,12 @@ def _parameter(field: "Field[Any]", kind: Any, shown: Any) -> tuple[Any, Any]:
 
 
 def _word(field: "Field[Any]", kind: Any) -> tuple[Any, Any]:
-    """Return the type of a flag's value for typer, and its default."""
+    """Return the type with which typer parses the values of a flag, and the default of the flag.
+
+    Args:
+        field: The field of the options.
+        kind: The type of the field. A sequence becomes a flag that can be repeated.
+    """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     for one in kinds:
         if isinstance(one, type) and issubclass(one, enum.Enum):
@@ -123,7 +157,14 @@ def _word(field: "Field[Any]", kind: Any) -> tuple[Any, Any]:
 
 
 def _value(call: Call, field: "Field[Any]", shown: Any, values: Mapping[str, Any]) -> Any:
-    """Return the value of a field; MISSING for its default."""
+    """Return the value of a field from the command line; MISSING if the field is to have its default.
+
+    Args:
+        call: The call of the command, for `--store`.
+        field: The field of the options.
+        shown: The Argument, Flag, Unless or OnlyInStore with which the field is annotated.
+        values: The values of the command's parameters, by name.
+    """
     if isinstance(shown, OnlyInStore):
         return call.settings().store_from_flag
     value = values[field.name]

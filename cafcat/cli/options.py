@@ -1,4 +1,4 @@
-"""Options that several verbs share, and that are not options of an operation."""
+"""Flags and help texts that several commands share, but not all of them."""
 
 from typing import Annotated, Final
 
@@ -7,7 +7,7 @@ import typer
 __all__ = ["ONLY_IN_STORE", "InputFormat", "JoinStore", "ZeroPadding"]
 
 ONLY_IN_STORE: Final = "Only use chunks in this store: a folder, URL or name."
-"""Help text of --store for verbs that work on existing chunks."""
+"""Help text of `--store` for commands that work on existing chunks."""
 
 InputFormat = Annotated[
     str | None,

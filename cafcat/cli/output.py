@@ -1,4 +1,4 @@
-"""Printing on stdout and stderr: lines for people, JSON for programs."""
+"""Prints on stdout and stderr: lines for people, JSON for programs."""
 
 import json
 import re
@@ -26,8 +26,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp(modified_ns: int | None) -> str | None:
-    """Return a time in UTC as in RFC 3339, such as "2026-11-21T10:00:00.123456Z"; None for an unknown time, or one
-    beyond the years 1 to 9999."""
+    """Return a time in UTC as in RFC 3339, such as "2026-11-21T10:00:00.123456Z".
+
+    Args:
+        modified_ns: The time in nanoseconds since 1970; None if it is unknown.
+
+    Returns:
+        The time, cut to microseconds; None if it is unknown, or not in the years 1 to 9999.
+    """
     if modified_ns is None:
         return None
     try:
@@ -50,12 +56,17 @@ def one_line(text: str) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """ "1 file", "2 files"."""
+    """Return a number with a noun, which gets an "s" unless the number is 1: "1 file", "2 files"."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def location_document(location: Location, archive: str) -> dict[str, Any]:
-    """Return a file as a JSON document: docs/cli.md lists the keys."""
+    """Return what --json prints for a file of the catalog: path, size, span, checksum, time, chunk and object.
+
+    Args:
+        location: Where the file is.
+        archive: Absolute path or URL of the chunk's object.
+    """
     document = {
         "path": location.path,
         "size_bytes": location.size_bytes,
@@ -70,8 +81,14 @@ def location_document(location: Location, archive: str) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
-    """Return a file of an archive without a catalog as a JSON document: all keys of a file but `chunk`. An entry
-    that has to be decoded also has its decoded size."""
+    """Return what `cafcat inspect --json` prints for an entry of an archive: the keys of a file, without `chunk`.
+
+    An entry with a known decoded size also has the key `content_bytes`.
+
+    Args:
+        entry: The entry.
+        archive: Absolute path or URL of the archive.
+    """
     document = {
         "path": entry.path,
         "size_bytes": entry.size_bytes,
@@ -86,24 +103,25 @@ def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
 
 
 def _decoding(file: Location | Entry) -> dict[str, str]:
-    """Return how the format decodes the bytes of the archive into the file; nothing for bytes that are stored as
-    they are."""
+    """Return the key `decoding`, which names how the format decodes the file; {} for a file stored as it is."""
     return {} if file.decoding is None else {"decoding": file.decoding}
 
 
 def folder_document(folder: Folder) -> dict[str, Any]:
-    """Return a folder of a listing as a JSON document."""
+    """Return what `cafcat ls --json` prints for a folder of the catalog."""
     return {"path": folder.path, "folder": True}
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value that JSON lacks: bytes in hexadecimal, everything else as text."""
+    """Return a value that JSON cannot have as a string: bytes in hexadecimal, any other value by `str`."""
     return value.hex() if isinstance(value, (bytes, memoryview)) else str(value)
 
 
 class _ToStdout:
-    """Turns system errors of writes to stdout into OutputFailed. A class, because a generator would cost more per
-    line."""
+    """A context in which an OSError of a write to stdout becomes OutputFailed; BrokenPipeError stays.
+
+    This is a class because a generator would cost more time per line.
+    """
 
     def __enter__(self) -> None: ...
 
@@ -116,10 +134,13 @@ _TO_STDOUT: Final = _ToStdout()
 
 
 class Output:
-    """stdout and stderr of one call.
+    """Prints on stdout and stderr for one call of cafcat.
 
-    Paths are written as their UTF-8 bytes in every locale. On a terminal, characters that are not printable are
-    escaped.
+    Paths are written as their UTF-8 bytes in every locale. On a terminal, names are shown with escapes for
+    characters that are not printable.
+
+    Attributes:
+        as_json: True to print results and messages as JSON documents.
     """
 
     def __init__(self) -> None:
@@ -129,20 +150,20 @@ class Output:
         self._on_terminal = sys.stdout.isatty()
 
     def shown(self, text: str) -> str:
-        """Return a name as it is printed for people."""
+        """Return a name as it is printed for people: on a terminal with escapes, else unchanged."""
         return printable(text) if self._on_terminal else text
 
     def line(self, text: str) -> None:
-        """Print a line on stdout. Raises OutputFailed and BrokenPipeError, as all methods that write to stdout."""
+        """Print a line on stdout. All methods that write to stdout raise OutputFailed and BrokenPipeError."""
         with _TO_STDOUT:
             sys.stdout.write(text + "\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
-        """Print a JSON document in one line on stdout, in ASCII, which is valid in any locale."""
+        """Print a JSON document in one line on stdout, in ASCII, which every locale can show."""
         self.line(_json_line(document))
 
     def show(self, document: Mapping[str, Any], lines: Iterable[str]) -> None:
-        """Print a result: the document with --json, else the lines."""
+        """Print a result on stdout: the document with --json, else the lines."""
         if self.as_json:
             self.document(document)
         else:
@@ -150,7 +171,12 @@ class Output:
                 self.line(text)
 
     def fields(self, document: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
-        """Print a result of few values: the document with --json, else exactly one line for each value."""
+        """Print a result of a few values on stdout: the document with --json, else one line for each value.
+
+        Args:
+            document: The values by name, as --json prints them.
+            shown: The values as people see them; None for those of `document`. A value of None is left out.
+        """
         values = {key: value for key, value in (shown or document).items() if value is not None}
         width = max(map(len, values), default=0)
         self.show(document, (f"{key:<{width}}  {self._in_one_line(str(value))}" for key, value in values.items()))
@@ -165,14 +191,14 @@ class Output:
             sys.stdout.buffer.write(data)
 
     def raw_line(self, data: bytes) -> None:
-        """Write bytes and a newline to stdout; on a terminal at once, because other messages may follow."""
+        """Write bytes and a newline to stdout, and flush them on a terminal, because other messages may follow."""
         with _TO_STDOUT:
             sys.stdout.buffer.write(data + b"\n")
             if self._on_terminal:
                 sys.stdout.buffer.flush()
 
     def flush(self) -> None:
-        """Flush stdout."""
+        """Write what is buffered for stdout. Raises OutputFailed, and BrokenPipeError for a closed pipe."""
         with _TO_STDOUT:
             sys.stdout.flush()
 

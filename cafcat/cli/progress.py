@@ -1,4 +1,4 @@
-"""Progress of long operations: a bar on a terminal, else a line every ten seconds."""
+"""Shows the progress of long operations: a bar on a terminal, else a line every ten seconds."""
 
 import sys
 import threading
@@ -21,18 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["ShownProgress"]
 
 LISTED_PROBLEMS = 100
-"""So many failures are listed; a million of them would hide everything else."""
+"""Most failed files that are printed without -v. A million of them would hide all other messages."""
 STATUS_SECONDS = 10.0
+"""Time between two lines of progress where there is no terminal, in seconds."""
 BAR_SECONDS = 0.1
+"""Shortest time between two updates of the progress bar, in seconds."""
 
 
 class ShownProgress(Progress):
-    """Shows progress and events on stderr. Use it in a `with` statement.
+    """Shows the progress and events of one operation, most of them on stderr. Use it in a `with` statement.
 
-    A verb overrides `show` for the events of its operation.
+    A command overrides `show` for the events of its operation.
 
     Attributes:
-        stop: Signals that end the operation; None if a signal ends the program.
+        stop: Handles the signals that end the operation; None if no signal sets `stopping`.
+        verb: Name of the current stage.
+        files: Number of files that are done in this stage.
+        size_bytes: Number of bytes that are done in this stage.
+        files_expected: Number of files of this stage; None if it is unknown.
+        bytes_expected: Number of bytes of this stage; None if it is unknown.
+        problems: Number of files with a problem, by kind of problem.
+        chunks_committed: Number of chunks that were committed.
+        files_committed: Number of files in these chunks.
+        bytes_committed: Number of bytes in these chunks.
     """
 
     def __init__(self, call: Call, status_seconds: float = STATUS_SECONDS) -> None:
@@ -51,11 +62,17 @@ class ShownProgress(Progress):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the progress was created."""
+        """Seconds since this object was created."""
         return time.monotonic() - self._started
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
-        """Start the display of a stage, in place of the display before."""
+        """Begin a stage of the operation: end the display of the stage before, and set the counters to 0.
+
+        Args:
+            verb: Name of the stage, as it is shown.
+            files: Number of files of the stage; None if it is unknown.
+            size_bytes: Number of bytes of the stage; None if it is unknown.
+        """
         self.end()
         self.verb, self.files_expected, self.bytes_expected = verb, files, size_bytes
         self.files = self.size_bytes = 0
@@ -64,6 +81,7 @@ class ShownProgress(Progress):
             self._display = _Bar(self) if on_terminal else _StatusLines(self, self._status_seconds)
 
     def advance(self, files: int, size_bytes: int) -> None:
+        """Count further files and bytes of this stage as done."""
         self.files += files
         self.size_bytes += size_bytes
         if self._display:
@@ -71,13 +89,16 @@ class ShownProgress(Progress):
 
     @property
     def stopping(self) -> bool:
+        """True after the first signal, if `stop` is set."""
         return self.stop is not None and self.stop.stopping
 
     def checkpoint(self) -> None:
+        """Raise KeyboardInterrupt after the second signal, if `stop` is set."""
         if self.stop is not None:
             self.stop.checkpoint()
 
     def emit(self, event: Event) -> None:
+        """Show an event: problems, warnings and committed chunks here, all others by `show`."""
         if isinstance(event, FileProblem):
             self.problem(event)
         elif isinstance(event, Warned):
@@ -88,10 +109,13 @@ class ShownProgress(Progress):
             self.show(event)
 
     def show(self, event: Event) -> None:
-        """Show an event that only some operations report."""
+        """Show an event of one operation. This method does nothing; commands override it for their operation."""
 
     def problem(self, problem: FileProblem) -> None:
-        """Count a problem of a file, and list it."""
+        """Count a problem of a file, and print it.
+
+        With --json, each problem is printed on stdout; with -v, each on stderr; else the first hundred failures.
+        """
         self.problems[problem.kind] += 1
         self._failures += problem.kind.is_failure
         if self._call.json:
@@ -117,12 +141,13 @@ class ShownProgress(Progress):
             self._print(f"committed chunk {chunk}: {files} files, {format_size(size_bytes)}")
 
     def end(self) -> None:
+        """Remove the display of the current stage."""
         if self._display:
             self._display.close()
             self._display = None
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the work, for `--json`."""
+        """Return the counters of the current stage, as `--json` prints them."""
         return {
             "verb": self.verb,
             "files": self.files,
@@ -133,7 +158,7 @@ class ShownProgress(Progress):
         }
 
     def show_status(self) -> None:
-        """Print the state of the work in one line on stderr."""
+        """Print the counters of the current stage in one line on stderr."""
         if self._call.json:
             self._call.output.error_document({"progress": self.status()})
         else:
@@ -159,7 +184,10 @@ class ShownProgress(Progress):
 
 
 def _in_words(status: dict[str, Any]) -> str:
-    """ "120 of 500 files, 1.2 GB of 3.0 GB, 60 files/s, 600.0 MB/s, 5 s left"."""
+    """Return a stage's counters as text: "120 of 500 files, 1.2 GB of 3.0 GB, 60 files/s, 600.0 MB/s, 3 s left".
+
+    Totals and the time left are missing if they are unknown.
+    """
     files, size_bytes = status["files"], status["bytes"]
     of_files, of_bytes = status["files_expected"], status["bytes_expected"]
     parts = [f"{files}{f' of {of_files}' if of_files is not None else ''} files"]
@@ -177,7 +205,7 @@ def _rate(status: dict[str, Any]) -> str:
 
 
 class _StatusLines:
-    """Prints a line every few seconds. A thread of its own does so even while one file takes a minute."""
+    """Prints a line of progress every few seconds, in a thread, so that lines come even during a large file."""
 
     def __init__(self, progress: ShownProgress, seconds: float) -> None:
         self._progress, self._seconds = progress, seconds
@@ -190,15 +218,16 @@ class _StatusLines:
             self._progress.show_status()
 
     def advanced(self) -> None:
-        """Do nothing: the thread reads the counters itself."""
+        """Do nothing: the thread reads the counters of the progress when it prints a line."""
 
     def close(self) -> None:
+        """Print no further lines, and wait for the thread."""
         self._done.set()
         self._thread.join()
 
 
 class _Bar:
-    """A progress bar that fits into 80 columns, updated at most ten times a second."""
+    """A progress bar on the terminal that fits into 80 columns, updated at most ten times a second."""
 
     def __init__(self, progress: ShownProgress) -> None:
         from rich import progress as parts
@@ -215,6 +244,7 @@ class _Bar:
         self._bar.start()
 
     def advanced(self) -> None:
+        """Show the counters, unless the bar was updated less than 0.1 seconds ago."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -229,4 +259,5 @@ class _Bar:
         self._console.print(line)
 
     def close(self) -> None:
+        """Remove the bar."""
         self._bar.stop()

@@ -1,4 +1,4 @@
-"""Ctrl-C and other signals. Usually the first one lets the open object be finished, and the second one drops it."""
+"""Handles Ctrl-C and other signals: usually the first lets the open object be finished, the second drops it."""
 
 import contextlib
 import json
@@ -16,15 +16,18 @@ __all__ = ["StopOnSignal", "interrupted_by_signals"]
 class StopOnSignal:
     """Handles SIGINT, SIGTERM and SIGHUP inside a `with` statement.
 
-    After the first signal `stopping` is true; after the second one `checkpoint` raises KeyboardInterrupt.
-    Operations use both where nothing is half-done. The third signal ends the program at once.
+    The first two signals print a message. After the first one `stopping` is true; after the second one `checkpoint`
+    raises KeyboardInterrupt. Operations read `stopping` and call `checkpoint` at places where they can stop safely.
+    The third signal ends the program at once.
     """
 
     def __init__(self, what: str, *, as_json: bool, finishes: bool = True) -> None:
-        """Args:
-        what: The object that is finished after the first signal, such as "the open chunk".
-        as_json: Print messages as JSON.
-        finishes: False if the object is dropped after the first signal.
+        """Prepare the messages. Signals are handled from the start of the `with` statement.
+
+        Args:
+            what: Name of the object that is finished after the first signal, such as "the open chunk".
+            as_json: True to print the messages as JSON.
+            finishes: False if the object is dropped after the first signal; this changes only the message.
         """
         first = f"finishing {what}; press Ctrl-C again to drop it"
         if not finishes:
@@ -67,10 +70,10 @@ class StopOnSignal:
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Let the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt, for work that is useless unless it is
-    complete.
+    """Let the first SIGINT, SIGTERM or SIGHUP in the `with` block raise KeyboardInterrupt.
 
-    The second signal is ignored, so that unfinished files are removed. The third signal ends the program at once.
+    This is for work whose result is useless unless it is complete, such as writing one file. The second signal is
+    ignored, so that unfinished files are removed. The third signal ends the program at once.
     """
     signals = 0
 
@@ -91,14 +94,17 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _end_at_once() -> None:
-    """End the process, even while a thread waits for a server that hangs. As after SIGKILL, `recover` cleans up."""
+    """End the process with exit code 130, even if a thread waits for a server. Later, `recover` cleans up."""
     if os.isatty(2):
         os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides
     os._exit(INTERRUPTED)
 
 
 def _handled(handle: Any) -> dict[signal.Signals, Any]:
-    """Install a signal handler, and return the handlers that it replaces."""
+    """Install a handler of SIGINT, SIGTERM and SIGHUP, and return the handlers that it replaces.
+
+    A SIGHUP that is ignored, as nohup arranges, stays ignored.
+    """
     before = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:

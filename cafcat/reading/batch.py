@@ -137,7 +137,7 @@ class Batch:
     def _windows(
         self, paths: Iterable[str], *, in_order: bool = False
     ) -> Iterator[tuple[_Failures, Iterator[RangeRead[ReadRequest]]]]:
-        """Yield, for each five thousand paths, those that cannot be read with their errors, and the others' reads."""
+        """Yield, for each five thousand paths, the errors of those that cannot be read, and the others' reads."""
         rest = iter(paths)
         while names := list(islice(rest, PLANNED_FILES)):
             failed, requests = self._requests(names)

@@ -157,7 +157,7 @@ class Replicas:
         return [replica for replica in cached.replicas if replica != own]
 
     def is_avoided(self, location: Location) -> bool:
-        """Return whether a chunk's own object, or its store, failed in the last five minutes, so that it is tried last."""
+        """Return whether a chunk's own object or its store failed in the last five minutes: it is tried last."""
         if not self.has_failures:
             return False
         outage = self._outages.get(location.store)

@@ -1,1 +1,1 @@
-"""Verbs for the installation: configuration, completion, version."""
+"""The commands for the installation: configuration, completion and version."""

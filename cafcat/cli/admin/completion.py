@@ -1,4 +1,4 @@
-"""`cafcat completion SHELL`, and the answers to the completion script."""
+"""The command `cafcat completion SHELL`, and the answers to the script that it prints."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -34,7 +34,12 @@ def completion(
 
 
 def answer_shell(command: Any, arguments: Sequence[str]) -> None:
-    """Print the possible completions for the completion script, and exit."""
+    """Print the possible completions of a command line for the shell's completion script, and end the program.
+
+    Args:
+        command: The program, as a typer command.
+        arguments: The words after `cafcat`.
+    """
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
@@ -42,5 +47,5 @@ def answer_shell(command: Any, arguments: Sequence[str]) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat completion` to the commands of the program."""
     verb(app, "completion", completion)

@@ -1,4 +1,4 @@
-"""`cafcat config`."""
+"""The command `cafcat config`: its flags and output."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -53,5 +53,5 @@ def _shown(value: Any) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat config` to the commands of the program."""
     verb(app, "config", config)

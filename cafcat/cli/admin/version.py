@@ -1,4 +1,4 @@
-"""`cafcat version`."""
+"""The command `cafcat version`: its flags and output."""
 
 import typer
 
@@ -14,5 +14,5 @@ def show(call: Call) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat version` to the commands of the program."""
     verb(app, "version", show)

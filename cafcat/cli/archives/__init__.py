@@ -1,1 +1,1 @@
-"""Verbs for archives as files."""
+"""The commands that adopt, inspect, convert and export archives."""

@@ -1,4 +1,4 @@
-"""`cafcat adopt`."""
+"""The command `cafcat adopt`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each archive with -v."""
+    """Progress of `cafcat adopt`. With -v, prints each adopted archive on stderr, or on stdout with --json."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ArchiveAdopted)  # noqa: S101 - adopt reports no other events
@@ -69,5 +69,5 @@ def _summary(report: "AdoptReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat adopt` to the commands of the program."""
     verb(app, "adopt", adopt, commits=True)

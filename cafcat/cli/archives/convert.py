@@ -1,4 +1,4 @@
-"""`cafcat convert` and `export`: archives as files."""
+"""The commands `cafcat convert` and `export`, which write an archive as a file of the user."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -36,7 +36,17 @@ Report = TypeVar("Report")
 
 
 def settings_for(call: Call, archive: str) -> "Settings | None":
-    """Return the settings if opening an archive needs them: a local file is opened whatever they are."""
+    """Return the settings, or None if they are not needed to open an archive, because it is a local file.
+
+    So an invalid setting does not keep anybody from reading a local archive.
+
+    Args:
+        call: The call of the command.
+        archive: The archive, as the user named it.
+
+    Raises:
+        InvalidInput: The settings are needed, and are invalid.
+    """
     kind = find_kind(archive)
     return call.settings() if kind is not None and kind.options else None
 
@@ -122,7 +132,15 @@ def export(
 
 
 def _made(call: Call, function: Callable[[ShownProgress], Report]) -> Report | None:
-    """Call a function that makes an archive, and return its report; None after an interrupt."""
+    """Call a function that writes an archive, and return its report.
+
+    Args:
+        call: The call of the command.
+        function: Called with the display of the progress.
+
+    Returns:
+        The report; None if a signal interrupted the function. Then a message was printed.
+    """
     with ShownProgress(call) as progress:
         try:
             with interrupted_by_signals():
@@ -134,6 +152,6 @@ def _made(call: Call, function: Callable[[ShownProgress], Report]) -> Report | N
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat export` and `convert` to the commands of the program."""
     verb(app, "convert", convert)
     verb(app, "export", export)

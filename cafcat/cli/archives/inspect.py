@@ -1,4 +1,4 @@
-"""`cafcat inspect`."""
+"""The command `cafcat inspect`: its flags and output."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,7 +40,7 @@ def inspect(
     from cafcat.cli.archives.convert import settings_for
     from cafcat.without_catalog import inspect as look_into
 
-    with interrupted_by_signals():  # the index of a bundle waits in a temporary folder
+    with interrupted_by_signals():  # so that the temporary folder with the index of a bundle is removed
         archive = look_into(file, settings_for(call, file), format=format, zero_padding=zero_padding)
         if call.verbose:
             _show_about(call, archive)
@@ -65,7 +65,7 @@ def _show_remarks(call: Call, archive: "Inspection") -> None:
 
 
 def _show_about(call: Call, archive: "Inspection") -> None:
-    """Print facts about the archive: a document with --json, else lines on stderr."""
+    """Print facts about an archive, such as format and size: a JSON document with --json, else lines on stderr."""
     document = {"object": archive.object, "format": archive.format, "size_bytes": archive.size_bytes}
     about = archive.about()
     if call.json:
@@ -79,7 +79,11 @@ def _show_about(call: Call, archive: "Inspection") -> None:
 
 
 def _items(about: Any) -> Iterator[str]:
-    """Give a line for each item of the values that are lists."""
+    """Yield a line for each item of those facts about an archive that are lists.
+
+    Args:
+        about: Pairs of the name of a fact and its value.
+    """
     for key, values in about:
         for value in values if isinstance(values, list) else ():
             fields = value.items() if isinstance(value, dict) else (("", value),)
@@ -102,5 +106,5 @@ def _columns(entry: Entry) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat inspect` to the commands of the program."""
     verb(app, "inspect", inspect)

@@ -1,1 +1,1 @@
-"""Verbs for the catalog, its stores and its database."""
+"""The commands for the catalog, its stores and its database."""

@@ -1,4 +1,4 @@
-"""`cafcat backup` and `cafcat restore`."""
+"""The commands `cafcat backup` and `cafcat restore`: their flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -85,6 +85,6 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat backup` and `restore` to the commands of the program."""
     verb(app, "backup", backup, commits=True)
     verb(app, "restore", restore, commits=True)

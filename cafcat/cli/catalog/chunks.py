@@ -1,4 +1,4 @@
-"""`cafcat chunks ls` and `cafcat chunks show`."""
+"""The commands `cafcat chunks ls` and `cafcat chunks show`: their flags and output."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -52,7 +52,7 @@ def show(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add the group `cafcat chunks` to the commands of the program."""
     below = group(app, "chunks", "List and show the archives of the files.")
     verb(below, "ls", ls)
     verb(below, "show", show)

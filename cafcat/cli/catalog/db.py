@@ -1,4 +1,4 @@
-"""`cafcat db`: the catalog's database."""
+"""The commands of `cafcat db`, for the catalog's database."""
 
 import typer
 
@@ -55,7 +55,7 @@ def stop(call: Call) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add the group `cafcat db` to the commands of the program."""
     below = group(app, "db", "Make, upgrade, check and stop the catalog's database.")
     for function in (init, upgrade, current, check, url, stop):
         verb(below, function.__name__, function)

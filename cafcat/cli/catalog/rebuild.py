@@ -1,4 +1,4 @@
-"""`cafcat rebuild` and `cafcat compare`."""
+"""The commands `cafcat rebuild` and `cafcat compare`: their flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _OF_LOGS: Final = frozenset({"ingestion_units", "chunk_times"})
-"""Most catalogs have none of these."""
+"""Tables that only catalogs with archives of logs use. `cafcat compare` leaves them out if they are empty."""
 
 _LISTED = 100
-"""So many damages, and chunks without a journal record, are listed; -v lists all that the report has."""
+"""Most damages, and most chunks without a journal record, that are printed. With -v, all in the report are
+printed."""
 
 
 def rebuild(call: Call, options: RebuildOptions) -> int:
@@ -70,7 +71,7 @@ def _more(count: int, listed: int) -> str:
 
 def _in_words(damage: "Damage") -> str:
     files = f" ({plural(damage.files, 'file')})" if damage.files is not None else ""
-    spare = "" if damage.lost else "; another store has the same"
+    spare = "" if damage.lost else "; nothing is lost, because another object has the same contents"
     return f"{damage.kind} {damage.name}{files}: {damage.message}{spare}"
 
 
@@ -95,7 +96,7 @@ def _summary(report: "RebuildReport") -> list[str]:
     if report.files_lost:
         lines.append(f"{plural(report.files_lost, 'file')} of lost chunks are named in the journal")
     if report.foreign_objects:
-        lines.append(f"left alone, as they are none of cafcat's: {plural(report.foreign_objects, 'object')}")
+        lines.append(f"left alone, because cafcat did not write them: {plural(report.foreign_objects, 'object')}")
     return lines
 
 
@@ -121,7 +122,7 @@ def compare(
 
 
 class _Differences(ShownProgress):
-    """Shows the first differences."""
+    """Progress of `cafcat compare`. Prints the first differences between the two catalogs."""
 
     def __init__(self, call: Call, limit: int) -> None:
         super().__init__(call)
@@ -155,6 +156,6 @@ def _compared(report: "CompareReport") -> list[str]:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat rebuild` and `compare` to the commands of the program."""
     verb(app, "rebuild", rebuild, commits=True)
     verb(app, "compare", compare)

@@ -1,4 +1,4 @@
-"""`cafcat runs` and `cafcat stats`."""
+"""The commands `cafcat runs` and `cafcat stats`: their flags and output."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -49,6 +49,6 @@ def _shown(name: str, value: object) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat runs` and `stats` to the commands of the program."""
     verb(app, "runs", runs)
     verb(app, "stats", stats)

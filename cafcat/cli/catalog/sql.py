@@ -1,4 +1,4 @@
-"""`cafcat sql`."""
+"""The command `cafcat sql`: its flags and output."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,8 @@ from cafcat.support.arguments import parse_text
 __all__ = ["register"]
 
 ROWS_MEASURED = 200
-"""Rows that set the widths of the columns: the others are printed as they come, so memory does not grow."""
+"""Number of rows at the start of a result whose values set the widths of the columns, so that memory stays
+small."""
 
 
 def sql(
@@ -50,20 +51,20 @@ def sql(
 
 
 def _check_names(columns: Sequence[str]) -> None:
-    """Raise InvalidInput if two columns have the same name: a JSON document has one value per key."""
+    """Raise InvalidInput if two columns of a query have the same name: a JSON document has one value per key."""
     for name in columns:
         if columns.count(name) > 1:
-            raise InvalidInput(f"two columns have the name {name!r}", hint="give each its own: AS")
+            raise InvalidInput(f"two columns have the name {name!r}", hint="give each column its own name with AS")
 
 
 def _open_psql(call: Call) -> None:
     if call.json:
-        raise InvalidInput("--json needs a query", hint="give it by -c")
+        raise InvalidInput("--json needs a query, because psql prints no JSON", hint="give the query with -c")
     command, environment = call.database().psql()
     try:
-        os.execvpe(command[0], command, environment)  # noqa: S606 - psql takes our place on the terminal
+        os.execvpe(command[0], command, environment)  # noqa: S606 - psql replaces this process on the terminal
     except FileNotFoundError as error:
-        raise Unsupported(f"{command[0]} is not installed", hint="use -c QUERY") from error
+        raise Unsupported(f"{command[0]} is not installed", hint="install it, or run one query with -c") from error
 
 
 def _table(columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
@@ -83,12 +84,12 @@ def _row(cells: Iterable[str], widths: Sequence[int]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a value in one line, as psql prints it: NULL is empty, and booleans are letters."""
+    """Return a value of a row as text in one line, as psql prints it: NULL is "", and booleans are "t" or "f"."""
     if isinstance(value, bool):
         return "t" if value else "f"
     return "" if value is None else printable(str(value))
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat sql` to the commands of the program."""
     verb(app, "sql", sql)

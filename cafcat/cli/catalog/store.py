@@ -1,4 +1,4 @@
-"""`cafcat store`: the folders and buckets that the catalog refers to."""
+"""The commands of `cafcat store`, for the folders and buckets that the catalog refers to."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +30,7 @@ _NAME = typer.Argument(metavar="NAME", parser=parse_text, help="Short name, such
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each chunk with -v."""
+    """Progress of `cafcat store migrate`. With -v, prints each migrated chunk: on stderr, with --json on stdout."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkMigrated)  # noqa: S101 - store migrate reports no other events
@@ -74,7 +74,8 @@ def add(
     with call.repository() as repository:
         store = repository.add_store(name, url)
         if open_store(store.url).is_remote and not repository.check_store(store.url).is_usable:
-            call.warn("the server lacks features that cafcat needs: `cafcat store check` shows which")
+            server = f"the server of {store.url} lacks features that cafcat needs"
+            call.warn(f"{server}: `cafcat store check {name}` shows which")
     call.output.show(store._asdict(), [call.output.shown(f"{store.name} is {store.url}")])
 
 
@@ -164,7 +165,13 @@ def _summary(report: "MigrateReport") -> list[str]:
 
 
 def _warn_of_configuration(call: Call, session: "Session", old: str) -> None:
-    """Warn if a setting still means the old place, where new chunks would go."""
+    """Print a warning if a setting still refers to the old URL of a store, because new chunks would go there.
+
+    Args:
+        call: The call of the command.
+        session: The session.
+        old: The old URL of the store.
+    """
     from cafcat.operations.stores.rows import configured_as
 
     name = configured_as(session, old)
@@ -173,7 +180,7 @@ def _warn_of_configuration(call: Call, session: "Session", old: str) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add the group `cafcat store` to the commands of the program."""
     below = group(app, "store", "List, check, add, move, migrate and remove stores.")
     for function in (ls, add, rename, move, migrate, rm):
         verb(below, function.__name__, function)

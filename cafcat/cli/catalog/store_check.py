@@ -1,4 +1,4 @@
-"""`cafcat store check`."""
+"""The command `cafcat store check`, which tries the features of a store."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated

@@ -1,1 +1,1 @@
-"""Verbs that check, repair, copy and remove chunks and files."""
+"""The commands that check, repair, copy and remove chunks and files."""

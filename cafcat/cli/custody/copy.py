@@ -1,4 +1,4 @@
-"""`cafcat copy`."""
+"""The command `cafcat copy`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each chunk with -v."""
+    """Progress of `cafcat copy`. With -v, prints each copied chunk on stderr, or on stdout with --json."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkCopied)  # noqa: S101 - copy reports no other events
@@ -87,5 +87,5 @@ def _summary(report: "CopyReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat copy` to the commands of the program."""
     verb(app, "copy", copy, commits=True)

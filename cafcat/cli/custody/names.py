@@ -1,4 +1,4 @@
-"""Paths of files from a file or standard input, for --files-from."""
+"""Reads paths of the catalog from a file or standard input, for `--files-from` of `rm` and `undelete`."""
 
 import sys
 from collections.abc import Iterator
@@ -13,8 +13,17 @@ __all__ = ["names_from"]
 
 
 def names_from(file: str, *, null_separated: bool) -> Iterator[str]:
-    """Give the names in a file ("-" is standard input), one per line, or each with NUL at its end. Raises NotFound,
-    OSError, and InvalidInput for a name of more than 65,536 bytes."""
+    """Yield the names in a file, one per line.
+
+    Args:
+        file: The file; "-" is standard input.
+        null_separated: True if each name ends with NUL instead of a newline.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: A name has more than 65,536 bytes.
+        OSError: The file cannot be read.
+    """
     with _opened(file) as stream:
         yield from names_in(iter(partial(stream.read, LIST_BLOCK_BYTES), b""), file, null_separated=null_separated)
 
@@ -25,4 +34,4 @@ def _opened(file: str) -> AbstractContextManager[BinaryIO]:
     try:
         return open(file, "rb")
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"there is no file {file}") from error
+        raise NotFound(f"the list of names does not exist: there is no file {file}") from error

@@ -1,4 +1,4 @@
-"""`cafcat prune`."""
+"""The command `cafcat prune`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each chunk with -v."""
+    """Progress of `cafcat prune`. With -v, prints each pruned chunk on stderr, or on stdout with --json."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
@@ -88,5 +88,5 @@ def _done(report: "PruneReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat prune` to the commands of the program."""
     verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True)

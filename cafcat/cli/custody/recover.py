@@ -1,4 +1,4 @@
-"""`cafcat recover`."""
+"""The command `cafcat recover`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each chunk with -v."""
+    """Progress of `cafcat recover`. With -v, prints each chunk and copy: on stderr, with --json on stdout."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
@@ -62,7 +62,7 @@ def recover(call: Call, options: RecoverOptions) -> int:
 
 
 def _summary(report: "RecoverReport") -> list[str]:
-    """Return one line about the results, and one for each kind of object that was left alone."""
+    """Return what `cafcat recover` prints at its end: the results, and what it left alone and why."""
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
     if report.still_leased:
         are, their = ("is", "its") if report.still_leased == 1 else ("are", "the last")
@@ -101,11 +101,11 @@ def _copies(count: int) -> str:
 
 
 def _files(report: "RecoverReport") -> str:
-    """ "3 files, 1.2 kB; 2 superseded"."""
+    """Return the numbers of files in adopted chunks as text, such as "3 files, 1.2 kB; 2 superseded"."""
     files = f"{plural(report.files_adopted, 'file')}, {format_size(report.bytes_adopted)}"
     return f"{files}; {report.files_skipped} superseded" if report.files_skipped else files
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat recover` to the commands of the program."""
     verb(app, "recover", recover, store=ONLY_IN_STORE, commits=True)

@@ -1,4 +1,4 @@
-"""`cafcat rm` and `cafcat undelete`."""
+"""The commands `cafcat rm` and `cafcat undelete`: their flags, progress and output."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -42,7 +42,7 @@ _ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: Not
 
 
 class _Progress(ShownProgress):
-    """Raises the problem of a file as the command's error if the command has a single name."""
+    """Progress of `cafcat rm` and `undelete`. If the user gave a single name, its problem is raised as an error."""
 
     def __init__(self, call: Call, *, single: bool) -> None:
         super().__init__(call)
@@ -150,7 +150,7 @@ def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
             found = True
             _show(call, repository, removed)
     if not found and prefix not in (".", "./"):
-        raise NotFound("nothing that was removed there can be brought back", path=prefix)
+        raise NotFound("the catalog has no removed files with this name, or below it, to bring back", path=prefix)
     return 0
 
 
@@ -166,18 +166,28 @@ def _show(call: Call, repository: "Repository", removed: "RetiredLocation") -> N
 
 
 def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, recursive: bool) -> Iterable[str]:
-    """Give the names of single files. Raises InvalidInput for flags that contradict each other."""
+    """Return the names of single files, from the arguments and from `--files-from`.
+
+    Args:
+        paths: The arguments of the command. With `recursive` they are folders, and are left out.
+        files_from: The value of `--files-from`.
+        null: True if `-0` was given.
+        recursive: True if `-r` was given.
+
+    Raises:
+        InvalidInput: No name was given, or the flags contradict each other.
+    """
     if not paths and files_from is None:
         raise InvalidInput("name at least one file, or a list of them with --files-from")
     if null and files_from is None:
-        raise InvalidInput("-0 is about --files-from")
+        raise InvalidInput("-0 needs --files-from: it says how the names in that file end")
     if recursive and files_from is not None:
-        raise InvalidInput("--files-from names files: it does not go with -r")
+        raise InvalidInput("--files-from cannot be combined with -r: it names single files, not folders")
     listed = names_from(files_from, null_separated=null) if files_from is not None else ()
     return chain(() if recursive else paths or (), listed)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat rm` and `undelete` to the commands of the program."""
     verb(app, "rm", rm, commits=True)
     verb(app, "undelete", undelete, commits=True)

@@ -1,4 +1,4 @@
-"""`cafcat repack`."""
+"""The command `cafcat repack`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ _MAX_UNUSED: Final = f"{DEFAULT_MAX_UNUSED:.0%}"
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each chosen chunk: on stdout in a dry run, else on stderr with -v."""
+    """Progress of `cafcat repack`. Prints each chunk to rewrite: on stdout in a dry run, else on stderr with -v."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
@@ -105,5 +105,5 @@ def _done(report: "RepackReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat repack` to the commands of the program."""
     verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True)

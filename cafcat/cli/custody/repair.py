@@ -1,4 +1,4 @@
-"""`cafcat repair`."""
+"""The command `cafcat repair`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -71,5 +71,5 @@ def _done(report: "RepairReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat repair` to the commands of the program."""
     verb(app, "repair", repair, store="Store for new chunks: a folder, URL or name.", commits=True)

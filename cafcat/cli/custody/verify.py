@@ -1,4 +1,4 @@
-"""`cafcat verify`."""
+"""The command `cafcat verify`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Shows a line for each finding, and with -v for each object."""
+    """Progress of `cafcat verify`. Prints each finding on stdout, and with -v each object that was checked."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
@@ -53,7 +53,7 @@ def _name(checked: ObjectChecked) -> str:
 
 
 def _shown(finding: Finding) -> str:
-    """ "file a/b.jpg [0, 512): its bytes have CRC-32C ..."."""
+    """Return a finding in one line: "file a/b.jpg [0, 512): its bytes have CRC-32C ..."."""
     path = f" {printable(finding.path)}" if finding.path is not None else ""
     span = f" [{finding.start_byte}, {finding.end_byte})" if finding.start_byte is not None else ""
     return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
@@ -84,7 +84,7 @@ def _exit_code(report: "VerifyReport") -> int:
 
 
 def _remedy(report: "VerifyReport") -> list[str]:
-    """Return a line with the command that helps."""
+    """Return the line that `cafcat verify --level source` prints if files changed at their source; else no line."""
     if report.level is not VerifyLevel.SOURCE or not report.damaged:
         return []
     return ["files that changed at their source: cafcat ingest --checksum SRC takes their new content"]
@@ -94,7 +94,7 @@ _OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}
 
 
 def _summary(report: "VerifyReport") -> str:
-    """ "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
+    """Return the result in one line: "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
     verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
     verdicts["damaged, but not where a live file is"] = report.unneeded
     count = sum(verdicts.values())
@@ -111,5 +111,5 @@ def _summary(report: "VerifyReport") -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat verify` to the commands of the program."""
     verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True)

@@ -1,1 +1,1 @@
-"""Verbs that read files of the catalog."""
+"""The commands that find and read files of the catalog."""

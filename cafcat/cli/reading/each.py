@@ -1,4 +1,4 @@
-"""Verbs with several paths: after a failure, the other paths are still processed."""
+"""Runs a command for several paths: after the failure of one path, the others are still processed."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,10 +15,15 @@ __all__ = ["each"]
 
 
 def each(call: Call, paths: Sequence[str], function: "Callable[[PackedFiles, str], None]") -> int:
-    """Call the function with every path, and return the exit code.
+    """Call a function with each path, and return the exit code: 0, or 3 if some of several paths failed.
 
-    The error of a single path is the command's error. With several paths, each failure is a message, and the exit
-    code is 3.
+    If there is only one path, its error is raised. Of several paths, the errors NotFound, Corrupt, Conflict and
+    InvalidInput are printed, and the others are still processed.
+
+    Args:
+        call: The call of the command.
+        paths: Paths in the catalog.
+        function: Called with the repository and a path.
     """
     with call.reading() as repository:
         if len(paths) == 1:

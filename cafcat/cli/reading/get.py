@@ -1,4 +1,4 @@
-"""`cafcat get`, `cat` and `extract`."""
+"""The commands `cafcat get`, `cat` and `extract`: their flags, progress and output."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -87,14 +87,24 @@ def _get_many(
 
 
 def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
-    """Return the output of each file. Raises InvalidInput if two files have the same output."""
+    """Return the output file for each path of the catalog.
+
+    Args:
+        paths: Paths in the catalog.
+        output: The value of -o: a file, or a folder in which files get their base names; None: the current folder.
+
+    Raises:
+        InvalidInput: Two files would have the same output, or several files are to be written into one.
+    """
     folder = Path(output or ".")
     into_folder = output is None or output.endswith("/") or folder.is_dir()
     if len(paths) > 1 and not folder.is_dir():
         raise InvalidInput(f"-o {output} must be an existing folder, because several files are written")
     targets = {path: folder / path.rsplit("/", 1)[-1] if into_folder else folder for path in paths}
     if len(set(targets.values())) < len(targets):
-        raise InvalidInput("two of the files have the same base name", hint="get them one by one, with -o")
+        raise InvalidInput(
+            "two of the files have the same base name, and would be one output", hint="get them one by one, with -o"
+        )
     return targets
 
 
@@ -144,7 +154,10 @@ def _write(call: Call, blocks: Iterator[bytes]) -> None:
 
 
 def _show_plan(call: Call, plan: "ReadPlan") -> int:
-    """Print a plan. If the plan is for one file that cannot be read, raise the file's error."""
+    """Print the planned reads and the errors of files that cannot be found, and return the exit code: 0 or 3.
+
+    If the plan is for a single file that cannot be found, its error is raised.
+    """
     if plan.failed and not plan.files and len(plan.failed) == 1:
         raise plan.failed[0][1]
     for _, error in plan.failed:
@@ -208,7 +221,7 @@ def extract(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat get`, `cat` and `extract` to the commands of the program."""
     verb(app, "get", get)
     verb(app, "cat", cat)
     verb(app, "extract", extract)

@@ -1,4 +1,4 @@
-"""`cafcat ls`, `find`, `stat` and `locate`."""
+"""The commands `cafcat ls`, `find`, `stat` and `locate`: their flags and output."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,7 +152,11 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
 
 
 def _why(before: dict[str, Any]) -> str:
-    """Return why a path left an earlier location, such as "replaced, run 7". Only replacements have a run."""
+    """Return why an earlier version of a file ended, such as "replaced, run 7". Only replacements have a run.
+
+    Args:
+        before: The earlier version, as `cafcat stat --json` prints it.
+    """
     return before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
 
 
@@ -179,7 +183,13 @@ def _locate(call: Call, repository: "PackedFiles", path: str, seconds: int | Non
 
 
 def _command(repository: "PackedFiles", location: Location, seconds: int | None) -> str:
-    """Return one line for a POSIX shell that prints the file."""
+    """Return a command of one line for a POSIX shell that prints the content of a file.
+
+    Args:
+        repository: The repository.
+        location: Where the file is.
+        seconds: How long the signed URL in the command is valid; None for no signed URL.
+    """
     start, end = location.start_byte, location.end_byte
     if seconds is not None:
         return curl_line(repository.signed_url(location, seconds).url, start, end)
@@ -195,7 +205,7 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
+    """Add `cafcat ls`, `find`, `stat` and `locate` to the commands of the program."""
     verb(app, "ls", ls)
     verb(app, "find", find)
     verb(app, "stat", stat)

@@ -1,4 +1,4 @@
-"""The warning for an empty catalog beside a store with chunks: the catalog was lost."""
+"""Warns if the catalog is empty, but its store has chunks: then the catalog was lost."""
 
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,17 @@ __all__ = ["warn_if_lost"]
 
 
 def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
-    """Print a warning with the remedies, and return it, if the catalog is empty and its store is not.
+    """Print a warning with the remedies if the catalog is empty, but the store of the settings has chunks.
 
-    Costs one query. The store is read only if the catalog is empty.
+    This costs one query. The store is read only if the catalog is empty.
+
+    Returns:
+        The error with the remedies that was printed; None if the catalog is not lost, or this cannot be found out.
     """
     try:
         lost = repository.lost_catalog()
     except CafcatError:
-        return None  # the verb's own error tells more
+        return None  # the command's own error has the reason
     if lost is not None:
         call.warn(str(lost))
     return lost

@@ -1,4 +1,4 @@
-"""`cafcat search`."""
+"""The command `cafcat search`: its flags and output."""
 
 import signal
 from contextlib import closing
@@ -61,7 +61,7 @@ def search(
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)  # the program that searches ends with us
+            signal.signal(number, signal.default_int_handler)  # the program that searches ends with this process
     with call.repository() as repository:
         found = repository.search(
             query,
@@ -102,5 +102,5 @@ def _end(call: Call, report: "SearchReport", *, count: bool) -> int:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat search` to the commands of the program."""
     verb(app, "search", search)

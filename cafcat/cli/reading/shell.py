@@ -1,4 +1,4 @@
-"""Shell commands for users to run. Each command is one physical line, even if a name has a newline."""
+"""Makes shell commands that users can run. Each command is one physical line, even if a name has a newline."""
 
 import os
 import shlex
@@ -12,10 +12,11 @@ _VARIABLE: Final = "cafcat_name"
 
 
 class ShellName(NamedTuple):
-    """A name as a POSIX shell reads it.
+    """A file name or URL, quoted for a command of a POSIX shell.
 
-    before: an assignment and "; ", to be put in front of the command; "" for ordinary names.
-    word: the shell word that stands for the name.
+    Attributes:
+        before: An assignment and "; ", to be put in front of the command; "" for ordinary names.
+        word: The shell word that stands for the name in the command.
     """
 
     before: str
@@ -23,10 +24,10 @@ class ShellName(NamedTuple):
 
 
 def shell_name(text: str) -> ShellName:
-    r"""Return a name for a line that is pasted or piped into a POSIX shell.
+    r"""Return a name, quoted for a line that is pasted or piped into a POSIX shell.
 
-    A newline inside quotes would end the line: whoever takes one line of the output would hand the rest of the name
-    to the shell as code. Names with characters that are not printable therefore become octal escapes of printf(1),
+    A newline inside quotes would end the line, and a shell that gets only the next line would run the rest of the
+    name as code. Names with characters that are not printable therefore become octal escapes of printf(1),
     as in `cafcat_name=$(printf 'a\012b.')`. `$(...)` cuts newlines at the end, so a dot follows the name, and
     `${cafcat_name%.}` removes the dot.
     """
@@ -37,13 +38,13 @@ def shell_name(text: str) -> ShellName:
 
 
 def cat_line(path: str) -> str:
-    """Return the command that prints a file of the catalog."""
+    """Return the shell command that prints a file of the catalog: `cafcat cat`."""
     before, word = shell_name(path)
     return f"{before}cafcat cat -- {word}"
 
 
 def dd_line(file: str, start_byte: int, end_byte: int) -> str:
-    """Return the command that prints bytes `[start_byte, end_byte)` of a local file."""
+    """Return the shell command that prints the bytes `[start_byte, end_byte)` of a local file: `dd`."""
     before, word = shell_name(file)
     return (
         f"{before}dd if={word} iflag=skip_bytes,count_bytes bs=1M"
@@ -52,13 +53,15 @@ def dd_line(file: str, start_byte: int, end_byte: int) -> str:
 
 
 def curl_line(url: str, start_byte: int, end_byte: int, options: Sequence[str] = ()) -> str:
-    """Return the command that prints bytes `[start_byte, end_byte)` of an http(s) URL.
+    """Return the shell command that prints the bytes `[start_byte, end_byte)` of an http(s) URL: `curl`.
+
+    For an empty range it is `true`, which prints nothing.
 
     Args:
-        url: the URL, percent-encoded.
-        start_byte: offset in bytes.
-        end_byte: offset in bytes, exclusive.
-        options: further shell words for curl, quoted already.
+        url: The URL, percent-encoded.
+        start_byte: First byte.
+        end_byte: One past the last byte.
+        options: Further shell words for curl, quoted already.
     """
     if start_byte == end_byte:
         return "true"  # HTTP has no range of no bytes

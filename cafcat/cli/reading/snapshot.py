@@ -1,4 +1,4 @@
-"""`cafcat snapshot`."""
+"""The command `cafcat snapshot`: its flags, progress and output."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -50,5 +50,5 @@ def snapshot(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat snapshot` to the commands of the program."""
     verb(app, "snapshot", snapshot)

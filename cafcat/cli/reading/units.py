@@ -1,4 +1,4 @@
-"""`cafcat units`."""
+"""The command `cafcat units`: its flags and output."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -51,7 +51,11 @@ def _document(unit: "StoredUnit") -> dict[str, Any]:
 
 
 def time_text(milliseconds: float | None) -> str | None:
-    """Return a time as in ISO 8601, in UTC; None for an unknown time, or one beyond the years 1 to 9999."""
+    """Return a time in UTC as in ISO 8601; None if it is unknown, or not in the years 1 to 9999.
+
+    Args:
+        milliseconds: The time in milliseconds since 1970; None if it is unknown.
+    """
     if milliseconds is None:
         return None
     try:
@@ -62,5 +66,5 @@ def time_text(milliseconds: float | None) -> str | None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat units` to the commands of the program."""
     verb(app, "units", units)

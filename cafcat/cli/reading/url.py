@@ -1,4 +1,4 @@
-"""`cafcat url`."""
+"""The command `cafcat url`: its flags and output."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -32,10 +32,22 @@ _HOUR_SECONDS = 3600
 
 
 def seconds_signed(presign: bool, expires: int | None) -> int | None:
-    """Return the lifetime of a signed URL in seconds; None for an unsigned URL. Raises InvalidInput for a lifetime
-    without --presign."""
+    """Return how long the URL is valid, in seconds, from the flags `--presign` and `--expires`.
+
+    Args:
+        presign: True if `--presign` was given.
+        expires: The value of `--expires` in seconds; None for the default, an hour.
+
+    Returns:
+        The seconds; None without `--presign`, because unsigned URLs do not expire.
+
+    Raises:
+        InvalidInput: `--expires` was given without `--presign`.
+    """
     if expires is not None and not presign:
-        raise InvalidInput("only signed URLs expire", hint="add --presign")
+        raise InvalidInput(
+            "--expires was given without --presign, but only signed URLs expire", hint="add --presign"
+        )
     return (expires or _HOUR_SECONDS) if presign else None
 
 
@@ -69,5 +81,5 @@ def _show(call: Call, repository: "PackedFiles", path: str, seconds: int | None)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
+    """Add `cafcat url` to the commands of the program."""
     verb(app, "url", url)
