@@ -40,7 +40,7 @@ class Progress:
 
     @property
     def stopping(self) -> bool:
-        """True if the operation is to finish the object at hand, commit it, and return."""
+        """True if the operation is to finish the chunk or file that it is writing, commit it, and return."""
         return False
 
     def checkpoint(self) -> None:

@@ -74,7 +74,7 @@ def open(
         InvalidInput: A setting is invalid, or both settings and overrides are given.
     """
     if settings is not None and overrides:
-        raise InvalidInput("settings and overrides were given: give one of them")
+        raise InvalidInput("give either settings or overrides, not both")
     return Repository(settings or Settings.load(**overrides), warn)
 
 

@@ -136,7 +136,7 @@ class Session:
 
     @property
     def stopping(self) -> bool:
-        """True if the operation is to finish the object at hand, commit it, and return."""
+        """True if the operation is to finish the chunk or file that it is writing, commit it, and return."""
         return self.progress.stopping
 
     def checkpoint(self) -> None:
@@ -147,7 +147,7 @@ class Session:
         self.progress.checkpoint()
 
     def should_end(self) -> bool:
-        """Call `checkpoint`, then return whether the operation is to finish what it has, and return.
+        """Call `checkpoint`, then return `stopping`: whether the operation is to begin no further object.
 
         Loops of operations call this between two objects.
         """

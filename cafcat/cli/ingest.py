@@ -35,7 +35,9 @@ def ingest(
     Example: cafcat ingest /srv/photos s3://bucket/photos --exclude '*.tmp'
     """
     if checksum and force:
-        raise InvalidInput("--force packs every file, --checksum compares first", hint="leave one of them out")
+        raise InvalidInput(
+            "--force packs every file, but --checksum compares files first", hint="leave one of them out"
+        )
     comparison = Comparison.CHECKSUM if checksum else Comparison.NOTHING if force else Comparison.TIME
     progress = ShownProgress(call)
     with operation(

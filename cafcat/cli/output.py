@@ -44,14 +44,14 @@ def timestamp(modified_ns: int | None) -> str | None:
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for all characters that could move a terminal's cursor, as `ls -b` does."""
+    """Return a text with escapes for all characters that are not printable, as `ls -b` does."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return a message in one line, with escapes for control characters."""
+    """Return a message in one line: newlines become spaces, other unprintable characters become escapes."""
     return printable(re.sub(r"\s*\n\s*", " ", text.strip()))
 
 

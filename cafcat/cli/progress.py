@@ -66,7 +66,7 @@ class ShownProgress(Progress):
         return time.monotonic() - self._started
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
-        """Begin a stage of the operation: end the display of the stage before, and set the counters to 0.
+        """Begin a stage of the operation: set `files` and `size_bytes` to 0, and start a new display.
 
         Args:
             verb: Name of the stage, as it is shown.
@@ -89,11 +89,11 @@ class ShownProgress(Progress):
 
     @property
     def stopping(self) -> bool:
-        """True after the first signal, if `stop` is set."""
+        """True after the first SIGINT, SIGTERM or SIGHUP, if `stop` is set."""
         return self.stop is not None and self.stop.stopping
 
     def checkpoint(self) -> None:
-        """Raise KeyboardInterrupt after the second signal, if `stop` is set."""
+        """Raise KeyboardInterrupt if a second SIGINT, SIGTERM or SIGHUP came, and `stop` is set."""
         if self.stop is not None:
             self.stop.checkpoint()
 
@@ -255,9 +255,9 @@ class _Bar:
         self._bar.update(self._task, completed=done, description=text)
 
     def print(self, line: str) -> None:
-        """Print a line above the bar."""
+        """Print a line on the terminal, above the progress bar."""
         self._console.print(line)
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Stop the progress bar, and remove it from the terminal."""
         self._bar.stop()

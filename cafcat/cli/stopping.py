@@ -39,11 +39,11 @@ class StopOnSignal:
 
     @property
     def stopping(self) -> bool:
-        """True after the first signal."""
+        """True after the first SIGINT, SIGTERM or SIGHUP."""
         return self._signals > 0
 
     def checkpoint(self) -> None:
-        """Raise KeyboardInterrupt after the second signal."""
+        """Raise KeyboardInterrupt if a second SIGINT, SIGTERM or SIGHUP came."""
         if self._signals > 1:
             raise KeyboardInterrupt
 

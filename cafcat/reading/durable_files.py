@@ -68,7 +68,7 @@ class OpenFolder:
         return cls(os.open(path, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=below.descriptor))
 
     def __del__(self) -> None:
-        """Close the folder."""
+        """Close the folder, when the last reference to this object is gone."""
         with suppress(AttributeError, OSError):
             os.close(self.descriptor)
 
@@ -92,7 +92,11 @@ class _Batch(Generic[Of]):
         self.bytes = 0
 
     def is_full(self, most_descriptors: int) -> bool:
-        """Return whether the batch has 256 MiB of content, or as many open files and folders as it may have."""
+        """Return whether the batch has 256 MiB of content, or too many open descriptors.
+
+        Args:
+            most_descriptors: Number of open files and folders at which the batch is full.
+        """
         return self.bytes >= _BATCH_BYTES or len(self.files) + len(self.folders) >= most_descriptors
 
     def sync(self, file_systems: dict[int, OpenFolder]) -> None:
@@ -352,7 +356,10 @@ class DurableFiles(Generic[Of]):
 
 
 def _descriptors_of_a_batch() -> int:
-    """Return how many files and folders a batch may hold open. Raises the process's soft limit if it is too low."""
+    """Return how many files and folders a batch may hold open, at least 1.
+
+    If the process's soft limit of open descriptors is too low, it is increased as far as the hard limit allows.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * _MOST_DESCRIPTORS + _OTHER_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= needed:

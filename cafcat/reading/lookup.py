@@ -27,7 +27,7 @@ class PathLookup(Protocol):
         """Return the location of each of at most LOOKED_UP_PATHS paths. Paths that do not exist are left out."""
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Return those of the names that are folders of the catalog, which means that files are below them."""
+        """Return those of the names that are folders of the catalog, with at least one file below them."""
 
 
 class ReplicaLookup(Protocol):

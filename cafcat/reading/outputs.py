@@ -30,17 +30,17 @@ class Output:
 
     @property
     def folder_mode(self) -> int:
-        """Permissions of new folders, less the umask: who may read a file may enter its folder."""
+        """Permissions of new folders, less the umask: users who may read a file may also enter its folder."""
         return self.mode | (self.mode & 0o444) >> 2
 
     @property
     def shown(self) -> str:
-        """The path, for messages."""
+        """The path of the output as text, for messages."""
         return str(self.path)
 
     @property
     def is_special(self) -> bool:
-        """True for a device, a pipe or a socket: it is written to, not replaced."""
+        """True if the output is a device, a pipe or a socket: then it is written to, and never replaced."""
         path = self.path
         return path.is_char_device() or path.is_fifo() or path.is_socket()
 
@@ -61,10 +61,16 @@ class Output:
             raise disk_error(error, self.shown) from error
 
     def check_file(self) -> None:
-        """Raise Conflict like `check_free`, and InvalidInput for a device, a pipe or a socket."""
+        """Check that the output can become a regular file.
+
+        Raises:
+            Conflict: There is a folder of that name, or a file and `overwrite` is false.
+            InvalidInput: The output is a device, a pipe or a socket.
+            OutputFailed: The path cannot be examined.
+        """
         self.check_free()
         if self.is_special:
-            raise InvalidInput("the output must be a regular file, not a device, pipe or socket", path=self.shown)
+            raise InvalidInput("the output must be a regular file, not a device or pipe", path=self.shown)
 
 
 def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes]) -> None:

@@ -60,11 +60,11 @@ class ByteSpan(Protocol):
 
     @property
     def start_byte(self) -> int:
-        """First byte, from the start of the object."""
+        """Offset of the first byte of the span in the object."""
 
     @property
     def end_byte(self) -> int:
-        """One past the last byte."""
+        """Offset after the last byte of the span in the object."""
 
 
 Span = TypeVar("Span", bound=ByteSpan)
@@ -95,7 +95,7 @@ class RangeRead(Generic[Span]):
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes to read."""
+        """Number of bytes that this read requests from the store."""
         return self.end_byte - self.start_byte
 
     def of_replica(self, replica: Replica) -> "RangeRead[Span]":
@@ -103,7 +103,7 @@ class RangeRead(Generic[Span]):
         return replace(self, store=replica.store, object_key=replica.object_key)
 
     def bytes_of(self, file: Span, data: bytes) -> bytes:
-        """Return the bytes of one of the files.
+        """Return the bytes of one file that this read serves.
 
         Args:
             file: One of `files`.
@@ -126,7 +126,7 @@ class RangeRead(Generic[Span]):
         return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
     def add(self, file: Span) -> None:
-        """Extend the read, so that it also serves this file."""
+        """Extend this read, so that it also serves a further file of the object."""
         start, end = file.start_byte, file.end_byte
         if start != end:
             if self.start_byte == self.end_byte:

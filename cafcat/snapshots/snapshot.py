@@ -85,7 +85,7 @@ class Snapshot:
             Unavailable: The file cannot be read.
         """
         if settings is not None and overrides:
-            raise InvalidInput("settings and overrides were given: give one of them")
+            raise InvalidInput("give either settings or overrides, not both")
         self._arguments = (os.path.abspath(path), settings or Settings.load(**overrides), warn)
         self._start(SnapshotFile(self._arguments[0]))
         self.info: SnapshotInfo = self._catalog.files.info()

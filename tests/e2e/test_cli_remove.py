@@ -79,7 +79,7 @@ def test_missing_names_are_errors(tree: Cafcat) -> None:
         "files_taken": 0,
         "stores_behind": [],
     }
-    assert "nothing that was removed there" in tree("undelete", "--list", "tree/a.txt", code=4).err
+    assert "the catalog has no removed files with this name" in tree("undelete", "--list", "tree/a.txt", code=4).err
     assert paths(tree) == set(TREE)
 
 

@@ -32,7 +32,7 @@ def backup(
     Example: cafcat backup --keep 7
     """
     if listed and options.keep is not None:
-        raise InvalidInput("--list changes nothing: give --keep without it")
+        raise InvalidInput("--list changes nothing and removes no backups: give --keep without --list")
     if listed:
         return _list(call, options.to)
     with operation(call, ShownProgress(call), if_interrupted="no backup was written") as session:

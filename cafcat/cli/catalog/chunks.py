@@ -18,7 +18,7 @@ def ls(
     call: Call,
     state: Annotated[ChunkState | None, typer.Option("--state", help="Only list chunks in this state.")] = None,
 ) -> None:
-    """List the chunks, one per line."""
+    """List the chunks of the catalog, one per line."""
     with call.files() as repository:
         for chunk in repository.chunks(state):
             call.output.show(asdict(chunk), [_row(chunk)])

@@ -54,13 +54,13 @@ def _notices(call: Call, report: "RebuildReport") -> None:
     if report.adopted and report.written:
         named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
         more = _more(len(report.adopted), len(named))
-        call.output.notice(f"without a journal record, taken as the newest: {', '.join(named)}{more}")
+        call.output.notice(f"chunks without a journal record, taken as the newest: {', '.join(named)}{more}")
 
     if report.unclaimed and report.written:
         listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
         more = _more(len(report.unclaimed), len(listed_chunks))
         call.output.notice(
-            "without a journal record, left alone as they may be of any catalog: "
+            "chunks without a journal record, left alone as they may be of any catalog: "
             f"{', '.join(listed_chunks)}{more}; to read one, run `cafcat adopt` on its object"
         )
 
@@ -80,7 +80,7 @@ def _document(report: "RebuildReport") -> dict[str, Any]:
 
 
 def _summary(report: "RebuildReport") -> list[str]:
-    lost = f"{plural(report.lost_count, 'thing')} lost"
+    lost = f"{plural(report.lost_count, 'object')} lost"
     if not report.written:
         return [
             f"nothing was written: {lost}; name a store that has it, or go on without it by --accept-loss",

@@ -25,7 +25,10 @@ _MAX_UNUSED: Final = f"{DEFAULT_MAX_UNUSED:.0%}"
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat repack`. Prints each chunk to rewrite: on stdout in a dry run, else on stderr with -v."""
+    """Progress of `cafcat repack`. In a dry run, and with -v, prints each chunk that is chosen to be rewritten.
+
+    This goes to stdout in a dry run and with --json, else to stderr.
+    """
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)

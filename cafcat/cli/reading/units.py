@@ -30,7 +30,7 @@ def units(
         ),
     ] = "",
 ) -> None:
-    """List the log files in archives of logs, with their records.
+    """List the log files in archives of logs, with number and times of their records.
 
     Example: cafcat units app/2026-11
     """
