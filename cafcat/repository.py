@@ -314,9 +314,10 @@ class Repository(PackedFiles):
             The row of the store.
 
         Raises:
-            InvalidInput: The name is not valid for a store.
+            InvalidInput: The name is not valid for a store, or `url` names no store.
             Conflict: Another store has the name.
-            Unavailable: The store is out of reach, or not where its URL points.
+            Unavailable: The store is not where its URL points, for example because its disk is not mounted.
+            StoreFailed, AccessDenied: The store does not answer.
         """
         from cafcat.operations.stores import rows
 
@@ -400,6 +401,7 @@ class Repository(PackedFiles):
             Locked: A process is writing to the store.
             Conflict: The catalog has objects at the new URL already.
             NotFound: The catalog has no such store.
+            InvalidInput: Both URLs are the same, or `new` names no store.
         """
         from cafcat.operations.stores.move import move_store
 

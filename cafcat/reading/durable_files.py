@@ -338,7 +338,9 @@ class DurableFiles(Generic[Of]):
             batch: The batch that failed.
             shown: Path of the file that failed; None if the error concerns all files.
         """
-        self._failure = OutputFailed(f"cannot be written: {error.strerror or error}", path=shown or self._shown)
+        self._failure = OutputFailed(
+            f"the output cannot be written: {error.strerror or error}", path=shown or self._shown
+        )
         batch.discard()
         self._batch.discard()
         return self._failure

@@ -41,7 +41,7 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
         return Conflict("there is a file of that name already", path=shown, hint="--force overwrites it")
     if error.errno in _IN_THE_WAY:
-        return Conflict("a file, link or folder is in the way", path=shown)
+        return Conflict("a file, link or folder is in the way of the output", path=shown)
     if error.errno in _NO_SUCH_NAME:
         return InvalidInput(f"the file system cannot have this name: {reason}", path=shown)
-    return OutputFailed(f"cannot be written: {reason}", path=shown)
+    return OutputFailed(f"the output cannot be written: {reason}", path=shown)

@@ -82,5 +82,5 @@ def _range(location: Location, start: int, end: int | None) -> tuple[int, int]:
         message = f"the range {start} to {end} ends before it begins; the file has {size} bytes"
         raise InvalidInput(message, path=location.path)
     if first > size or (first == size and size > 0):
-        raise InvalidInput(f"the range begins at {first}, the file has {size} bytes", path=location.path)
+        raise InvalidInput(f"the range begins at byte {first}, but the file has {size} bytes", path=location.path)
     return first, last

@@ -103,7 +103,7 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise OutputFailed(f"cannot be written: {error}", path=shown) from error
+        raise OutputFailed(f"the output cannot be written: {error}", path=shown) from error
 
 
 class _SnapshotWriter:

@@ -120,7 +120,7 @@ def move(
         if not dry_run:
             _warn_of_configuration(call, repository.session, report.old)
     if report.dropped_name is not None:
-        call.warn(f"no store has the name {report.dropped_name} any more: the store keeps the name that it has")
+        call.warn(f"no store has the name {report.dropped_name} any more: the moved store keeps its own name")
     done = "would move" if dry_run else "moved"
     looked = f"found all of {report.looked_at} that were looked for"
     line = f"{done} {report.old} to {report.new}: {plural(report.objects, 'object')}, {looked}"

@@ -142,7 +142,7 @@ def _restored(report: "UndeleteReport") -> str:
 
 def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
     if refused or len(prefixes) > 1:
-        raise InvalidInput("--list takes one folder or file, and no other option")
+        raise InvalidInput("undelete --list takes one folder or file, and no other option")
     prefix = prefixes[0] if prefixes else "."
     found = False
     with call.repository() as repository:
