@@ -406,7 +406,9 @@ def test_no_room_is_one_line_and_leaves_nothing(filled: Cafcat, alone: Cafcat) -
         process = cafcat.popen(*command, preexec_fn=with_largest_file(1 << 20))
         out, errors = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, out) == (1, b"")
-        assert re.fullmatch(rb"cafcat: the output cannot be written: File too large \(path '.*out\.car'\)\n", errors)
+        assert re.fullmatch(
+            rb"cafcat: the output cannot be written: File too large \(path '.*out\.car'\)\n", errors
+        )
         assert left_in(alone.folder) == {"x.caf"}
 
 
