@@ -34,7 +34,7 @@ _MOST_JOBS: Final = 4
 
 
 class Ingest:
-    """State and steps of one ingest run that packs files. (Archives of logs are packed by `LogIngest`.)
+    """State and steps of one ingest run that packs files. `LogIngest` packs archives of logs.
 
     Attributes:
         positions: Positions from which an interrupted listing of each source can continue.
