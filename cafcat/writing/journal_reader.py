@@ -108,7 +108,7 @@ class JournalObject:
             if byte:
                 file: JournalFile = self._parsed(_file, line, byte)
                 if last >= (last := file.path.encode()):
-                    raise self._corrupt("its paths do not ascend", byte)
+                    raise self._corrupt("its paths are not in ascending order", byte)
                 yield file
                 count += 1
             checksum = crc32c(line + b"\n", checksum)
