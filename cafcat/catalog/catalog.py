@@ -54,7 +54,7 @@ class Catalog:
         *,
         lock_timeout: float | None = None,
     ) -> None:
-        """Create the object. Nothing is connected yet.
+        """Prepare to query a catalog. No connection is opened yet.
 
         Args:
             database: Opens connections to the database.
@@ -96,14 +96,14 @@ class Catalog:
 
     @cached_property
     def adopting(self) -> "Adopting":
-        """Return the part that enters existing archives as chunks."""
+        """Return the part that enters existing archives of other programs as chunks (`cafcat adopt`)."""
         from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":
-        """Return the part that records the order of changes."""
+        """Return the part that has the journal: records of all changes of file locations, in order."""
         from cafcat.catalog.history.journal import Journal
 
         return Journal(self._connection)
@@ -173,21 +173,21 @@ class Catalog:
 
     @cached_property
     def removal(self) -> "Removal":
-        """Return the part that removes files and restores them."""
+        """Return the part that removes files from the catalog, and restores removed files."""
         from cafcat.catalog.files.removal import Removal
 
         return Removal(self._connection)
 
     @cached_property
     def pruning(self) -> "Pruning":
-        """Return the part that deletes chunks to which no path points."""
+        """Return the part that marks chunks to which no path points as deleted (`cafcat prune`)."""
         from cafcat.catalog.chunks.pruning import Pruning
 
         return Pruning(self._connection)
 
     @cached_property
     def rebuilding(self) -> "Rebuilding":
-        """Return the part that fills an empty catalog from stores."""
+        """Return the part that fills an empty catalog from the chunks and journal records in stores."""
         from cafcat.catalog.transfer.rebuilding import Rebuilding
 
         return Rebuilding(self._connection)
@@ -201,14 +201,14 @@ class Catalog:
 
     @cached_property
     def dump(self) -> "Dump":
-        """Return the part that dumps and loads the whole catalog."""
+        """Return the part that writes the whole catalog into a backup, and loads it from one."""
         from cafcat.catalog.transfer.dump import Dump
 
         return Dump(self._connection, self._database)
 
     @cached_property
     def backups(self) -> "Backups":
-        """Return the part that has the rows of backups."""
+        """Return the part that has the rows of the backups of this catalog in stores."""
         from cafcat.catalog.transfer.dump import Backups
 
         return Backups(self._connection)

@@ -82,7 +82,7 @@ def application_name() -> str:
 
 
 def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
-    """Return a new connection in autocommit mode.
+    """Return a new connection to a PostgreSQL database in autocommit mode.
 
     Args:
         conninfo: libpq keywords.
@@ -99,7 +99,7 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
 
 
 class Connector(Protocol):
-    """A database to which connections can be opened."""
+    """Opens connections to the catalog's database."""
 
     def connect(self) -> PgConnection:
         """Return a new connection in autocommit mode, which can read and write. Raises CatalogUnavailable."""
@@ -169,7 +169,7 @@ class Connection:
     def by_index(self) -> Iterator[PgConnection]:
         """Open a transaction in which tables are read by index, not as a whole, wherever there is an index.
 
-        Raises the errors of `transaction`.
+        Raises the errors of `transaction`, such as CatalogUnavailable.
         """
         with self.transaction() as connection:
             connection.execute(BY_INDEX)
@@ -179,11 +179,16 @@ class Connection:
     def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
         """Open a context with the connection for a single statement, which is a transaction by itself.
 
-        This costs one round trip to the server, not three as `transaction` does. Raises the errors of
-        `transaction`.
+        This costs one round trip to the server, not three as `transaction` does.
 
         Args:
             check: Check the revision of the schema, once per connection.
+
+        Raises:
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogLocked: A lock was not free in time.
+            CatalogUnavailable: The database cannot be reached, or refused the statement.
+            InvalidInput: The database cannot store a value.
         """
         with self._lock, translated_errors():
             connection = self._open()

@@ -126,7 +126,7 @@ class Postmaster:
 
 
 def read_postmaster(folder: Path) -> Postmaster | None:
-    """Read the file postmaster.pid in a data folder.
+    """Return the content of the file postmaster.pid in a data folder.
 
     Its format: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h
 

@@ -80,7 +80,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file. A missing file is not locked.
+    """Return True if any process holds the lock of a file. A missing file is not locked.
 
     Raises:
         OSError: The file exists and cannot be opened.

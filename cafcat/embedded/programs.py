@@ -27,7 +27,7 @@ KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "NIX_L
 
 @dataclass(frozen=True)
 class ServerUser:
-    """The user that runs the server and its programs.
+    """The system user that runs the embedded server and its programs.
 
     Attributes:
         uid: User id, as it is outside of a user namespace.
@@ -96,7 +96,7 @@ def run_program(
 
 
 def choose_user(folder: Path) -> ServerUser:
-    """Return the user that runs the server of a data folder.
+    """Return the system user that runs the embedded server of a data folder.
 
     This is the user of this process. Only for root it is the owner of the folder, or of its parent as long as the
     folder does not exist. So `sudo cafcat` does not change the owner of a user's database.
@@ -124,7 +124,7 @@ def _plain_user(uid: int, gid: int) -> ServerUser:
 
 
 def _mapped_user(user: ServerUser) -> ServerUser | None:
-    """Return the same user under the name `nobody` in a user namespace; None if the system refuses namespaces."""
+    """Return a user under the name `nobody` in a user namespace; None if the system refuses namespaces."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return None

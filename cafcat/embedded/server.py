@@ -75,7 +75,7 @@ TEMPORARY_FAILURES = ("pre-existing shared memory block", "already exists")
 
 
 class EmbeddedServer:
-    """A PostgreSQL server on one data folder. Many processes and threads can use it at the same time.
+    """The embedded PostgreSQL server of one data folder. Many processes and threads can use it at the same time.
 
     Attributes:
         folder: The data folder.
@@ -278,7 +278,7 @@ class EmbeddedServer:
         return postmaster
 
     def _start(self) -> None:
-        """Start the server and wait until it is ready.
+        """Start the server, and wait until it accepts connections.
 
         If child processes of a killed server still run, this returns without a server. They will end soon.
         """

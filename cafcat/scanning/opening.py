@@ -95,7 +95,7 @@ class SourceOptions:
 
 @dataclass(slots=True)
 class SourceOpener:
-    """Opens the sources of one operation.
+    """Opens the sources of one operation, such as an ingest, by the names that the user typed.
 
     Attributes:
         options: Which files to find in the sources.

@@ -17,7 +17,7 @@ class Problems:
     """Collects the problems with files of one ingest run, or of one worker process of a run."""
 
     def __init__(self, catalog: Catalog, report: IngestReport, progress: Progress) -> None:
-        """Start with no problems.
+        """Start an empty collection of problems.
 
         Args:
             catalog: Stores failures as events.

@@ -45,7 +45,7 @@ class Database:
         return self._given_url is None
 
     def connect(self) -> PgConnection:
-        """Return a new connection in autocommit mode.
+        """Return a new connection to the database in autocommit mode.
 
         For the embedded database, this starts the server and migrates an older schema to HEAD_REVISION. If the home
         was moved, it also updates the URLs of the stores inside the home.
@@ -182,7 +182,7 @@ class Database:
             catalog.close()
 
     def stop(self) -> bool:
-        """Stop the embedded server.
+        """Stop the embedded PostgreSQL server.
 
         Returns:
             True if the server was stopped, False if it was not running.

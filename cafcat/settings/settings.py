@@ -51,7 +51,7 @@ CONFIG_NAME = "cafcat.toml"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of one repository.
+    """The settings of one repository, as checked values.
 
     Attributes:
         home: Absolute path of the home: it has the embedded database, the default store and `cafcat.toml`.

@@ -31,7 +31,7 @@ _USER_INFORMATION = re.compile(r"\A([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """A table `[stores.NAME]` of the configuration file.
+    """A store that a table `[stores.NAME]` of the configuration file defines.
 
     Attributes:
         name: Name of the table.

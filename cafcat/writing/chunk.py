@@ -21,7 +21,7 @@ __all__ = ["BegunChunk", "ChunkTarget", "FinishedChunk", "OpenChunk"]
 
 
 class ChunkTarget(NamedTuple):
-    """Where new chunks go, and who writes them.
+    """Where new chunks go, in which format, and which process writes them.
 
     Attributes:
         catalog: The catalog.
@@ -39,7 +39,7 @@ class ChunkTarget(NamedTuple):
 
 
 class FinishedChunk(NamedTuple):
-    """A committed chunk.
+    """A chunk that this process has written and committed.
 
     Attributes:
         uuid: Uuid of the chunk.
@@ -224,7 +224,7 @@ class BegunChunk:
 
 
 class OpenChunk(BegunChunk):
-    """A chunk that files are added to until it is full."""
+    """A chunk that is being written, to which files are added one by one or in groups."""
 
     def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
         """Insert the row of the chunk, begin its object, and start to renew its lease, as BegunChunk does.
@@ -273,7 +273,7 @@ class OpenChunk(BegunChunk):
         self._mapping.set_source(source_id)
 
     def add(self, path: str, content: bytes, modified_ns: int | None, etag: str | None = None) -> None:
-        """Add a whole file. The chunk must not contain its path.
+        """Add a whole file to the chunk, which must not contain its path.
 
         Args:
             path: Path of the file in the catalog.

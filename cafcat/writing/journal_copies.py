@@ -26,7 +26,7 @@ class JournalCopies:
     """
 
     def __init__(self, journal: Journal, target: Store, progress: Progress) -> None:
-        """Prepare to copy. Nothing is read yet.
+        """Prepare to copy journal records. Nothing is read yet.
 
         Args:
             journal: The journal of the catalog.

@@ -58,7 +58,7 @@ class JournalObject:
     """
 
     def __init__(self, store: Store, key: str, size_bytes: int) -> None:
-        """Read and check the whole object.
+        """Read and check the whole object of a journal record.
 
         Args:
             store: The store.

@@ -34,7 +34,7 @@ class Lease:
     """
 
     def __init__(self, leases: Leases, row_id: int, owner: str) -> None:
-        """Start the thread. The first renewal is a minute later.
+        """Start the thread that renews the lease. The first renewal is a minute later.
 
         Args:
             leases: Renews the lease in the catalog.
@@ -55,7 +55,7 @@ class Lease:
             raise self._error
 
     def end(self) -> None:
-        """Stop renewing the lease, and wait for the thread. Idempotent."""
+        """Stop renewing the lease, and wait for the end of the thread. The lease itself stays. Idempotent."""
         self._ended.set()
         self._thread.join()
 

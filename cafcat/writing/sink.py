@@ -29,7 +29,7 @@ class BlockSink:
     """
 
     def __init__(self, upload: Upload) -> None:
-        """Allocate the blocks, and start the thread.
+        """Allocate the blocks, and start the thread that writes them to the store.
 
         Args:
             upload: The object that is being written. The caller commits or aborts it.

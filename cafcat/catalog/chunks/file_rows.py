@@ -46,7 +46,7 @@ class ChunkCommit(NamedTuple):
 
 
 class CommitRules(NamedTuple):
-    """How a commit handles paths that the catalog has already.
+    """How the commit of a chunk handles paths that the catalog has already.
 
     Attributes:
         on_conflict: Replace the location in the catalog, skip the file of the chunk, or fail.

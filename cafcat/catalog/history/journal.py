@@ -66,7 +66,7 @@ class JournalChunk(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """One change of file_locations.
+    """A journal record: one change of the table file_locations.
 
     Attributes:
         sequence: journal.id, the position of the change in the order of changes.

@@ -50,7 +50,7 @@ class Ingest:
         dry_run: bool = False,
         jobs: int | None = 1,
     ) -> None:
-        """Prepare the ingest. Nothing is read or written yet.
+        """Prepare the ingest run. No source is read, and nothing is written yet.
 
         Args:
             session: The session.
@@ -193,7 +193,7 @@ class Ingest:
         return found
 
     def _pack(self, source: Source, pending: Sequence[PendingFile]) -> None:
-        """Pack files in worker processes, or in this process.
+        """Pack new and changed files of a source in worker processes, or in this process.
 
         Worker processes are used if the source lets other processes open its files, and if they run already or the
         files are enough work to start them.

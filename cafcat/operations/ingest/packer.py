@@ -51,7 +51,7 @@ class Packer:
     def __init__(
         self, session: Session, target: ChunkTarget, limits: Limits, on_conflict: OnConflict, positions: Positions
     ) -> None:
-        """Prepare to pack. The first file opens a chunk.
+        """Prepare to pack files. The first file will open a chunk.
 
         Args:
             session: The session.

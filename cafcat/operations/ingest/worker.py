@@ -64,7 +64,10 @@ class Piece:
         self._source_ids = [item.source_id for item in pending]
 
     def pack(self, packer: Packer) -> None:
-        """Pack the files, unless the user ends the ingest. Raises the errors of `Packer.pack`."""
+        """Pack the files in this worker process, unless the user ends the ingest.
+
+        Raises the errors of `Packer.pack`, such as SourceBroke and StoreFailed.
+        """
         if packer.is_stopping():
             return
         replaces = frozenset(self._replaces)
@@ -126,7 +129,7 @@ class _ToParent(logging.Handler):
         self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the text of a warning to the parent process."""
+        """Send the text of a log record to the parent process, as a Warned event."""
         self._pipe.send(("event", Warned(record.getMessage())))
 
 

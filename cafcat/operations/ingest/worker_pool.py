@@ -41,7 +41,7 @@ class WorkerPool:
     """
 
     def __init__(self, session: Session, setup: Setup, count: int) -> None:
-        """Start the worker processes.
+        """Start the worker processes of the ingest.
 
         Args:
             session: Receives the progress and the events of the workers.
@@ -96,7 +96,13 @@ class WorkerPool:
             self._last_path = piece[-1].file.path
 
     def finish(self) -> None:
-        """Let all workers commit their open chunks, and wait until they have. Raises the errors of `pack`."""
+        """Let all workers commit their open chunks, and wait until they have done so.
+
+        Raises:
+            SourceBroke: No further file of the source can be read.
+            Unavailable: A worker died.
+            CafcatError: An error of a worker, or of `Session.checkpoint`.
+        """
         waiting = set(self._unfinished)
         for pipe in waiting:
             self._send(pipe, ("finish", None))

@@ -344,7 +344,7 @@ class _Renewing(Progress):
         self._renewed = time.monotonic()
 
     def checkpoint(self) -> None:
-        """Raise what `Session.checkpoint` raises."""
+        """Raise what `Session.checkpoint` raises if the user wants recover to end at once."""
         self._session.checkpoint()
 
     def advance(self, files: int, size_bytes: int) -> None:

@@ -94,7 +94,7 @@ class ObjectCheck:
     def __init__(
         self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, progress: Progress
     ) -> None:
-        """Prepare the check.
+        """Prepare to check an object. Nothing is read yet.
 
         Args:
             store: The store of the object.
@@ -341,7 +341,7 @@ class _CountedProgress(Progress):
         self.files = self.size_bytes = 0
 
     def checkpoint(self) -> None:
-        """Raise what `Session.checkpoint` raises."""
+        """Raise what `Session.checkpoint` raises if the user wants verify to end at once."""
         self._session.checkpoint()
 
     def advance(self, files: int, size_bytes: int) -> None:

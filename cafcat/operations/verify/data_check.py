@@ -39,7 +39,7 @@ class DataCheck:
     def __init__(
         self, store: Store, target: CheckTarget, found_bytes: int, findings: Findings, progress: Progress
     ) -> None:
-        """Prepare the check.
+        """Prepare to read the data of an object.
 
         Args:
             store: The store of the object.

@@ -13,7 +13,7 @@ class Findings:
     """Collects the findings of one check. Memory does not depend on their number."""
 
     def __init__(self, most: int = MOST_FINDINGS, *, is_live: bool = True) -> None:
-        """Begin without findings.
+        """Start an empty collection of findings.
 
         Args:
             most: Number of findings that are kept in full. Further ones are counted by kind.

@@ -174,7 +174,7 @@ class _Difference:
             yield from _pairs(counts)
 
     def close(self) -> None:
-        """Remove the temporary file, if there is one."""
+        """Remove the temporary file in which rows and entries were sorted, if there is one."""
         if self._sort is not None:
             self._sort.close()
 

@@ -22,7 +22,7 @@ _SEND_SECONDS: Final = 0.2
 
 
 class Checked(NamedTuple):
-    """An object that a worker process has checked.
+    """An object, a chunk or a copy, that a worker process has checked.
 
     Attributes:
         target: The object.
