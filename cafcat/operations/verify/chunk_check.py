@@ -77,7 +77,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
     except CafcatError as error:
         verdict = Verdict.UNREADABLE
         is_conclusive = not isinstance(error, NotInstalled)
-        findings.add(FindingKind.UNREADABLE, f"it cannot be read: {error}")
+        findings.add(FindingKind.UNREADABLE, f"the object cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.should_exist(target):
         return None
     counts = progress.files, progress.size_bytes
@@ -132,7 +132,7 @@ class ObjectCheck:
         if size_bytes < target.size_bytes:
             self._add_cut_finding(size_bytes)
         elif size_bytes > target.size_bytes:
-            message = f"it has {size_bytes:,} bytes instead of {target.size_bytes:,}"
+            message = f"the object has {size_bytes:,} bytes instead of {target.size_bytes:,}"
             self._findings.add(FindingKind.SIZE, message)
         if target.adopted_prefix is not None:
             return self._run_listed(target.adopted_prefix, size_bytes, level)
@@ -192,7 +192,7 @@ class ObjectCheck:
                 if len(names) < _NAMED_FILES:
                     names.append(printable(row.path))
         count = sum(cut)
-        message = f"it has {size_bytes:,} bytes of {self._target.size_bytes:,}"
+        message = f"the object has {size_bytes:,} bytes of {self._target.size_bytes:,}"
         if self._target.index_start_byte < self._target.index_end_byte:
             message += "; its index is cut off"
         if count:
@@ -273,7 +273,7 @@ class ObjectCheck:
             span = reader.index_span
             if span != (target.index_start_byte, target.index_end_byte):
                 expected = f"[{target.index_start_byte}, {target.index_end_byte})"
-                self._add_index_finding(f"it is in bytes [{span[0]}, {span[1]}) instead of {expected}")
+                self._add_index_finding(f"its footer names bytes [{span[0]}, {span[1]}) instead of {expected}")
             progress = self._progress if counts_files else StopOnly(self._progress)
             compare(reader.entries(), self._rows, self._findings, progress)
         except (Corrupt, Unsupported) as error:
@@ -282,7 +282,7 @@ class ObjectCheck:
 
     def _add_index_finding(self, message: str) -> None:
         span = (self._target.index_start_byte, self._target.size_bytes)
-        self._findings.add(FindingKind.INDEX, f"its index is damaged: {message}", None, *span)
+        self._findings.add(FindingKind.INDEX, f"the index of the object is damaged: {message}", None, *span)
 
     def _check_files(self, size_bytes: int) -> DataCheck:
         check = DataCheck(self._store, self._target, size_bytes, self._findings, self._progress)
@@ -308,7 +308,7 @@ class ObjectCheck:
         # The object is damaged. If the catalog has no checksum of the index, rows that differ from it are right.
         kinds = [FindingKind.FILE, FindingKind.INDEX, FindingKind.SIZE]
         if not is_index_known and not findings.count(FindingKind.FILE):
-            findings.change(FindingKind.MAPPING, FindingKind.INDEX, before="its index is damaged: ")
+            findings.change(FindingKind.MAPPING, FindingKind.INDEX, before="the index of the object is damaged: ")
         if not any(map(findings.count, kinds)):
             message = f"the whole object has CRC-64/NVME {found} instead of {self._target.crc64nvme}"
             self._add_gap_finding(message, data, is_index_known=is_index_known)

@@ -104,14 +104,14 @@ class DataCheck:
         elif self._end < end <= self._data_bytes:
             return  # ObjectCheck adds one finding for all files that are cut off
         elif end > self._end and start >= self.position:
-            self._add_finding(row, "its span ends after the end of the data")
+            self._add_finding(row, "the span of this file ends after the end of the data")
         elif start >= self.position:
             self._skip_to(start)
             self._check_span(row, self._parts_to(end))
             self._pass_to(end)
         else:
             if not self._may_share:
-                message = "it shares bytes with another file of its chunk"
+                message = "this file shares bytes with another file of its chunk"
                 self._findings.add(FindingKind.MAPPING, message, row.path, start, end)
             self._check_span(row, self._store.stream(self._key, start, end) if end <= self._end else iter(()))
 
@@ -130,7 +130,7 @@ class DataCheck:
             self._add_finding(row, error.message)
             return
         if found != row.crc32c:
-            self._add_finding(row, f"its bytes have CRC-32C {found:08x} instead of {row.crc32c:08x}")
+            self._add_finding(row, f"the bytes of this file have CRC-32C {found:08x} instead of {row.crc32c:08x}")
 
     def _add_finding(self, row: ChunkRow, what: str) -> None:
         dead = "" if row.is_live else "; no path points to it any more"

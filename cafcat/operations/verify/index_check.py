@@ -40,7 +40,7 @@ def index_error(section: IndexSection, archive_format: Format, index_end_byte: i
     except (Corrupt, Unsupported) as error:
         return error.message if error.byte is None else f"{error.message} (byte {error.byte:,})"
     if span != (section.start_byte, index_end_byte):
-        return f"its footer has the index in bytes [{span[0]}, {span[1]})"
+        return f"the footer of the object names bytes [{span[0]}, {span[1]}) as the index"
     return None
 
 
@@ -75,7 +75,11 @@ def compare(
             if row is not None:
                 _add_finding(row, entry, findings)
             elif entry is not None and not may_lack_rows:
-                findings.add(FindingKind.MAPPING, "its index has this file, but the catalog does not", *entry[:3])
+                findings.add(
+                    FindingKind.MAPPING,
+                    "the index of the object has this file, but the catalog does not",
+                    *entry[:3],
+                )
 
 
 def _collect(
@@ -195,9 +199,9 @@ def _pairs(counts: Mapping[_Key, int]) -> Iterator[tuple[_Key | None, _Key | Non
 
 def _add_finding(key: _Key, entry: _Key | None, findings: Findings) -> None:
     if entry is None:
-        message = "the catalog has a row for this file, but its index has no entry"
+        message = "the catalog has a row for this file, but the index of the object has no entry"
     else:
-        message = f"the catalog has {_shown(key)}, its index has {_shown(entry)}"
+        message = f"the catalog has {_shown(key)} for this file, the index of the object has {_shown(entry)}"
     findings.add(FindingKind.MAPPING, message, *key[:3])
 
 

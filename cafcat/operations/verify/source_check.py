@@ -108,10 +108,10 @@ class SourceCheck:
             return
         if checksum is None:
             here = f"{location.size_bytes:,} in the catalog"
-            self._add_difference(location, f"it has {size_bytes:,} bytes in its source, but {here}")
+            self._add_difference(location, f"the file has {size_bytes:,} bytes in its source, but {here}")
         elif checksum != location.crc32c:
             here = f"{location.crc32c:08x} in the catalog"
-            self._add_difference(location, f"it has CRC-32C {checksum:08x} in its source, but {here}")
+            self._add_difference(location, f"the file has CRC-32C {checksum:08x} in its source, but {here}")
 
     def _checksum(self, opened: OpenResult) -> int:
         checksum = 0
@@ -170,9 +170,9 @@ class _Missing:
     def _report_missing(self, path: str) -> None:
         problem = self._problems.get(path)
         if problem is not None and not problem.kind.is_failure:
-            self._findings.add(FindingKind.SOURCE, f"it is not a file in its source: {problem.message}", path)
+            self._findings.add(FindingKind.SOURCE, f"the path is not a file in its source: {problem.message}", path)
         elif not any(self._is_unreadable(above) for above in _above(path)):
-            self._findings.add(FindingKind.SOURCE, "it is missing in its source", path)
+            self._findings.add(FindingKind.SOURCE, "the file is missing in its source", path)
 
     def _is_unreadable(self, path: str) -> bool:
         problem = self._problems.get(path)
