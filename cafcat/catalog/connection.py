@@ -293,7 +293,7 @@ _PREPARED_STATEMENT_LOST: Final = (
     pg.FeatureNotSupported,
 )
 _RUN_AGAIN: Final = "run the command again"
-CHECK_SERVER: Final = "check that it is running and that its URL is right"
+CHECK_SERVER: Final = "check that the database server is running and that its URL is right"
 
 
 @contextmanager

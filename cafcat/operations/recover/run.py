@@ -372,4 +372,4 @@ def _locked_if_changed(chunk: LeftoverChunk) -> Iterator[None]:
     try:
         yield
     except Conflict as error:
-        raise Locked("another process has dealt with the chunk", chunk=str(chunk.uuid)) from error
+        raise Locked("another process has adopted or abandoned the chunk", chunk=str(chunk.uuid)) from error
