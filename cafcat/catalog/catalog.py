@@ -39,10 +39,10 @@ __all__ = ["Catalog"]
 
 
 class Catalog:
-    """A catalog, which connects at the first call.
+    """The catalog in one PostgreSQL database. It connects at the first query.
 
-    The methods are in parts, one property for each. A part is imported when it is first used, because a command
-    that reads one file needs only one part. Callers never get a database session or connection.
+    Its queries are methods of several classes, the parts. There is a property for each part. A part is imported
+    when it is first used, because a command that reads one file needs only one part. No part returns a connection.
 
     Attributes:
         files: The part that looks up and lists files.
@@ -54,11 +54,11 @@ class Catalog:
         *,
         lock_timeout: float | None = None,
     ) -> None:
-        """Create a catalog.
+        """Prepare to query a catalog. No connection is opened yet.
 
         Args:
-            database: Opens connections.
-            lock_timeout: How long to wait for a lock, in seconds; None for the defaults.
+            database: Opens connections to the database.
+            lock_timeout: Longest wait for a lock, in seconds; None for 600 seconds, or less in some operations.
         """
         self._database = database
         self._lock_wait = LockWait(lock_timeout)
@@ -66,11 +66,11 @@ class Catalog:
         self.files = Lookup(self._connection)
 
     def announce_waits(self, progress: Progress) -> None:
-        """Let `progress` receive a warning while another session holds a lock for long."""
+        """Let `progress` receive warnings while another database session holds a lock for more than 5 seconds."""
         self._lock_wait.progress = progress
 
     def close(self) -> None:
-        """Close the connection. Idempotent."""
+        """Close the connection. Idempotent; the next query connects anew."""
         self._connection.close()
 
     @cached_property
@@ -82,7 +82,7 @@ class Catalog:
 
     @cached_property
     def verdicts(self) -> "ServerVerdicts":
-        """Return the part that remembers which features S3 servers lack."""
+        """Return the part that stores which checks of their features S3 servers failed."""
         from cafcat.catalog.stores.verdicts import ServerVerdicts
 
         return ServerVerdicts(self._connection)
@@ -96,14 +96,14 @@ class Catalog:
 
     @cached_property
     def adopting(self) -> "Adopting":
-        """Return the part that enters existing archives as chunks."""
+        """Return the part that enters existing archives of other programs as chunks (`cafcat adopt`)."""
         from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":
-        """Return the part that records the order of changes."""
+        """Return the part that has the journal: records of all changes of file locations, in order."""
         from cafcat.catalog.history.journal import Journal
 
         return Journal(self._connection)
@@ -131,7 +131,7 @@ class Catalog:
 
     @cached_property
     def sources(self) -> "Sources":
-        """Return the part that has the roots from which files were ingested."""
+        """Return the part that has the sources: the folders and URLs from which files were ingested."""
         from cafcat.catalog.files.sources import Sources
 
         return Sources(self._connection)
@@ -159,7 +159,7 @@ class Catalog:
 
     @cached_property
     def stores(self) -> "Stores":
-        """Return the part that has the folders and buckets of the catalog."""
+        """Return the part that has the stores: the folders and buckets with chunks."""
         from cafcat.catalog.stores.stores import Stores
 
         return Stores(self._connection)
@@ -173,21 +173,21 @@ class Catalog:
 
     @cached_property
     def removal(self) -> "Removal":
-        """Return the part that removes files and restores them."""
+        """Return the part that removes files from the catalog, and restores removed files."""
         from cafcat.catalog.files.removal import Removal
 
         return Removal(self._connection)
 
     @cached_property
     def pruning(self) -> "Pruning":
-        """Return the part that deletes chunks to which no path points."""
+        """Return the part that marks chunks to which no path points as deleted (`cafcat prune`)."""
         from cafcat.catalog.chunks.pruning import Pruning
 
         return Pruning(self._connection)
 
     @cached_property
     def rebuilding(self) -> "Rebuilding":
-        """Return the part that fills an empty catalog from stores."""
+        """Return the part that fills an empty catalog from the chunks and journal records in stores."""
         from cafcat.catalog.transfer.rebuilding import Rebuilding
 
         return Rebuilding(self._connection)
@@ -201,14 +201,14 @@ class Catalog:
 
     @cached_property
     def dump(self) -> "Dump":
-        """Return the part that dumps and loads the whole catalog."""
+        """Return the part that writes the whole catalog into a backup, and loads it from one."""
         from cafcat.catalog.transfer.dump import Dump
 
         return Dump(self._connection, self._database)
 
     @cached_property
     def backups(self) -> "Backups":
-        """Return the part that has the rows of backups."""
+        """Return the part that has the rows of the backups of this catalog in stores."""
         from cafcat.catalog.transfer.dump import Backups
 
         return Backups(self._connection)
@@ -220,7 +220,7 @@ class Catalog:
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
         """
         from cafcat.catalog.files.consistent import consistent_read
 
@@ -233,7 +233,7 @@ class Catalog:
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
         """
         from cafcat.catalog.files.exporting import export
 
@@ -248,7 +248,7 @@ class Catalog:
 
     @cached_property
     def reports(self) -> "Reports":
-        """Return the part for totals, histories, findings and queries of the user."""
+        """Return the part that has totals and histories, checks the catalog, and runs SQL queries of the user."""
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)

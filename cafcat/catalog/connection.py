@@ -1,4 +1,4 @@
-"""A connection to the catalog that is reused, and the translation of psycopg's exceptions into cafcat's."""
+"""A reused connection to the catalog's database, and the translation of psycopg's exceptions into cafcat's."""
 
 import os
 import select
@@ -36,11 +36,11 @@ __all__ = [
 
 
 class PgConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A psycopg connection of cafcat.
+    """A psycopg connection, with two attributes that cafcat needs.
 
     Attributes:
-        lock_wait: How long it waits for locks.
-        revision: Revision of the schema, if it was queried when the connection was made.
+        lock_wait: How long the connection waits for locks; None for the defaults.
+        revision: Revision of the schema when the connection was made; None if it was not queried.
     """
 
     lock_wait: LockWait | None = None
@@ -48,9 +48,9 @@ class PgConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 _PREPARE_ON_REQUEST: Final = 1 << 62
-"""psycopg prepares a statement by itself after this many executions: never. Only explicit requests prepare one."""
+"""Executions after which psycopg prepares a statement by itself: so many that it never does."""
 _PREPARED_STATEMENTS: Final = 4
-"""Most prepared statements of one connection on the server."""
+"""Largest number of prepared statements of one connection on the server."""
 _PLAN_SECONDS: Final = 60
 """How long a prepared statement is used before it is planned anew, in seconds.
 
@@ -66,9 +66,9 @@ class PreparedLookup(NamedTuple):
     """One SELECT with one parameter that is executed often, in two variants.
 
     Attributes:
-        prepared: The statement that is prepared on the server.
-        first: The statement for a new connection, where preparing would cost another round trip. Its first column
-            is the revision of the schema, and it returns a row even if nothing is found.
+        prepared: The statement that is prepared on the server, and executed from the second time on.
+        first: The statement for the first time on a connection, where preparing would cost another round trip. Its
+            first column is the revision of the schema, and it returns a row even if nothing is found.
     """
 
     prepared: bytes
@@ -82,7 +82,7 @@ def application_name() -> str:
 
 
 def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
-    """Return a new connection in autocommit mode.
+    """Return a new connection to a PostgreSQL database in autocommit mode.
 
     Args:
         conninfo: libpq keywords.
@@ -99,27 +99,27 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
 
 
 class Connector(Protocol):
-    """A database to which connections can be opened."""
+    """Opens connections to the catalog's database."""
 
     def connect(self) -> PgConnection:
-        """Return a new connection in autocommit mode."""
+        """Return a new connection in autocommit mode, which can read and write. Raises CatalogUnavailable."""
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection in autocommit mode, for queries of the user."""
+        """Return a new connection in autocommit mode for SQL queries of the user. Raises CatalogUnavailable."""
 
 
 class Connection:
-    """A connection to the catalog that connects at first use, and again if the server closed it in between.
+    """A connection to the catalog's database, opened at first use, and again if the server closed it in between.
 
-    It is thread-safe: other threads wait while one is in a transaction.
+    It is thread-safe: other threads wait while one thread is in a transaction.
     """
 
     def __init__(self, database: Connector, lock_wait: LockWait | None = None) -> None:
-        """Create a connection.
+        """Create the object. Nothing is connected yet.
 
         Args:
             database: Opens the connection.
-            lock_wait: How long transactions wait for locks.
+            lock_wait: How long transactions wait for locks. None: as the database is configured.
         """
         self._database = database
         self._lock_wait = lock_wait
@@ -138,9 +138,11 @@ class Connection:
         """Open a transaction, or join the open one of this thread: the outermost transaction commits.
 
         Raises:
-            CatalogOutdated: The schema has another revision. The revision is checked once per connection.
+            CatalogOutdated: The database has no schema, or one of another revision. This is checked once per
+                connection.
             CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The database cannot be reached, or broke off the transaction.
+            InvalidInput: The database cannot store a value.
         """
         with self.statement() as connection:
             is_outermost = not self._in_transaction
@@ -165,17 +167,28 @@ class Connection:
 
     @contextmanager
     def by_index(self) -> Iterator[PgConnection]:
-        """Open a transaction in which tables are read by index only (by_key.BY_INDEX)."""
+        """Open a transaction in which tables are read by index, not as a whole, wherever there is an index.
+
+        Raises the errors of `transaction`, such as CatalogUnavailable.
+        """
         with self.transaction() as connection:
             connection.execute(BY_INDEX)
             yield connection
 
     @contextmanager
     def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
-        """Return a connection for a single statement, which is a transaction by itself: one round trip, not three.
+        """Open a context with the connection for a single statement, which is a transaction by itself.
+
+        This costs one round trip to the server, not three as `transaction` does.
 
         Args:
-            check: Whether to check the revision of the schema, as `transaction` does.
+            check: Check the revision of the schema, once per connection.
+
+        Raises:
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogLocked: A lock was not free in time.
+            CatalogUnavailable: The database cannot be reached, or refused the statement.
+            InvalidInput: The database cannot store a value.
         """
         with self._lock, translated_errors():
             connection = self._open()
@@ -184,14 +197,16 @@ class Connection:
             yield connection
 
     def select(self, selection: PreparedLookup, parameter: str | list[str]) -> list[tuple[Any, ...]]:
-        """Return the rows of a look-up, in one round trip.
+        """Return the rows that a look-up finds, in one round trip to the server; empty if it finds none.
 
         Args:
             selection: The look-up.
             parameter: The value of its one parameter.
 
         Raises:
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable: The database cannot be reached.
+            InvalidInput: The parameter is not valid UTF-8.
         """
         with self._lock:
             try:
@@ -227,7 +242,7 @@ class Connection:
             return self._select(cursor, statement, parameter)
 
     def _with_plan_number(self, statement: bytes) -> bytes:
-        """Return the statement with a number in a comment. A new number makes the server plan it anew."""
+        """Return the statement with a number in a comment. The number changes every 60 seconds, for a new plan."""
         now = time.monotonic()
         if now >= self._planned_until:
             self._planned_until = now + _PLAN_SECONDS
@@ -250,7 +265,7 @@ class Connection:
         return self._connection
 
     def _is_stale(self, connection: PgConnection) -> bool:
-        """Return whether the server closed the connection, without a round trip.
+        """Return True if the server has closed the connection, or its state is unknown. Costs no round trip.
 
         A server sends nothing on an idle connection. Data in the socket is therefore its last message.
         """
@@ -278,18 +293,19 @@ _PREPARED_STATEMENT_LOST: Final = (
     pg.FeatureNotSupported,
 )
 _RUN_AGAIN: Final = "run the command again"
-CHECK_SERVER: Final = "check that it is running and that its URL is right"
+CHECK_SERVER: Final = "check that the database server is running and that its URL is right"
 
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Translate psycopg's exceptions into cafcat's.
+    """Raise psycopg's exceptions from the `with` block as cafcat's.
 
     Raises:
         CatalogOutdated: A table does not exist.
         CatalogLocked: A lock was not free in time.
-        CatalogUnavailable: The server does not answer, is out of space, refuses permission, or broke off.
-        InvalidInput: The catalog cannot store a value.
+        CatalogUnavailable: The server does not answer, is out of space, refuses permission, or cancelled a
+            statement.
+        InvalidInput: The catalog cannot store a value, or a text is not valid UTF-8.
         CafcatError: Any other error of psycopg.
     """
     try:
@@ -320,7 +336,7 @@ def translated_errors() -> Iterator[None]:
 
 
 def primary_message(error: psycopg.Error) -> str:
-    """Return the first sentence of PostgreSQL's error message, without the statement that failed."""
+    """Return the primary message of a PostgreSQL error, without details and without the statement that failed."""
     return error.diag.message_primary or one_line(error)
 
 

@@ -1,4 +1,4 @@
-"""The revision of the database schema, and the upgrade of a database to it with Alembic."""
+"""Finds the revision of a database's schema, and migrates the schema with Alembic."""
 
 from importlib import resources
 from pathlib import Path
@@ -43,7 +43,7 @@ def outdated(revision: str | None) -> CatalogOutdated:
 
 
 def revision_of(connection: psycopg.Connection[Any]) -> str | None:
-    """Return the schema revision of a database; None if it has no cafcat schema. Costs one query."""
+    """Return the revision of a database's schema; None if it has no cafcat schema. Raises psycopg.Error."""
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     except UndefinedTable:
@@ -67,7 +67,9 @@ def current_revision(url: str) -> str | None:
 
 
 def upgrade(url: str) -> None:
-    """Migrate the database at a libpq URL to HEAD_REVISION, in one transaction.
+    """Migrate the schema of the database at a libpq URL to HEAD_REVISION, in one transaction.
+
+    A database without a schema gets one.
 
     Raises:
         InvalidInput: The URL cannot be read.
@@ -86,7 +88,8 @@ def upgrade(url: str) -> None:
             command.upgrade(_config(url), "head")
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).split("\n")[0]
-        hint = "does the database contain tables of another program?" if "already exists" in reason else None
+        exists = "already exists" in reason
+        hint = "use an empty database: this one seems to have tables of another program" if exists else None
         raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
 
 
@@ -114,7 +117,7 @@ def _config(url: str) -> "Config":
 
 
 def migrations_folder() -> Path:
-    """Return the folder of the migrations: inside the installed package, or at the top of a checkout."""
+    """Return the folder of Alembic's migrations: inside the installed package, or at the top of a checkout."""
     package = Path(str(resources.files("cafcat")))
     installed = package / "_migrations"
     return installed if installed.is_dir() else package.parent / "migrations"

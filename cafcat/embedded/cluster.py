@@ -1,4 +1,4 @@
-"""The data folder of the embedded PostgreSQL: its creation, and the checks that the server can use it."""
+"""Creates the data folder of the embedded PostgreSQL, and checks that the server can use it."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ __all__ = ["prepare"]
 
 
 def prepare(folder: Path, programs: Path) -> ServerUser:
-    """Create the data folder if it does not exist, and check that the server can use it.
+    """Create the data folder of the embedded server if it does not exist, and check that the server can use it.
 
     The caller holds the lock for starting the server.
 
@@ -41,7 +41,7 @@ def prepare(folder: Path, programs: Path) -> ServerUser:
     user = choose_user(folder)
     if user.uid not in (folder.parent.stat().st_uid, 0):
         let_enter(folder.parent)
-    _check_accessible(user, [folder.parent, programs])
+    _check_accessible(user, folder.parent, programs)
     if not _is_initialized(folder):
         _initialize(folder, programs, user)
     _check_version(folder, programs, user)
@@ -54,7 +54,7 @@ def prepare(folder: Path, programs: Path) -> ServerUser:
 
 
 def _restrict_mode(folder: Path) -> None:
-    """Make the folder private, in case it is a copy that was made without its mode.
+    """Make the data folder private, in case it is a copy that was made without the mode of the original.
 
     PostgreSQL refuses a data folder that other users can list or write to.
     """
@@ -63,22 +63,33 @@ def _restrict_mode(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def _check_accessible(user: ServerUser, paths: list[Path]) -> None:
-    """Raise CatalogUnavailable if root starts the server as another user who cannot enter one of these folders."""
-    closed = first_inaccessible(user, paths) if os.geteuid() == 0 else None
+def _check_accessible(user: ServerUser, home: Path, programs: Path) -> None:
+    """Check that a server which root starts without root's privileges can enter its folders.
+
+    Args:
+        user: The user that runs the server.
+        home: Parent of the data folder.
+        programs: Folder of PostgreSQL's programs.
+
+    Raises:
+        CatalogUnavailable: The server cannot enter one of these folders, or of those above them.
+    """
+    closed = first_inaccessible(user, [home, programs]) if os.geteuid() == 0 else None
     if closed is not None:
+        remedy = "set CAFCAT_HOME to" if home.is_relative_to(closed) else "install cafcat in"
         raise CatalogUnavailable(
-            f"PostgreSQL does not run as root, and user {user.uid}, which would run it, cannot enter {closed}",
-            hint="set CAFCAT_HOME to a folder that this user (`nobody`, if it is none of yours) can reach, run "
-            f"cafcat as a normal user, or {OTHER_WAYS}",
+            "PostgreSQL refuses to run with root's privileges, and without them "
+            f"user {user.uid} cannot enter {closed}",
+            hint=f"{remedy} a folder below folders that all users can enter, run cafcat as a normal user, "
+            f"or {OTHER_WAYS}",
         )
 
 
 def _is_initialized(folder: Path) -> bool:
-    """Return whether the data folder exists. It gets its name only after it is complete.
+    """Return True if the data folder exists and is complete, False if it is missing or empty.
 
     Raises:
-        CatalogUnavailable: The folder has other content.
+        CatalogUnavailable: The folder has content, but is no data folder of PostgreSQL.
     """
     if (folder / "PG_VERSION").exists():
         return True
@@ -93,7 +104,7 @@ def _is_initialized(folder: Path) -> bool:
 def _initialize(folder: Path, programs: Path, user: ServerUser) -> None:
     """Create the data folder atomically: run initdb in a temporary folder beside it, then rename that folder.
 
-    initdb syncs all files that it writes.
+    initdb syncs all files that it writes. The remains of earlier attempts are removed.
     """
     home, prefix = folder.parent, folder.name + ".new-"
     for leftover in [path for path in home.iterdir() if path.name.startswith(prefix)]:
@@ -130,7 +141,7 @@ def _check_version(folder: Path, programs: Path, user: ServerUser) -> None:
 
 
 def _change_owner(folder: Path, user: ServerUser) -> None:
-    """Make a user the owner of a folder and of all files in it. Symbolic links are not followed."""
+    """Make a user the owner of a folder and of all files and folders below it. Symbolic links are not followed."""
     os.chown(folder, user.uid, user.gid, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(folder):
         for name in [*folders, *files]:

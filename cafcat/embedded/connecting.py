@@ -1,4 +1,4 @@
-"""Connections to an embedded server that runs already, as it does for nearly every command."""
+"""Connects to an embedded server that runs already, as it does for nearly every command."""
 
 import contextlib
 import os
@@ -35,26 +35,29 @@ __all__ = [
 DATABASE: Final = "cafcat"
 """Name of the catalog's database on the embedded server."""
 OWNER: Final = "cafcat_owner"
-"""The role that owns the database: see roles.py."""
+"""The role that owns the database, and as which all commands connect: see roles.py."""
 PORT: Final = 5432  # only a part of the socket's name: no TCP port is opened
 SOCKET_NAME: Final = f".s.PGSQL.{PORT}"
 LOG_LIMIT_BYTES: Final = 8 << 20
-"""Size of the log above which it is truncated."""
+"""Size of the server's log above which it is truncated, in bytes."""
 LOG_END_BYTES: Final = 256 << 10
-"""Size of the end of the log that is kept then."""
+"""Size of the end of the log that a truncation keeps, in bytes."""
 
 _environment_lock = threading.Lock()
 
 
 def connect_running(folder: Path, role: str = OWNER) -> PgConnection | None:
-    """Return a connection to the database `cafcat` of a server that is running.
+    """Return a connection to the database `cafcat` of the embedded server, if the server is running.
+
+    A log of more than 8 MiB is truncated before.
 
     Args:
         folder: The data folder of the server, without symbolic links.
         role: One of the roles in `cafcat.embedded.roles`.
 
     Returns:
-        None if that fails, for whatever reason. EmbeddedServer.connect finds the reason, and starts the server.
+        The connection; None if it fails, for whatever reason. The caller then uses EmbeddedServer.connect, which
+        finds the reason, or starts the server.
     """
     with contextlib.suppress(OSError, psycopg.Error):
         _truncate_log(folder.with_name(folder.name + ".log"))
@@ -64,11 +67,13 @@ def connect_running(folder: Path, role: str = OWNER) -> PgConnection | None:
 
 
 def recorded_socket_folder(folder: Path) -> Path | None:
-    """Return the socket folder in postmaster.pid: the command that started the server may have another TMPDIR.
+    """Return the folder of the socket that the file postmaster.pid in a data folder names.
+
+    The command that started the server may have had another TMPDIR, so the folder cannot be computed.
 
     Returns:
-        None if there is no such file, or if the socket folder is not private. Also None if the file names
-        another data folder, of which this one is a copy.
+        The folder; None if there is no such file, or if the socket folder is not private. Also None if the file
+        names another data folder, of which this one is a copy.
     """
     try:
         postmaster = read_postmaster(folder)
@@ -83,7 +88,7 @@ def recorded_socket_folder(folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Postmaster:
-    """The content of postmaster.pid.
+    """The content of the file postmaster.pid, which a server has in its data folder while it runs.
 
     Attributes:
         pid: Process id of the server.
@@ -98,11 +103,14 @@ class Postmaster:
     status: str
 
     def is_alive(self, folder: Path) -> bool:
-        """Return whether process `pid` is the server of a data folder.
+        """Return True if process `pid` exists and is the server of a data folder.
 
         The process id may belong to another process by now. It may be that of a zombie whose parent does not wait
         for it, as in a container whose process 1 is an application. Or the folder is a copy, and the process id
         comes from another machine.
+
+        Args:
+            folder: The data folder, in which postmaster.pid was found.
         """
         try:
             os.kill(self.pid, 0)
@@ -118,7 +126,7 @@ class Postmaster:
 
 
 def read_postmaster(folder: Path) -> Postmaster | None:
-    """Read postmaster.pid in a data folder.
+    """Return the content of the file postmaster.pid in a data folder.
 
     Its format: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h
 
@@ -139,7 +147,7 @@ def read_postmaster(folder: Path) -> Postmaster | None:
 
 
 def is_private(folder: Path, uid: int) -> bool:
-    """Return whether a path is a folder (no symbolic link) of user `uid` that no other user can enter."""
+    """Return True if a path is a folder (no symbolic link) of user `uid` that no other user can enter."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -148,7 +156,7 @@ def is_private(folder: Path, uid: int) -> bool:
 
 
 def server_conninfo(sockets: Path, dbname: str, role: str) -> str:
-    """Return libpq keywords for a connection, which override most PG* variables.
+    """Return a libpq key=value string for a connection to an embedded server. It overrides most PG* variables.
 
     Args:
         sockets: Folder of the server's socket.
@@ -169,9 +177,14 @@ def server_conninfo(sockets: Path, dbname: str, role: str) -> str:
 
 
 def connect_to(sockets: Path, dbname: str, role: str) -> PgConnection:
-    """Return a connection to the server. The caller has checked that the socket folder is private.
+    """Return a connection to an embedded server in autocommit mode.
 
-    In a folder that is not private, another user could pose as the server.
+    The caller has checked that the socket folder is private. Otherwise another user could pose as the server.
+
+    Args:
+        sockets: Folder of the server's socket.
+        dbname: Name of the database.
+        role: Role of the login.
 
     Raises:
         psycopg.Error: The connection fails.
@@ -213,7 +226,7 @@ def without_pg_variables() -> Iterator[None]:
 
 
 def _truncate_log(log: Path) -> None:
-    """Shorten a log of more than 8 MiB to its last 256 KiB.
+    """Shorten the server's log to its last 256 KiB if it has more than 8 MiB.
 
     The server only appends to the log, so it continues to work with the shorter file.
 

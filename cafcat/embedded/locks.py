@@ -1,4 +1,6 @@
-"""The lock files of an embedded server. They are beside the data folder `postgres`:
+"""The lock files of an embedded PostgreSQL server.
+
+They are in the home, beside the data folder `postgres`:
 
 * `postgres.lock`: the command that starts or stops the server holds a lock on it.
 * `postgres.running`: the server and its children hold a lock on it as long as one of them lives. Process ids alone
@@ -15,13 +17,17 @@ __all__ = ["is_locked", "locked", "open_beside", "try_lock"]
 
 
 def open_beside(path: Path, flags: int) -> int:
-    """Open a file in the home, and create it if it is missing.
+    """Open a file of the embedded server in the home, and create it if it is missing.
 
     A new file has the mode 0600. Its owner is the owner of the home, even if root creates it. Symbolic links are
     never followed.
 
+    Args:
+        path: The file.
+        flags: Flags of os.open for access, such as os.O_RDWR.
+
     Returns:
-        The descriptor.
+        The descriptor of the file.
 
     Raises:
         OSError: The file cannot be opened.
@@ -39,7 +45,7 @@ def open_beside(path: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock a file exclusively, after waiting until no other process holds the lock.
+    """Hold the exclusive lock of a file inside the `with` block. Wait until no other process has it.
 
     Raises:
         OSError: The file cannot be opened.
@@ -53,7 +59,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def try_lock(path: Path) -> int | None:
-    """Lock a file exclusively without waiting.
+    """Acquire the exclusive lock of a file, without waiting for it.
 
     Returns:
         The descriptor that holds the lock; None if another process holds it.
@@ -74,7 +80,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file. A missing file is not locked.
+    """Return True if any process holds the lock of a file. A missing file is not locked.
 
     Raises:
         OSError: The file exists and cannot be opened.

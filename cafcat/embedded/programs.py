@@ -1,4 +1,4 @@
-"""The programs of the embedded PostgreSQL, and the user that runs them.
+"""Finds the programs of the embedded PostgreSQL, chooses the user that runs them, and runs them.
 
 PostgreSQL refuses to run as root, and `initdb` needs a user with a name. If cafcat runs as root, it therefore
 starts the programs in a user namespace in which root is `nobody`. If the system refuses namespaces, the programs
@@ -27,13 +27,13 @@ KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "NIX_L
 
 @dataclass(frozen=True)
 class ServerUser:
-    """The user that runs the server and its programs.
+    """The system user that runs the embedded server and its programs.
 
     Attributes:
-        uid: User id outside of a namespace.
-        gid: Group id outside of a namespace.
-        prefix: Words to put before each command line.
-        switch: Arguments of subprocess.run that change the user.
+        uid: User id, as it is outside of a user namespace.
+        gid: Group id, as it is outside of a user namespace.
+        prefix: Words to put before each command line: those of `unshare` for a user namespace, else none.
+        switch: Arguments of subprocess.run that change the user; empty if it is the user of this process.
     """
 
     uid: int
@@ -43,22 +43,22 @@ class ServerUser:
 
 
 def find_programs() -> Path:
-    """Return the folder with postgres, initdb and psql.
+    """Return the folder with the embedded PostgreSQL's programs postgres, initdb and psql.
 
     Raises:
-        CatalogUnavailable: The package with the programs is not installed, because it does not support this
-            platform.
+        CatalogUnavailable: The package with the programs is not installed. On platforms that it does not support,
+            pip leaves it out.
     """
     spec = importlib.util.find_spec(PACKAGE)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         programs = Path(location) / "pginstall18" / "bin"
         if (programs / "postgres").exists():
             return programs
-    raise CatalogUnavailable("the embedded PostgreSQL is not available on this platform", hint=OTHER_WAYS)
+    raise CatalogUnavailable(f"the embedded PostgreSQL (package {PACKAGE}) is not installed", hint=OTHER_WAYS)
 
 
 def program_environment() -> dict[str, str]:
-    """Return the environment of the programs, without the caller's PG* variables, locale and secrets.
+    """Return the environment variables for PostgreSQL's programs: PATH, HOME, library paths, and LC_ALL=C.
 
     The server outlives the command that starts it, so it must not keep secrets of that command.
     """
@@ -69,15 +69,15 @@ def program_environment() -> dict[str, str]:
 def run_program(
     user: ServerUser, command: Sequence[str | Path], **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end.
+    """Run one of PostgreSQL's programs to its end.
 
     Args:
-        user: The user that runs it.
+        user: The user that runs the program.
         command: Program and arguments.
         options: Further arguments of subprocess.run.
 
     Returns:
-        The result, with output as text, unless the options redirect the output.
+        The exit code, and the output as text unless the options redirect it. A failure is not raised.
     """
     if "stdout" not in options:
         options["capture_output"] = True
@@ -96,7 +96,7 @@ def run_program(
 
 
 def choose_user(folder: Path) -> ServerUser:
-    """Return the user that runs the server of a data folder.
+    """Return the system user that runs the embedded server of a data folder.
 
     This is the user of this process. Only for root it is the owner of the folder, or of its parent as long as the
     folder does not exist. So `sudo cafcat` does not change the owner of a user's database.
@@ -118,13 +118,13 @@ def choose_user(folder: Path) -> ServerUser:
 
 
 def _plain_user(uid: int, gid: int) -> ServerUser:
-    """Return a user without a namespace. Only root has to switch to another user."""
+    """Return the user with these ids, without a user namespace. Only root has to switch to another user."""
     switch = {} if uid == os.geteuid() else {"user": uid, "group": gid, "extra_groups": []}
     return ServerUser(uid, gid, (), switch)
 
 
 def _mapped_user(user: ServerUser) -> ServerUser | None:
-    """Return the user under the name `nobody` in a user namespace; None if the system refuses namespaces."""
+    """Return a user under the name `nobody` in a user namespace; None if the system refuses namespaces."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return None
@@ -138,7 +138,7 @@ def _nobody() -> ServerUser:
         entry = pwd.getpwnam("nobody")
     except KeyError:
         raise CatalogUnavailable(
-            "PostgreSQL does not run as root: user namespaces are refused here and there is no user `nobody`",
+            "PostgreSQL does not run as root: this system refuses user namespaces, and has no user `nobody`",
             hint=f"run cafcat as a normal user, or {OTHER_WAYS}",
         ) from None
     return _plain_user(entry.pw_uid, entry.pw_gid)
@@ -153,7 +153,7 @@ def _has_name(uid: int) -> bool:
 
 
 def first_inaccessible(user: ServerUser, paths: Iterable[Path]) -> Path | None:
-    """Return the first of these folders and the folders above them that a user cannot enter; None if all are open.
+    """Return the first of some folders, or of the folders above them, that a user cannot enter; else None.
 
     A shell that runs as this user tests each folder, because the modes of folders do not show all restrictions.
     """

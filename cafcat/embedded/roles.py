@@ -62,16 +62,22 @@ _PRIVILEGES: Final[tuple[LiteralString, ...]] = (
 
 
 def is_missing(reason: str) -> bool:
-    """Return whether a connection failed because the cluster does not have the database or the roles yet.
+    """Return True if a connection failed because the cluster does not have the database or a role yet.
 
-    This is so for a new cluster, and, for the roles, for one of an earlier version of cafcat.
+    A new cluster has neither. A cluster of an earlier version of cafcat lacks the roles.
+
+    Args:
+        reason: The server's message.
     """
     roles = (f'role "{name}" does not exist' for name in (OWNER, READER))
     return any(text in reason for text in (f'database "{DATABASE}" does not exist', *roles))
 
 
 def set_up_database(sockets: Path) -> None:
-    """Create the database and the roles where they are missing, and set owners and privileges.
+    """Create the database `cafcat` and the roles if they are missing, and set owners and privileges.
+
+    Args:
+        sockets: Folder of the server's socket.
 
     Raises:
         psycopg.Error: The server reports an error.

@@ -38,7 +38,7 @@ from cafcat.support.private import PRIVATE_FOLDER
 __all__ = ["EmbeddedServer"]
 
 ANSWER_SECONDS = 60.0
-"""How long to wait for a server that other commands start or stop, or whose last processes end, in seconds."""
+"""How long to wait until a server that is starting or stopping accepts a connection, in seconds."""
 RECOVERY_SECONDS = 900.0
 """How long to wait while a server replays its log after a crash (at most max_wal_size), in seconds."""
 STOP_SECONDS = 300.0
@@ -75,7 +75,7 @@ TEMPORARY_FAILURES = ("pre-existing shared memory block", "already exists")
 
 
 class EmbeddedServer:
-    """A PostgreSQL server on one data folder. Many processes and threads can use it at the same time.
+    """The embedded PostgreSQL server of one data folder. Many processes and threads can use it at the same time.
 
     Attributes:
         folder: The data folder.
@@ -83,7 +83,7 @@ class EmbeddedServer:
     """
 
     def __init__(self, folder: Path, *, programs: Path | None = None) -> None:
-        """Create an object for a server. The server is not started.
+        """Create an object for the server of a data folder. The server is not started.
 
         Args:
             folder: The data folder. The folder and its parent are created when they are first needed.
@@ -101,11 +101,11 @@ class EmbeddedServer:
 
     @property
     def programs(self) -> Path:
-        """The folder of postgres, psql, pg_dump and other programs. Raises CatalogUnavailable if there is none."""
+        """The folder of PostgreSQL's programs, such as psql. Raises CatalogUnavailable if there is none."""
         return self._programs or find_programs()
 
     def conninfo(self, dbname: str = DATABASE, role: str = OWNER) -> str:
-        """Return libpq keywords for this server, which override most PG* variables. The server is not started.
+        """Return a libpq key=value string for this server, which overrides most PG* variables. Starts no server.
 
         Args:
             dbname: A database of this server.
@@ -148,7 +148,7 @@ class EmbeddedServer:
             set_up_database(self._socket_folder())
 
     def is_running(self) -> bool:
-        """Return whether the server runs. It may still be starting.
+        """Return True if the server runs. It may still be starting.
 
         Raises:
             CatalogUnavailable: The files of the server cannot be read, or another server uses the data folder.
@@ -160,7 +160,7 @@ class EmbeddedServer:
         """Stop the server after a checkpoint. This closes all its connections.
 
         Returns:
-            False if the server was not running.
+            True if the server was stopped, False if it was not running.
 
         Raises:
             CatalogUnavailable: The server does not stop, or another server uses the data folder.
@@ -208,10 +208,13 @@ class EmbeddedServer:
         return socket_folder(self.folder, owner)
 
     def _connect_or_start(self, role: str) -> PgConnection:
-        """Connect to the server, and start it if it is not running.
+        """Return a connection to the server, which is started if it is not running.
 
         The caller holds the lock for starting, so that no other command starts or stops the server meanwhile. There
         may still be a starting server whose command was killed, or the last processes of a server that was killed.
+
+        Raises:
+            CatalogUnavailable: The server refused the connection, or did not accept one within 60 seconds.
         """
         reason = ""
         limit = time.monotonic() + ANSWER_SECONDS
@@ -235,7 +238,7 @@ class EmbeddedServer:
         )
 
     def _make_available(self) -> None:
-        """Start the server if it is not running. Stop it if its socket cannot be reached any more.
+        """Start the server if it is not running. Stop it if its socket is gone: the next call starts it anew.
 
         The socket may have been removed (systemd empties XDG_RUNTIME_DIR at log-out), or the data folder was moved.
         """
@@ -259,7 +262,11 @@ class EmbeddedServer:
     # Starting and stopping
 
     def _running(self) -> Postmaster | None:
-        """Return the running server; None if it is not running. Raises CatalogUnavailable for a foreign server."""
+        """Return process and status of the server; None if it is not running.
+
+        Raises:
+            CatalogUnavailable: A server that cafcat did not start runs in the data folder.
+        """
         postmaster = read_postmaster(self.folder)
         if postmaster is None or not postmaster.is_alive(self.folder):
             return None
@@ -271,7 +278,7 @@ class EmbeddedServer:
         return postmaster
 
     def _start(self) -> None:
-        """Start the server and wait until it is ready.
+        """Start the server, and wait until it accepts connections.
 
         If child processes of a killed server still run, this returns without a server. They will end soon.
         """
@@ -286,7 +293,7 @@ class EmbeddedServer:
         self._await_ready(log_start)
 
     def _launch(self, user: ServerUser, running: int) -> int:
-        """Start the server process as a daemon.
+        """Start the server process as a daemon, without waiting until it is ready.
 
         A shell starts it and ends at once. So the system, and not this process, is the parent of the server and
         waits for its end. The server inherits only two descriptors, `running` and the log. If it inherited standard
@@ -336,7 +343,7 @@ class EmbeddedServer:
         )
 
     def _raise_failure(self, log_start: int) -> None:
-        """Raise CatalogUnavailable with the server's message, unless the failure was a temporary one."""
+        """Raise CatalogUnavailable with the server's message in the log, unless another start can succeed soon."""
         with open(self.log_file, "rb") as log:
             log.seek(log_start)
             reason = fatal_line(log.read(1 << 20).decode("utf-8", "replace"))
@@ -359,6 +366,6 @@ class EmbeddedServer:
 
 
 def _make_home(home: Path) -> None:
-    """Create the home, which only its owner can read. Folders above it get modes by the umask. Raises OSError."""
+    """Create a missing home, readable for its owner only, and missing folders above it. Raises OSError."""
     home.parent.mkdir(parents=True, exist_ok=True)
     home.mkdir(PRIVATE_FOLDER, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The folder of the embedded server's Unix socket.
+"""Chooses, creates and removes the folder of the embedded server's Unix socket.
 
 A user that can enter this folder can connect as any role of the database, because the server uses `trust`
 authentication. The owner of this folder could pose as the server. Therefore it belongs to the server's user and no
@@ -20,20 +20,21 @@ SOCKET_PATH_BYTES = 103  # sun_path has room for 107 bytes and a NUL on Linux, f
 
 
 def socket_folder(data_folder: Path, uid: int) -> Path:
-    """Return the folder in which the server of a data folder has its socket, if one of the usual folders is usable.
+    """Return the usual folder for the socket of a server: the first one that is private or does not exist yet.
 
-    The length of the path does not depend on the name of the data folder. This function does not create the folder.
+    This creates nothing. If none of the usual folders is usable, this returns one of them all the same, and
+    `make_socket_folder` makes another folder. The length of the path does not depend on that of the data folder.
 
     Args:
-        data_folder: The data folder.
-        uid: User that runs the server.
+        data_folder: The data folder of the server.
+        uid: User id that runs the server.
     """
     folders = _folders(data_folder, uid)
     return next((folder for folder in folders if _is_free(folder, uid)), folders[-1])
 
 
 def _folders(data_folder: Path, uid: int) -> list[Path]:
-    """Return the folders to try, the best one first. There is at least one."""
+    """Return the folders that are tried for the socket, the best one first. There is at least one."""
     import hashlib  # not needed if the server is running
 
     name = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
@@ -42,7 +43,7 @@ def _folders(data_folder: Path, uid: int) -> list[Path]:
 
 
 def _is_free(folder: Path, uid: int) -> bool:
-    """Return whether the folder and its parent are private, or do not exist yet."""
+    """Return True if the folder and its parent are each private to user `uid`, or do not exist yet."""
     return all(is_private(path, uid) or not os.path.lexists(path) for path in (folder.parent, folder))
 
 
@@ -61,7 +62,7 @@ def _temporary_folders(uid: int) -> Iterator[Path]:
 
 
 def _fits(folder: Path) -> bool:
-    """Return whether the socket's path is short enough, and text that libpq accepts."""
+    """Return True if a socket in this folder has a path that is short enough, and text that libpq accepts."""
     try:
         return len(str(folder / SOCKET_NAME).encode()) <= SOCKET_PATH_BYTES
     except UnicodeEncodeError:
@@ -74,8 +75,13 @@ def make_socket_folder(data_folder: Path, uid: int, gid: int) -> Path:
     In a shared TMPDIR, another user may have made a folder of this name before. A folder that is not private is
     left alone, and the next one is tried. The last one has a random name.
 
+    Args:
+        data_folder: The data folder of the server.
+        uid: User id that runs the server.
+        gid: Group id that runs the server.
+
     Returns:
-        The folder.
+        The folder that was created, or existed and is private.
 
     Raises:
         CatalogUnavailable: No private folder can be created.
@@ -114,7 +120,10 @@ def _make_with_random_name(uid: int, gid: int) -> Path:
 
 
 def remove_socket_folder(folder: Path, uid: int) -> None:
-    """Remove the socket folder of a stopped server, and its parent if the parent has a random name."""
+    """Remove the socket folder of a stopped server, and its parent if the parent has a random name.
+
+    Folders that are not empty stay. Errors are ignored.
+    """
     with suppress(OSError):
         folder.rmdir()
         if folder.parent.name.startswith(_own_prefix(uid)):
@@ -126,7 +135,7 @@ def _own_prefix(uid: int) -> str:
 
 
 def _change_owner(folder: Path, uid: int, gid: int) -> None:
-    """Change the owner of a folder.
+    """Change the owner of a folder to a user and group, by their ids.
 
     This uses a descriptor, because in a shared folder another user may have replaced the name with a link.
     """

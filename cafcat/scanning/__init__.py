@@ -1,1 +1,1 @@
-"""Opens the sources of an operation, yields their files in batches, and saves the positions of listings."""
+"""Opens the sources of an operation, yields their files in batches, and saves how far listings were processed."""

@@ -1,4 +1,4 @@
-"""Files of sources in batches, opened one after the other or many at the same time."""
+"""Yields the files of a source in batches, and opens or reads them, one after the other or many at once."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -18,15 +18,19 @@ from cafcat.sources.base import (
 __all__ = ["OpenResult", "SourceBroke", "batches_of", "blocks_of", "open_each", "read_each"]
 
 BATCH_FILES: Final = 5_000
-"""How many files are compared with the catalog by one query."""
+"""Largest number of files in a batch. One query compares them with the catalog."""
 
 OpenResult = OpenFile | SourceFailed
-"""An opened file, or the error for it."""
+"""An opened file of a source, or the reason why it could not be opened."""
 Item = TypeVar("Item")
 
 
 class SourceBroke(Exception):
-    """A source ended too early. `reason` is its error."""
+    """A source failed as a whole, so that no further file of it can be found or read.
+
+    Attributes:
+        reason: The error of the source.
+    """
 
     def __init__(self, reason: CafcatError) -> None:
         super().__init__(str(reason))
@@ -34,16 +38,24 @@ class SourceBroke(Exception):
 
 
 def batches_of(source: Source) -> Iterator[Sequence[SourceFile | FileProblem]]:
-    """Yield all files and problems of a source, in groups. Raises SourceBroke if the source ends too early."""
+    """Yield all files and problems of a source, in lists of at most 5,000 or in the source's own batches.
+
+    Files and problems that the source found before an error are yielded before the error is raised.
+
+    Raises:
+        SourceBroke: The source failed before its end.
+    """
     batches = source.batches() if isinstance(source, BatchingSource) else _grouped(source.files())
     return _guarded(batches)
 
 
 def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[OpenResult, None, None]:
-    """Yield the opened file, or the error, for each file in order. The caller must close the generator.
+    """Open files of a source, and yield the opened file, or a SourceFailed, for each of them in order.
+
+    A PrefetchingSource opens files ahead. The caller must close the generator.
 
     Raises:
-        SourceBroke: The source ended too early.
+        SourceBroke: No further file of the source can be opened.
     """
     if isinstance(source, PrefetchingSource):
         return _guarded(source.open_each(files))
@@ -51,18 +63,25 @@ def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[OpenResu
 
 
 def read_each(opener: Opener, files: Sequence[SourceFile]) -> Generator[NewFile | OpenResult, None, None]:
-    """Yield one result for each file as `open_each`, or a NewFile for a file that was read at once."""
+    """Read or open files of a source, and yield one result for each of them in order.
+
+    The result is a NewFile for a file that was read at once, the opened file for any other, or a SourceFailed. The
+    caller must close the generator.
+
+    Raises:
+        SourceBroke: No further file of the source can be opened.
+    """
     if isinstance(opener, ReadingOpener):
         return _guarded(opener.read_each(files))
     return open_each(opener, files)
 
 
 def blocks_of(opened: OpenFile) -> Iterator[bytes]:
-    """Yield the blocks of an opened file.
+    """Yield the content of an opened file in blocks of at most 1 MiB.
 
     Raises:
-        SourceFailed: This file cannot be read.
-        SourceBroke: No file of the source can be read.
+        SourceFailed: This file cannot be read, or has changed. The blocks before are invalid then.
+        SourceBroke: No further file of the source can be read.
     """
     try:
         yield from opened.blocks()

@@ -1,4 +1,4 @@
-"""Opens the sources of an operation from the names that the user typed.
+"""Opens the sources of an operation: the paths and URLs that the user typed.
 
 The module of a kind of source is imported when a source of the kind is opened.
 """
@@ -29,7 +29,10 @@ __all__ = ["SourceOpener", "SourceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Options of an operation that concern its sources. See IngestOptions for the attributes."""
+    """Options that choose the files of an operation's sources, and how they are compared with the catalog.
+
+    IngestOptions documents each of them.
+    """
 
     files_from: Annotated[
         str | None,
@@ -69,13 +72,13 @@ class SourceOptions:
 
     @property
     def scope(self) -> list[Any]:
-        """Options that a listing depends on, beside URL and server. If one changes, the listing starts again."""
+        """The options on which a listing depends. If one of them changes, an interrupted listing starts again."""
         return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
         """Return the options for the column `ingest_runs.options`, as text that Postgres can store.
 
-        A pattern may contain bytes that are not UTF-8, to exclude such names.
+        In texts, bytes that are not UTF-8 are escaped. A pattern may contain such bytes, to exclude such names.
         """
         return {
             "prefix": printable(self.prefix),
@@ -92,14 +95,14 @@ class SourceOptions:
 
 @dataclass(slots=True)
 class SourceOpener:
-    """Opens the sources of one operation.
+    """Opens the sources of one operation, such as an ingest, by the names that the user typed.
 
     Attributes:
-        options: Options of the operation.
+        options: Which files to find in the sources.
         catalog: Has the positions of interrupted listings.
-        options_of: Returns the options in cafcat.toml for a URL.
+        options_of: Returns the options that [stores.NAME] in cafcat.toml sets for a URL.
         progress: Receives warnings.
-        own_folders: Folders of cafcat itself, which are not ingested.
+        own_folders: Folders of cafcat itself, whose files are not ingested.
         own_urls: URLs of cafcat's own stores, whose objects are not ingested.
     """
 
@@ -112,10 +115,15 @@ class SourceOpener:
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
-        """Open all sources, and the list of --files-from.
+        """Return the opened sources, in the order of their names. The list of --files-from is the last one.
+
+        Args:
+            sources: Names of the sources: paths, URLs, or "-" for a tar on standard input.
 
         Raises:
-            NotFound, InvalidInput, AccessDenied, SourceFailed: A source cannot be used at all.
+            NotFound: There is no such file, folder or bucket.
+            InvalidInput: Names or options contradict each other, or a name is invalid.
+            AccessDenied, SourceFailed, StoreFailed: A source cannot be used at all.
         """
         self._check(sources)
         self.progress = WarnOnce(self.progress)
@@ -125,7 +133,14 @@ class SourceOpener:
         return opened
 
     def begin_listings(self, run_id: int, positions: Positions) -> None:
-        """Begin or continue the listings of the opened sources, and let their positions be saved."""
+        """Record in the catalog that the listings of the opened sources begin or continue. Call this after `open`.
+
+        Sources without a resumable listing are left out.
+
+        Args:
+            run_id: `ingest_runs.id` of this ingest.
+            positions: Saves the positions of these listings from now on.
+        """
         if self._listed:
             listings, afresh = self.catalog.listings, self.options.restart_listing
             ids = {
@@ -198,7 +213,11 @@ class SourceOpener:
         return source
 
     def _position(self, url: str, scope: str) -> str | None:
-        """Return where an interrupted listing with the same URL and scope continues. None: at its start."""
+        """Return the position where an interrupted listing with the same URL and scope continues. Warns the user.
+
+        Returns:
+            None if the listing starts at its beginning.
+        """
         found = None if self.options.restart_listing else self.catalog.listings.find(url, scope)
         if found is None or found.position is None:
             return None
@@ -215,6 +234,6 @@ class SourceOpener:
 
 
 def _kind_of(typed: str) -> SourceKind | None:
-    """Return the kind of source that a URL belongs to; None for a path."""
+    """Return the kind of source that a typed URL belongs to; None for a path or an unknown scheme."""
     scheme = scheme_of(typed)
     return None if scheme is None else find_kind(scheme)

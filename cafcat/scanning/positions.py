@@ -1,4 +1,4 @@
-"""How far the listings of an ingest were processed: the catalog keeps this, so that a listing can be continued."""
+"""Saves in the catalog how far the listings of an ingest were processed, so that they can be continued."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ __all__ = ["Positions"]
 
 
 class Positions:
-    """Positions of the listings of one ingest.
+    """How far the listings of the sources of one ingest were processed.
 
     A file is passed when it is in the open chunk, or needs nothing more. When the open chunk is committed, the
     position of the last passed file is saved. A file that could not be read holds the position of its listing:
@@ -18,7 +18,7 @@ class Positions:
     failed.
 
     Attributes:
-        source: The source that is being processed.
+        source: The source whose files are being processed; None before the first one.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class Positions:
         self._ended: list[Source] = []
 
     def begin(self, listings: Listings, ids: Mapping[Source, int]) -> None:
-        """Save positions from now on.
+        """Let `save` write positions to the catalog. Without this call, it does nothing.
 
         Args:
             listings: The listings of the catalog.
-            ids: Id of the listing of each source that has one.
+            ids: Id of the listing of each source that has a resumable listing.
         """
         self._listings, self._ids = listings, ids
 
@@ -44,17 +44,20 @@ class Positions:
             self._passed[self.source] = file
 
     def hold(self) -> None:
-        """Keep the position of the current source: a file could not be read."""
+        """Do not move the position of the current source any further, because a file could not be read."""
         if self.source is not None:
             self._held.add(self.source)
 
     def ended(self, source: Source) -> None:
-        """Note that a source has no more files."""
+        """Note that all files of a source were passed: the next `save` finishes its listing."""
         if source in self._ids:
             self._ended.append(source)
 
     def save(self) -> None:
-        """Save the positions: everything that was passed is committed."""
+        """Save the position of each listing after its last passed file, and finish the listings that ended.
+
+        Call this only when all passed files are committed.
+        """
         if self._listings is None:
             return
         for source, file in self._passed.items():

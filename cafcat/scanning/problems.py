@@ -1,4 +1,4 @@
-"""Problems with single files: reported, counted, and stored as events of the run."""
+"""Problems with single files of an ingest: reported to the user, counted, and stored as events of the run."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ from cafcat.progress import Progress
 __all__ = ["Problems"]
 
 _EVENTS: Final = 5_000
-"""How many failures are stored at once, and how many are buffered at most if the catalog fails."""
+"""Number of failures that one call stores. If the catalog fails, so many of them are kept for the next call."""
 
 
 class Problems:
-    """Collects the problems of one run, or of one process of a run."""
+    """Collects the problems with files of one ingest run, or of one worker process of a run."""
 
     def __init__(self, catalog: Catalog, report: IngestReport, progress: Progress) -> None:
-        """Begin without problems.
+        """Start an empty collection of problems.
 
         Args:
             catalog: Stores failures as events.
@@ -30,7 +30,7 @@ class Problems:
         self._failures: list[FileProblem] = []
 
     def add(self, problem: FileProblem) -> None:
-        """Report a problem, and count its file as failed or skipped."""
+        """Report a problem to the user, and count its file as failed or skipped. Failures are stored later."""
         self._progress.emit(problem)
         if not problem.kind.is_failure:
             self._report.files_skipped += 1
@@ -41,7 +41,10 @@ class Problems:
             self.record()
 
     def record(self) -> None:
-        """Store failures as events. Errors of the catalog are ignored: another error ends the run then."""
+        """Store the failures so far as events of the run. A dry run stores nothing.
+
+        Errors of the catalog are not raised. The failures are then kept for the next call.
+        """
         failures, self._failures = self._failures, []
         if failures and self._report.run is not None:
             try:

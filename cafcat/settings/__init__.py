@@ -1,4 +1,4 @@
-"""Settings from flags, environment, `cafcat.toml` and defaults."""
+"""The settings of a repository, from flags, environment variables, `cafcat.toml` and defaults."""
 
 from cafcat.settings.settings import Settings, default_home
 

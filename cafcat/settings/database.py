@@ -1,4 +1,4 @@
-"""The database of the settings: one with a given URL, or the embedded one."""
+"""Connects to the database that the settings name: one with a given URL, or the embedded one."""
 
 import os
 import shutil
@@ -19,14 +19,14 @@ __all__ = ["Database", "redacted"]
 
 
 def redacted(url: str) -> str:
-    """Return a libpq URL or key=value string without passwords; `***` if it cannot be parsed."""
+    """Return the libpq URL or key=value string of a database without passwords; `***` if it cannot be parsed."""
     from cafcat.catalog.database_url import is_readable
 
     return redact(url) if is_readable(url) else "***"
 
 
 class Database:
-    """The database of the settings: connections, migrations, and the embedded server.
+    """The database that the settings name: opens connections, migrates the schema, controls the embedded server.
 
     A database with a given URL is migrated by `init` and `upgrade` only. The embedded one is migrated at every
     connection if its schema has an older revision.
@@ -45,13 +45,15 @@ class Database:
         return self._given_url is None
 
     def connect(self) -> PgConnection:
-        """Return a new connection.
+        """Return a new connection to the database in autocommit mode.
 
         For the embedded database, this starts the server and migrates an older schema to HEAD_REVISION. If the home
         was moved, it also updates the URLs of the stores inside the home.
 
         Raises:
             CatalogUnavailable: The server does not answer or start.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The given URL cannot be read.
         """
         if self._given_url is not None:
             from cafcat.catalog.database_url import connect
@@ -75,10 +77,10 @@ class Database:
         return connection
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection for queries of the user. Its role in the embedded database can only read.
+        """Return a new connection for SQL queries of the user. Its role in the embedded database can only read.
 
         Raises:
-            CatalogUnavailable: The server does not answer or start.
+            CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
         connection = self.connect()
         if not self.is_embedded:
@@ -94,8 +96,7 @@ class Database:
         Args:
             connection: A connection to the embedded database.
             revision: Revision of its schema.
-            recorded: URL of the home at the last use. Symbolic links are resolved, so it is the same for all of
-                them.
+            recorded: URL of the home at the last use, with symbolic links resolved; None if it was not recorded.
         """
         home = Path(os.path.realpath(self._home)).as_uri()
         if revision != HEAD_REVISION or recorded == home:
@@ -107,11 +108,17 @@ class Database:
             follow_home(connection, home, [self._home.as_uri()])
 
     def catalog(self) -> Catalog:
-        """Return the catalog in this database. It connects at its first call."""
+        """Return the catalog in this database. It connects at its first query."""
         return Catalog(self, lock_timeout=self._lock_timeout)
 
     def url(self) -> str:
-        """Return a libpq URL of the database. The embedded server is started, so that the URL works."""
+        """Return a libpq URL or key=value string of the database, which may contain a password.
+
+        The embedded server is started, so that the URL works.
+
+        Raises:
+            CatalogUnavailable: The embedded server does not start.
+        """
         if self._given_url is not None:
             return self._given_url
         from cafcat.embedded.connecting import revision_and_home_of
@@ -121,13 +128,13 @@ class Database:
         return self._server().url()
 
     def init(self) -> str:
-        """Create the schema if there is none.
+        """Create cafcat's schema in the database if there is none.
 
         Returns:
-            The revision of the schema.
+            The revision of the schema: HEAD_REVISION.
 
         Raises:
-            CatalogOutdated: There is a schema of another revision.
+            CatalogOutdated: The database has a schema of another revision.
             CatalogUnavailable: The server does not answer or start.
         """
         found = current_revision(self.url())
@@ -138,7 +145,7 @@ class Database:
         return HEAD_REVISION
 
     def upgrade(self) -> tuple[str | None, str]:
-        """Migrate the schema to the revision of this version of cafcat.
+        """Migrate the schema of the database to the revision of this version of cafcat.
 
         Returns:
             The revision before (None: no schema), and the revision now.
@@ -154,14 +161,19 @@ class Database:
         return found, HEAD_REVISION
 
     def current(self) -> tuple[str | None, str]:
-        """Return the revision of the schema (None: no schema), and the one that this version of cafcat needs."""
+        """Return the revision of the schema (None: no schema), and the one that this version of cafcat needs.
+
+        Raises:
+            CatalogUnavailable: The server does not answer or start.
+        """
         return current_revision(self.url()), HEAD_REVISION
 
     def check(self) -> list[str]:
-        """Return a line for each kind of contradiction between rows that exists; an empty list if there is none.
+        """Return a line for each kind of contradiction between rows of the catalog; an empty list if there is none.
 
         Raises:
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable: The server does not answer or start.
         """
         catalog = self.catalog()
         try:
@@ -170,13 +182,14 @@ class Database:
             catalog.close()
 
     def stop(self) -> bool:
-        """Stop the embedded server.
+        """Stop the embedded PostgreSQL server.
 
         Returns:
-            False if it was not running.
+            True if the server was stopped, False if it was not running.
 
         Raises:
             InvalidInput: The database has a given URL, so cafcat did not start its server.
+            CatalogUnavailable: The server does not stop, or cafcat did not start it.
         """
         if not self.is_embedded:
             message = "only the embedded database can be stopped, and a database URL is set"

@@ -51,18 +51,19 @@ CONFIG_NAME = "cafcat.toml"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of one repository.
+    """The settings of one repository, as checked values.
 
     Attributes:
         home: Absolute path of the home: it has the embedded database, the default store and `cafcat.toml`.
         database_url: A libpq URL or key=value string; None for the embedded database.
-        store: URL or absolute path of the store.
-        store_name: The given text, if it can be the name of a store. If the catalog has a store with this name,
-            that store is used instead of `store`. Otherwise None.
-        target_size: Size of a chunk, in bytes.
-        upload_memory: Most memory for the parts of one chunk that are being uploaded to an object store, in bytes.
-        read_requests: Most requests to an object store that are in flight while files are read.
-        prepared_statements: Whether look-ups are prepared on the server of `database_url`.
+        store: URL or absolute path of the store for new chunks.
+        store_name: The text that the user gave for `store`, if it can be the name of a store; otherwise None. If
+            the catalog has a store with this name, that store is used instead of `store`.
+        target_size: Size at which a chunk is full, in bytes.
+        upload_memory: Largest amount of memory for the parts of one chunk that are being uploaded to an object
+            store, in bytes.
+        read_requests: Largest number of requests to an object store that are in flight while files are read.
+        prepared_statements: True if look-ups are prepared on the server of `database_url`, which saves time.
         lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes; rebuild
             and restore do not wait then.
         stores: The named stores of the configuration file, by name.
@@ -91,7 +92,7 @@ class Settings:
         profile: str | None = None,
         **flags: Any,
     ) -> Self:
-        """Read the settings.
+        """Return the settings. A flag takes precedence over the environment, and that over the configuration file.
 
         Args:
             environ: Environment variables; default: those of the process.
@@ -147,22 +148,25 @@ class Settings:
 
     @property
     def has_default_home(self) -> bool:
-        """True if the home is the default one of this user."""
+        """True if the home is the default home of this user, because no other was given."""
         return self.origins["home"] == "default"
 
     @property
     def store_from_flag(self) -> str | None:
-        """Name or URL of the store if a flag gives it, else None.
+        """Name or URL of the store if the flag --store gives it, else None.
 
-        Verbs that work on all stores by default then work on this store only.
+        Operations that work on all stores by default then work on this store only.
         """
         return (self.store_name or self.store) if self.origins["store"] == "flag" else None
 
     def options_of(self, url: str) -> Mapping[str, str]:
-        """Return the options that [stores.NAME] sets for the URL of a store, a source or an object.
+        """Return the options that a table [stores.NAME] of cafcat.toml sets for a store, a source or an object.
 
         These are the options of the named store with the longest URL that is equal to `url`, or a folder above it.
         Empty if there is no such store.
+
+        Args:
+            url: URL of the store, source or object.
         """
         scheme, separator, path = url.partition("://")
         url = f"{scheme.lower()}{separator}{path.rstrip('/')}"
@@ -170,14 +174,14 @@ class Settings:
         return max(above, key=lambda store: len(store.url)).options if above else {}
 
     def store_context(self, url: str) -> StoreContext:
-        """Return what these settings provide for opening the store, or an object, at a URL."""
+        """Return the options and limits with which the store, or an object, at a URL is opened."""
         return StoreContext(
             self.options_of(url), self.upload_memory, self.read_requests, private_folder=str(self.home / "chunks")
         )
 
 
 def redact(url: str) -> str:
-    """Return a libpq URL or key=value string with `***` in place of every password."""
+    """Return the libpq URL or key=value string of a database with `***` in place of every password."""
     if "://" not in url:
         return _PASSWORD_KEYWORD.sub(r"\1***", url)
     # A password with an unescaped "/", "?" or "@" makes the URL invalid. It must not be shown even then.
@@ -195,7 +199,7 @@ _PASSWORD_KEYWORD = re.compile(
 
 
 def _given(environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, GivenValue]:
-    """Return the settings in flags and environment variables.
+    """Return the settings that flags and environment variables give, by name.
 
     An empty variable counts as missing, so that a user can switch it off for one command.
     """
@@ -218,7 +222,16 @@ def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Give
 
 
 def _from_file(document: dict[str, Any], file: Path, profile: str | None) -> dict[str, GivenValue]:
-    """Return the settings of the configuration file: top-level keys, overridden by those of `[profiles.NAME]`."""
+    """Return the settings in the configuration file, by name. Those of `[profiles.NAME]` override top-level keys.
+
+    Args:
+        document: The content of the file, without `stores`. `profiles` is removed from it.
+        file: The file.
+        profile: Name of the profile to use; None for none.
+
+    Raises:
+        InvalidInput: The file has an unknown key or an invalid table, or lacks the profile.
+    """
     profiles = document.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         raise InvalidInput(f"profiles in {file} are not tables", hint="write [profiles.NAME]")
@@ -253,14 +266,14 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def default_home() -> Path:
-    """Return the absolute path of this user's home, which is used if no other home is given."""
+    """Return the absolute path of the folder in which cafcat keeps this user's data, if no other home is given."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
 
 
 def _database_url(given: GivenValue, name: str) -> str:
-    """Return a database URL for libpq, without the driver of SQLAlchemy's `postgresql+driver://`.
+    """Return the setting `database_url` in a form for libpq: `postgresql+driver://` loses SQLAlchemy's driver.
 
     Messages never contain the value, because it may hold a password.
     """
@@ -279,7 +292,7 @@ def _target_size(given: GivenValue, name: str) -> int:
 
 
 def _seconds(given: GivenValue, name: str) -> int:
-    """Return the seconds of a duration such as "15m" or "0", or of a number of seconds."""
+    """Return the value of a setting in seconds, from a number or a duration such as "15m". Raises InvalidInput."""
     text = str(given.value).strip().lower()
     match = re.fullmatch(r"(\d{1,6})([smhd]?)", text, re.ASCII)
     if isinstance(given.value, bool) or match is None:

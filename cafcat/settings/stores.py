@@ -1,4 +1,4 @@
-"""The named stores of `cafcat.toml`, with the options of each.
+"""Reads the named stores of `cafcat.toml`, with the options of each.
 
 Which options a table [stores.NAME] may have depends on the kind of store (`StoreKind.options`). No option holds a
 secret, a URL that contains a user or password is refused, and a refused URL is never shown.
@@ -31,12 +31,12 @@ _USER_INFORMATION = re.compile(r"\A([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """A table `[stores.NAME]` of the configuration file.
+    """A store that a table `[stores.NAME]` of the configuration file defines.
 
     Attributes:
         name: Name of the table.
-        url: A URL or an absolute path, as in Settings.store.
-        options: The other values of the table, in the normal form that the kind of store gives them.
+        url: URL or absolute path of the store.
+        options: The other values of the table by key, in the normal form that the kind of store gives them.
     """
 
     name: str
@@ -48,11 +48,11 @@ def named_stores(tables: Any, file: Path) -> dict[str, NamedStore]:
     """Return the named stores of a configuration file, by name.
 
     Args:
-        tables: Value of the key `stores`.
+        tables: Value of the key `stores` of the file: one table for each store, by name.
         file: The configuration file.
 
     Raises:
-        InvalidInput: A table is invalid, or two stores have the same URL.
+        InvalidInput: A name or table is invalid, or two stores have the same URL.
     """
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise InvalidInput(f"stores in {file} are not tables", hint='write [stores.NAME], and url = "..." below it')
@@ -70,12 +70,12 @@ def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -
     """Return the URL or absolute path of the store that a setting selects.
 
     Args:
-        given: Name of a store, URL, or folder. A path object is always a folder.
+        given: Name of a store in `stores`, URL, or folder. A path object is always a folder.
         name: Name of the setting, for messages.
-        stores: The named stores.
+        stores: The named stores of the configuration file, by name.
 
     Raises:
-        InvalidInput: The value is invalid.
+        InvalidInput: The value is not a valid URL or path, or the URL contains a user or password.
     """
     if isinstance(given.value, str) and given.value in stores:
         return stores[given.value].url
@@ -83,16 +83,17 @@ def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -
 
 
 def is_store_name(text: str) -> bool:
-    """Return whether a text can be the name of a store: it is neither a URL nor a path with a slash."""
+    """Return True if a text can be the name of a store: only letters, digits, "_", "-" and "."."""
     return _NAME.fullmatch(text) is not None
 
 
 def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
-    """Return a value for a store if it may be the name of a store in the catalog.
+    """Return the value of the setting `store` if it may be the name of a store in the catalog, else None.
 
-    Returns:
-        None if the value is a URL, a path, or the name of a store in the configuration file. Names in the file take
-        precedence, because only the file has the settings to reach a server.
+    Args:
+        given: The value: a name, URL or path.
+        stores: The named stores of the configuration file. Their names take precedence over those in the catalog,
+            because only the file has the settings to reach a server. So None is returned for them.
     """
     return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
 
@@ -131,7 +132,16 @@ def _option(given: GivenValue, name: str, function: Callable[[str], str]) -> str
 
 
 def _store_url(given: GivenValue, name: str, kind: StoreKind | None) -> str:
-    """Return the URL in the normal form of its kind, another URL as it is, or an absolute path."""
+    """Return the URL of a store in the normal form of its kind. A path becomes absolute.
+
+    Args:
+        given: The URL or path.
+        name: Name of the setting, for messages.
+        kind: The kind of store by the scheme; None for a path, or a URL of an unknown scheme, which stays as it is.
+
+    Raises:
+        InvalidInput: The value is not a valid URL or path, or the URL contains a user or password.
+    """
     text = text_of(given, name)
     if _USER_INFORMATION.search(text):
         hint = "remove the part before the @; credentials belong in the configuration of the store's own tools"

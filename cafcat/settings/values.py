@@ -1,4 +1,4 @@
-"""Single values of the settings: their origin, and the checks of their types.
+"""Checks single values of the settings, and converts them to their types.
 
 A message contains a value only if the value cannot be a secret.
 """
@@ -22,12 +22,12 @@ _NO_SECRETS = (
 
 
 class GivenValue(NamedTuple):
-    """A value of a setting and its origin.
+    """The value of a setting as the user gave it, and its origin.
 
     Attributes:
         value: The value, not checked yet.
-        origin: Its origin, for messages: "flag", "environment CAFCAT_X" or "file PATH: key".
-        folder: Base folder of a relative path in the value.
+        origin: Where the user gave it, for messages: "flag", "environment CAFCAT_X" or "file PATH: key".
+        folder: The folder that a relative path in the value is relative to.
     """
 
     value: Any
@@ -36,7 +36,7 @@ class GivenValue(NamedTuple):
 
 
 def text_of(given: GivenValue, name: str) -> str:
-    """Return a text, or the text of a path object.
+    """Return the value of a setting as a text. A path object becomes its path.
 
     Args:
         given: The value.
@@ -47,12 +47,16 @@ def text_of(given: GivenValue, name: str) -> str:
     """
     value = os.fspath(given.value) if isinstance(given.value, os.PathLike) else given.value
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidInput(f"{name} ({given.origin}) must be a text that is not empty")
+        raise InvalidInput(f"{name} ({given.origin}) must be a text that is not empty and has no NUL character")
     return value
 
 
 def absolute_path(given: GivenValue, name: str) -> Path:
-    """Return a path as an absolute path without `~`, `.` and `..`.
+    """Return the value of a setting as an absolute path without `~`, `.` and `..`.
+
+    Args:
+        given: The value.
+        name: Name of the setting, for messages.
 
     Raises:
         InvalidInput: The value is not a path, or the home of a user in it is unknown.
@@ -64,7 +68,11 @@ def absolute_path(given: GivenValue, name: str) -> Path:
 
 
 def size_in_bytes(given: GivenValue, name: str) -> int:
-    """Return a number of bytes, from a number or a size such as "30GB".
+    """Return the value of a setting as a number of bytes, from a number or a size such as "30GB".
+
+    Args:
+        given: The value.
+        name: Name of the setting, for messages.
 
     Raises:
         InvalidInput: The value is not a size.
@@ -79,10 +87,16 @@ def size_in_bytes(given: GivenValue, name: str) -> int:
 
 
 def whole_number(given: GivenValue, name: str, least: int, most: int) -> int:
-    """Return a whole number from `least` to `most`, from a number or a text.
+    """Return the value of a setting as a whole number, from a number or a text.
+
+    Args:
+        given: The value.
+        name: Name of the setting, for messages.
+        least: Smallest number that is allowed.
+        most: Largest number that is allowed.
 
     Raises:
-        InvalidInput: The value is not such a number.
+        InvalidInput: The value is not a whole number in this range.
     """
     text = str(given.value).strip()
     if isinstance(given.value, bool) or not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
@@ -91,10 +105,14 @@ def whole_number(given: GivenValue, name: str, least: int, most: int) -> int:
 
 
 def as_boolean(given: GivenValue, name: str) -> bool:
-    """Return a boolean, from a boolean or one of the words "true" and "false" in any case.
+    """Return the value of a setting as a boolean, from a boolean or the words "true" and "false" in any case.
+
+    Args:
+        given: The value.
+        name: Name of the setting, for messages.
 
     Raises:
-        InvalidInput: The value is neither.
+        InvalidInput: The value is neither a boolean nor one of these words.
     """
     if isinstance(given.value, bool):
         return given.value
@@ -105,7 +123,7 @@ def as_boolean(given: GivenValue, name: str) -> bool:
 
 
 def check_keys(table: Mapping[str, Any], keys: Sequence[str], file: Path, prefix: str) -> None:
-    """Check that a table of a configuration file has no unknown keys.
+    """Check that a table of the configuration file has no unknown keys.
 
     Args:
         table: The table.
@@ -114,7 +132,7 @@ def check_keys(table: Mapping[str, Any], keys: Sequence[str], file: Path, prefix
         prefix: Path of the table in the file, for messages, such as "profiles.big.".
 
     Raises:
-        InvalidInput: The table has another key.
+        InvalidInput: The table has a key that is not in `keys`.
     """
     for name in table:
         if name not in keys:

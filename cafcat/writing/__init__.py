@@ -1,1 +1,1 @@
-"""Writing of one chunk: its row in the catalog, its object, its mapping and its journal record."""
+"""Writes one chunk: its row in the catalog, its object, its mapping and its journal record."""

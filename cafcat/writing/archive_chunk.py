@@ -1,4 +1,4 @@
-"""A chunk that consists of one finished archive."""
+"""A chunk whose object is one archive of logs that another program has finished."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ __all__ = ["ArchiveChunk"]
 
 
 class ArchiveChunk(BegunChunk):
-    """An archive of logs, written as a whole.
+    """A chunk that is being written, from an archive of logs that is complete already.
 
     The names in such an archive are section names, which are the same in every archive. The object's key is
     therefore put before each name.
@@ -24,17 +24,17 @@ class ArchiveChunk(BegunChunk):
         units: ArchiveUnits,
         progress: Progress,
     ) -> None:
-        """Write the whole archive. Call this once.
+        """Write the whole archive into the object of the chunk. Call this once, before `finish`.
 
         Args:
-            blocks: All bytes of the archive.
+            blocks: All bytes of the archive, in order.
             entries: All entries of the archive.
             units: Log files and time ranges of the archive.
-            progress: Its checkpoint is called after each block. May raise to abandon the chunk.
+            progress: Its checkpoint is called after each block. May raise; the caller then abandons the chunk.
 
         Raises:
             Conflict: Another process has the lease of the chunk now.
-            StoreFailed: The store does not accept the bytes.
+            StoreFailed, AccessDenied: The store does not accept the bytes.
         """
         for block in blocks:
             self._sink.write(block)
@@ -45,9 +45,9 @@ class ArchiveChunk(BegunChunk):
         self._units = units
 
     def _finalize(self) -> FinishedArchive:
-        """Return the sizes.
+        """Return sizes and file count of the archive. Nothing has to be written, because the archive is complete.
 
-        The archive is complete; its index is not at its end, so the span of the index is empty.
+        Its index is not at its end, so the span of the index is empty.
         """
         size = self._sink.size_bytes
         return FinishedArchive(size, size, size, self.file_count, self._mapping.size_bytes)

@@ -1,4 +1,4 @@
-"""One chunk being written: its row, its object, its mapping. docs/design.md describes the write path."""
+"""A chunk that is being written: its row, its object, its mapping. docs/design.md has the order of the steps."""
 
 import contextlib
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ __all__ = ["BegunChunk", "ChunkTarget", "FinishedChunk", "OpenChunk"]
 
 
 class ChunkTarget(NamedTuple):
-    """Where new chunks go, and who writes them.
+    """Where new chunks go, in which format, and which process writes them.
 
     Attributes:
         catalog: The catalog.
         store: The store of the new objects.
         archive_format: Format of the new chunks.
         run: `ingest_runs.id`; None if the writer is not an ingest.
-        owner: Owner of the leases of the new chunks.
+        owner: Owner of the leases of the new chunks, as `owner_name` returns it.
     """
 
     catalog: Catalog
@@ -39,12 +39,12 @@ class ChunkTarget(NamedTuple):
 
 
 class FinishedChunk(NamedTuple):
-    """A committed chunk.
+    """A chunk that this process has written and committed.
 
     Attributes:
         uuid: Uuid of the chunk.
-        size_bytes: Size of the object.
-        commit: Counts of the changes in the catalog.
+        size_bytes: Size of the chunk's object.
+        commit: Counts of files that the commit added, replaced and skipped.
     """
 
     uuid: str
@@ -57,16 +57,22 @@ class BegunChunk:
 
     The row, in state `writing`, is in the catalog before the first byte is written. Whatever happens afterwards,
     recovery finds the remains by this row.
+
+    Attributes:
+        uuid: UUID of the chunk.
+        all_new: False if a file replaces one that the catalog has. The writer of the files sets this.
     """
 
     def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
-        """Insert the row, begin the object, and start to renew the lease.
+        """Insert the row of the chunk, begin its object, and start to renew its lease.
 
         Args:
-            target: Where the chunk goes.
-            moves: True if the chunk gets live files of other chunks.
+            target: Catalog, store, format, run and owner of the chunk.
+            moves: True if live files of other chunks are going to be copied into the chunk.
 
         Raises:
+            NotFound: The folder or bucket of the store does not exist.
+            Conflict: The catalog does not have the store any more, because it was moved.
             StoreFailed, AccessDenied: The store cannot begin an object.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -106,7 +112,7 @@ class BegunChunk:
 
     @property
     def file_count(self) -> int:
-        """Number of files in the chunk."""
+        """Number of files that were added to the chunk."""
         return self._mapping.file_count
 
     def check_lease(self) -> None:
@@ -116,16 +122,20 @@ class BegunChunk:
     def finish(self, on_conflict: OnConflict, progress: Progress) -> FinishedChunk:
         """Complete the object, make it durable, and commit the chunk.
 
-        After an error nothing is left, with one exception: if the outcome of the commit is unknown, a complete
-        object and a row in state `writing` can stay. Recovery adopts these.
+        After an error the chunk is abandoned. If the outcome of the commit is unknown, a complete object and a row
+        in state `writing` can stay, which recovery adopts.
 
         Args:
             on_conflict: What to do with a path that the catalog has. If the chunk moves live files of other chunks,
                 this is ignored: paths that were changed or removed meanwhile stay as they are.
             progress: Its checkpoint is called between these steps. May raise to abandon the chunk.
 
+        Returns:
+            The committed chunk, with the counts of its files.
+
         Raises:
-            Conflict: The catalog has a path, and `on_conflict` is FAIL; or another process has the lease now.
+            Conflict: The catalog has a path, and `on_conflict` is FAIL; or the chunk is no longer being written,
+                because recovery has abandoned it.
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -149,11 +159,14 @@ class BegunChunk:
         return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
 
     def _finalize(self) -> FinishedArchive:
-        """Write the missing end of the object, and return its sizes."""
+        """Write the end of the archive, such as its index, and return the sizes of the archive."""
         raise NotImplementedError
 
     def _make_durable(self, progress: Progress) -> ChunkSummary:
-        """Complete the object, and end the lease so that the chunk can be committed."""
+        """Complete the object, make it durable, and stop renewing the lease. Returns sizes and checksums.
+
+        The chunk can be committed then.
+        """
         self._mapping.flush()
         archive = self._finalize()
         checksum = self._sink.finish()
@@ -174,12 +187,12 @@ class BegunChunk:
         return summary
 
     def abandon(self, reason: str) -> None:
-        """Remove the written bytes and mark the row as abandoned, as far as store and catalog answer.
+        """Remove the written bytes and mark the chunk's row as abandoned, as far as store and catalog answer.
 
-        Does nothing if the chunk is finished or abandoned already.
+        Does nothing if the chunk is finished or abandoned already. Errors of store and catalog are not raised.
 
         Args:
-            reason: Stored in the row.
+            reason: Why the chunk is given up. The catalog stores it.
         """
         if self._is_ended:
             return
@@ -194,9 +207,13 @@ class BegunChunk:
     def _remove_remains(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
         """Mark the row as abandoned, then remove the object, then record in the row that nothing is left.
 
-        The row is changed first: if the chunk was committed after all, or its state is unknown, this raises and the
-        object stays. Recovery does the steps that fail here. If the store does not exist, there is no object to
-        remove.
+        The row is changed first: if that fails, because the chunk was committed after all or the catalog does not
+        answer, the object stays. Errors are not raised, because recovery does the steps that fail here.
+
+        Args:
+            reason: Why the chunk is given up.
+            upload_id: Id of the upload of the object, if it is known.
+            was_begun: False if the store does not exist, so that there is no object to remove.
         """
         with contextlib.suppress(CafcatError):
             self._target.catalog.chunks.abandon_chunk(self._id, reason)
@@ -207,12 +224,19 @@ class BegunChunk:
 
 
 class OpenChunk(BegunChunk):
-    """A chunk that files are added to until it is full."""
+    """A chunk that is being written, to which files are added one by one or in groups."""
 
     def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
-        """Begin a chunk. Arguments and errors as of BegunChunk, and Unsupported from the format's writer.
+        """Insert the row of the chunk, begin its object, and start to renew its lease, as BegunChunk does.
 
-        If `moves` is true, call `move_from` before the first file of each other chunk.
+        Args:
+            target: Catalog, store, format, run and owner of the chunk.
+            moves: True if live files of other chunks are going to be copied into the chunk. Then call `move_from`
+                before the first file of each other chunk.
+
+        Raises:
+            Unsupported, NotInstalled: The format cannot be written here. The chunk is abandoned.
+            NotFound, Conflict, StoreFailed, AccessDenied, CatalogUnavailable, CatalogOutdated: As for BegunChunk.
         """
         super().__init__(target, moves=moves)
         self._hashes: set[int] | None = None
@@ -223,15 +247,15 @@ class OpenChunk(BegunChunk):
             raise
 
     def size_with(self, path: str, size_bytes: int) -> int:
-        """Return the size of the object in bytes if it were finished after a further file."""
+        """Return the size in bytes of the object if it were finished after a further file of `size_bytes`."""
         return self._writer.size_if_finalized(path, size_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the format cannot add a file of this path and size to the archive."""
+        """Return False if the format cannot add a file of this path and size in bytes to the archive."""
         return self._writer.can_add(path, size_bytes)
 
     def may_contain(self, path: str) -> bool:
-        """Return False if the chunk does not contain a path.
+        """Return False if the chunk certainly does not contain a file of this path.
 
         True can be wrong, if two paths have the same hash.
 
@@ -245,21 +269,21 @@ class OpenChunk(BegunChunk):
         return hash(path) in self._hashes
 
     def set_source(self, source_id: int | None) -> None:
-        """Set `sources.id` of the files that are added from now on."""
+        """Set `sources.id` of the files that are added from now on; None if their source is unknown."""
         self._mapping.set_source(source_id)
 
     def add(self, path: str, content: bytes, modified_ns: int | None, etag: str | None = None) -> None:
-        """Add a whole file. The chunk must not contain its path.
+        """Add a whole file to the chunk, which must not contain its path.
 
         Args:
             path: Path of the file in the catalog.
             content: All bytes of the file.
             modified_ns: Time of the last change, in nanoseconds since 1970; None if it is unknown.
-            etag: Entity tag of the file at its source.
+            etag: Entity tag of the file at its source; None if the source has none.
 
         Raises:
             Refused: The format cannot contain the file.
-            StoreFailed: The store does not accept the bytes.
+            StoreFailed, AccessDenied: The store does not accept the bytes.
         """
         self._mapping.add(self._writer.add(path, content, modified_ns), etag)
         if self._hashes is not None:
@@ -277,7 +301,7 @@ class OpenChunk(BegunChunk):
 
         Raises:
             Refused: The format cannot contain one of the files. No file was added.
-            StoreFailed: The store does not accept the bytes.
+            StoreFailed, AccessDenied: The store does not accept the bytes.
         """
         entries = self._writer.add_all(files, max_bytes)
         if entries:
@@ -287,26 +311,42 @@ class OpenChunk(BegunChunk):
         return len(entries)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
-        """Begin a file that is written in blocks. `close_entry` ends it."""
+        """Begin a file whose content is written in blocks into the returned writer.
+
+        End it with `close_entry`, or with `abandon` of the writer to leave the file out.
+
+        Args:
+            path: Path of the file in the catalog. The chunk must not contain it.
+            modified_ns: Time of the last change, in nanoseconds since 1970; None if it is unknown.
+        """
         return self._writer.open(path, modified_ns)
 
     def close_entry(self, path: str, entry: EntryWriter, etag: str | None = None) -> None:
-        """Add the file that was written in blocks."""
+        """Add the file that was written in blocks to the chunk.
+
+        Args:
+            path: Path of the file, as given to `open`.
+            entry: The writer that `open` returned.
+            etag: Entity tag of the file at its source; None if the source has none.
+        """
         self._mapping.add(entry.close(), etag)
         if self._hashes is not None:
             self._hashes.add(hash(path))
 
     def move_from(self, source: int) -> None:
-        """Record in the catalog that the chunk gets files of another chunk.
+        """Record in the catalog that live files of another chunk are copied into this one.
 
         Call this before the first file of each chunk. If this process dies, recovery needs to know from which
         chunks the files come.
 
         Args:
             source: `chunks.id` of the other chunk.
+
+        Raises:
+            ValueError: The chunk was not begun with `moves`.
         """
         if self._moves_from is None:
-            raise ValueError("the chunk was not begun to move files")
+            raise ValueError("move_from requires a chunk that was begun with moves=True")
         if source not in self._moves_from:
             self._target.catalog.chunks.record_move(self._id, source)
             self._moves_from.append(source)

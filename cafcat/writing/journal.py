@@ -32,12 +32,12 @@ records."""
 
 
 def journal_key(sequence: int, uuid: UUID) -> str:
-    """Return the key of a record. It is the same in every store. The order of keys is the order of time."""
+    """Return the key of a journal record's object, the same in every store. Keys ascend with `sequence`."""
     return f"{JOURNAL_PREFIX}{sequence:020d}-{uuid}.jsonl"
 
 
 def parse_journal_key(key: str) -> tuple[int, UUID] | None:
-    """Return sequence and uuid from a key; None if the key is not that of a journal record."""
+    """Return sequence and uuid of the record with this key; None if it is not the key of a journal record."""
     found = _KEY.fullmatch(key)
     if found is None or not 0 < int(found[1]) <= _MAX_SEQUENCE:
         return None
@@ -45,11 +45,13 @@ def parse_journal_key(key: str) -> tuple[int, UUID] | None:
 
 
 def write_journal(journal: Journal, store: Store) -> None:
-    """Write all records that a store does not have yet, and remove the half-written records of dead writers.
+    """Write all journal records that a store does not have yet.
 
-    The advisory lock of the store's journal lets one process at a time do this.
+    Unfinished uploads of these records, which dead writers left, are removed. The advisory lock of the store's
+    journal lets one process at a time do this.
 
     Raises:
+        CatalogLocked: Another process wrote records for too long.
         StoreFailed, AccessDenied: The store failed.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -65,9 +67,10 @@ def write_journal(journal: Journal, store: Store) -> None:
 
 
 def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
-    """Remove uploads of records, and of the marker of this catalog, whose writers died.
+    """Remove unfinished uploads of journal records, and of this catalog's marker, whose writers died.
 
-    Uploads of another catalog stay: its writer may be alive.
+    Uploads of another catalog stay, because its writer may be alive. Uploads of records that this catalog does not
+    have are removed only if no other catalog has a marker in the store.
 
     Args:
         journal: The journal of this catalog.
@@ -93,7 +96,14 @@ def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
 
 
 def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
-    """Remove the journal record of a chunk's commit, after the chunk itself was removed."""
+    """Remove the journal record of a chunk's commit from a store, after the chunk itself was removed.
+
+    The record is marked as written, so that it is not written there again.
+
+    Raises:
+        StoreFailed, AccessDenied: The store failed.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
     for record in journal.of_chunk(chunk_id):
         key = journal_key(record.sequence, record.uuid)
         store.discard(key)
@@ -102,7 +112,7 @@ def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
 
 
 def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:
-    """Yield the object of a record in blocks of at least 256 KiB, the last one shorter."""
+    """Yield the bytes of a record's object in blocks of at least 256 KiB. The last one may be shorter."""
     block = bytearray()
     for line in _encoded(record, journal.files(record.sequence)):
         block += line
@@ -113,7 +123,7 @@ def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:
 
 
 def _encoded(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[bytes]:
-    """Yield the lines of a record: head, files and foot."""
+    """Yield the lines of a record's object: head, one line for each file, and foot."""
     line = _line(_head(record))
     checksum, count = crc32c(line), 0
     yield line

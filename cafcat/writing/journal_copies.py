@@ -1,7 +1,7 @@
-"""Journal records that a store needs when it gets its first copy of a chunk.
+"""Copies journal records into a store that gets copies of chunks, from the store that has the chunks.
 
-Without the records of earlier removals, a rebuild from this store alone would bring removed files back. Later
-records are written to this store as to every other one. Earlier ones are copied from a store that has them.
+Without the records of earlier removals, a rebuild from this store alone would bring removed files back. Records of
+later changes are written to this store as to every other one.
 """
 
 from functools import partial
@@ -19,10 +19,14 @@ __all__ = ["JournalCopies"]
 
 
 class JournalCopies:
-    """Brings earlier journal records to one target store. The catalog has a copy there, or one is being written."""
+    """Copies earlier journal records into one target store.
+
+    The catalog must have a copy of a chunk there, or one that is being written: then later records are written
+    there.
+    """
 
     def __init__(self, journal: Journal, target: Store, progress: Progress) -> None:
-        """Remember the target; read nothing yet.
+        """Prepare to copy journal records. Nothing is read yet.
 
         Args:
             journal: The journal of the catalog.
@@ -36,20 +40,20 @@ class JournalCopies:
         self._brought_after: int | None = None
 
     def restart(self) -> None:
-        """Forget which records were brought. Call this when a copy failed.
+        """Forget which records were copied. Call this when writing a copy of a chunk failed.
 
-        The target may have had no copy for a moment. Records that were made in this moment were not sent there.
+        The target may have had no copy for a moment. Records of changes in this moment were not written there.
         """
         self._brought_after = None
 
     def bring(self, source: Store, after: int) -> None:
-        """Give the target the records of all removals and undeletes after a sequence number, unless it has them.
+        """Copy the records of all removals and restorations after a sequence number that the target lacks.
 
         A chunk committed at this number needs no earlier records. The chunk's own store has all of these records.
 
         Args:
-            source: The store of the chunk.
-            after: Sequence number of the chunk's commit.
+            source: The store of the chunk. A record that it lacks or that is damaged there causes only a warning.
+            after: Sequence number (journal.id) of the chunk's commit.
 
         Raises:
             StoreFailed, AccessDenied: The target failed.
@@ -66,7 +70,11 @@ class JournalCopies:
         self._brought_after = after
 
     def _copy_or_send(self, source: Store, record: JournalRecord) -> bool:
-        """Copy a record from the source. Return True if `write_journal` has to write it instead."""
+        """Copy a record from the source, unless the target has it.
+
+        Returns:
+            True if the target does not have the record, and `write_journal` has to write it.
+        """
         key = journal_key(record.sequence, record.uuid)
         if key in self._keys_in_target():
             return False

@@ -1,7 +1,7 @@
-"""Reader of journal records in a store. Their contents are not trusted.
+"""Reads journal records from their objects in a store, whose contents are not trusted.
 
-An object is read from end to end, in blocks, before any of its contents is used. A line has at most 64 KiB. A huge
-or forged object therefore costs only the time to read it. docs/formats/journal.md has the format.
+An object is read from its first byte to its last, in blocks, before any of its contents is used. A line has at most
+64 KiB. A huge or forged object therefore costs only the time to read it. docs/formats/journal.md has the format.
 """
 
 import base64
@@ -23,8 +23,8 @@ from cafcat.writing.journal import VERSION, parse_journal_key
 __all__ = ["MAX_LINE_BYTES", "JournalObject", "read_head"]
 
 MAX_LINE_BYTES: Final = 64 << 10
-"""Largest valid line. The longest line of cafcat has about 14 KB: a path of 2,048 control characters, each
-escaped."""
+"""Largest valid line, in bytes. The longest line that cafcat writes has about 14 KB: a path of 2,048 control
+characters, each escaped."""
 
 _BUFFERED_BYTES: Final = 1 << 20
 _INT64_MAX: Final = (1 << 63) - 1
@@ -32,7 +32,16 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
 def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:
-    """Return the record in the first line of a damaged object; None if that line cannot be read either."""
+    """Return the record in the first line of a damaged journal object; None if that line is damaged, too.
+
+    Args:
+        store: The store.
+        key: Key of the object.
+        size_bytes: Size of the object.
+
+    Raises:
+        NotFound, StoreFailed, AccessDenied: The object cannot be read.
+    """
     line, end, _ = store.read(key, 0, min(size_bytes, MAX_LINE_BYTES)).partition(b"\n")
     try:
         return _record(_document(line), key) if end else None
@@ -41,15 +50,20 @@ def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:
 
 
 class JournalObject:
-    """One complete object of the journal.
+    """One journal record, from its complete and undamaged object in a store.
 
     Attributes:
-        record: The record. Its `unwritten` is empty.
+        record: The record. `record.unwritten` is empty.
         file_count: Number of files in the record.
     """
 
     def __init__(self, store: Store, key: str, size_bytes: int) -> None:
-        """Read and check the whole object.
+        """Read and check the whole object of a journal record.
+
+        Args:
+            store: The store.
+            key: Key of the object, which has the sequence number and the uuid of the record.
+            size_bytes: Size of the object.
 
         Raises:
             Corrupt: The object is damaged.
@@ -70,7 +84,7 @@ class JournalObject:
             self.file_count += 1
 
     def files(self) -> Iterator[JournalFile]:
-        """Give the files of the record, in order of path. An object of more than 1 MiB is read again.
+        """Return an iterator over the files of the record, in order of path. More than 1 MiB is read again.
 
         Raises:
             Corrupt, NotFound, StoreFailed, AccessDenied: The object was changed or removed meanwhile, or the store
@@ -80,13 +94,21 @@ class JournalObject:
         return self._checked_files(next(lines), lines)
 
     def _checked_files(self, first: bytes, lines: Iterator[bytes]) -> Iterator[JournalFile]:
-        """Give the files, and check at the end that the foot has their number and the checksum."""
+        """Yield the files, then check that the last line has their number and the right checksum.
+
+        Args:
+            first: The first line of the object.
+            lines: All further lines.
+
+        Raises:
+            Corrupt: A line is damaged, or number or checksum differ.
+        """
         byte, checksum, count, line, last = 0, 0, 0, first, b""
         for following in lines:
             if byte:
                 file: JournalFile = self._parsed(_file, line, byte)
                 if last >= (last := file.path.encode()):
-                    raise self._corrupt("its paths are not in order", byte)
+                    raise self._corrupt("its paths are not in ascending order", byte)
                 yield file
                 count += 1
             checksum = crc32c(line + b"\n", checksum)
@@ -97,7 +119,7 @@ class JournalObject:
             raise self._corrupt("its last line has another number of files or another checksum", byte)
 
     def _read_lines(self) -> Iterator[bytes]:
-        """Give the lines without their line breaks."""
+        """Yield the lines of the object without their line breaks. Raises Corrupt for a line that is too long."""
         whole = self._buffered
         blocks = self._store.stream(self._key, 0, self._size_bytes) if whole is None else iter((whole,))
         rest, byte = b"", 0
@@ -125,13 +147,13 @@ class JournalObject:
             raise
 
     def _corrupt(self, message: str, byte: int) -> Corrupt:
-        return Corrupt(f"the journal is damaged: {message}", chunk=self._store.locate(self._key), byte=byte)
+        return Corrupt(f"the journal record is damaged: {message}", chunk=self._store.locate(self._key), byte=byte)
 
 
 def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut blocks into pieces.
+    """Yield the bytes of the blocks in pieces of at most 64 KiB.
 
-    This bounds memory for a block of line breaks only, as each line becomes an object.
+    This bounds the number of lines, and so of Python objects, at one time if a block has only line breaks.
     """
     for block in blocks:
         for at in range(0, len(block), MAX_LINE_BYTES):
@@ -153,7 +175,7 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
     version = document.get("cafcat_journal")
     if version != VERSION:
         if type(version) is int and version > VERSION:
-            raise Unsupported(f"the journal has version {version}; this cafcat reads version {VERSION}")
+            raise Unsupported(f"the journal record has version {version}; this cafcat reads version {VERSION}")
         raise ValueError("its first line is not the head of a journal record")
     found = parse_journal_key(key)
     if found is None or document.get("sequence") != found[0]:
@@ -179,7 +201,7 @@ def _chunk(document: Any) -> JournalChunk:
     index_crc32c = None if document.get("index_crc32c") is None else _number(document, "index_crc32c", 0xFFFF_FFFF)
     archive_format = document.get("format")
     if not isinstance(archive_format, str) or not re.fullmatch(r"[a-z0-9_-]{1,32}", archive_format):
-        raise ValueError("its chunk has no format")
+        raise ValueError("its chunk has no valid format name")
     return JournalChunk(
         _uuid(document, "uuid"),
         archive_format,

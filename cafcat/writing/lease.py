@@ -8,30 +8,37 @@ from cafcat.errors import CafcatError, CatalogUnavailable
 __all__ = ["LEASE_SECONDS", "Lease"]
 
 LEASE_SECONDS: Final = 900
-"""A writer that has not renewed its lease for so long counts as dead."""
+"""How long a lease lasts, in seconds. A writer that has not renewed its lease for so long counts as dead."""
 RENEW_SECONDS: Final = 60
 """Time between two renewals, in seconds."""
 
 
 class Leases(Protocol):
-    """The part of the catalog that has the leases of one kind of object."""
+    """The part of the catalog that has the leases of one kind of object: of chunks, copies or backups."""
 
     def renew_lease(self, row_id: int, owner: str, seconds: int, /) -> None:
-        """Extend a lease. Raises Conflict if another process has it."""
+        """Let a lease end in `seconds` from now. Raises Conflict if another process has it.
+
+        Args:
+            row_id: Row of the object.
+            owner: Owner of the lease.
+            seconds: New length of the lease.
+        """
 
 
 class Lease:
-    """Renews a lease once a minute, also during long listings, slow requests and large completions.
+    """Renews the lease of one object that is being written, once a minute, in a thread.
 
-    A catalog that does not answer at the moment is no reason to abandon the object: the lease lasts 15 minutes.
+    So the lease is also renewed during long listings and slow requests. A catalog that does not answer at the
+    moment is no reason to abandon the object, because the lease lasts 15 minutes.
     """
 
     def __init__(self, leases: Leases, row_id: int, owner: str) -> None:
-        """Start the thread.
+        """Start the thread that renews the lease. The first renewal is a minute later.
 
         Args:
-            leases: Where the lease is renewed.
-            row_id: Row of the object.
+            leases: Renews the lease in the catalog.
+            row_id: Id of the object's row: of `chunks`, `chunk_copies` or `backups`.
             owner: Owner of the lease.
         """
         self._leases = leases
@@ -43,12 +50,12 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise Conflict if another process has the lease now."""
+        """Raise the error of the last renewal, if it failed for good: Conflict if another process has the lease."""
         if self._error is not None:
             raise self._error
 
     def end(self) -> None:
-        """Stop renewing the lease, and wait for the thread. Idempotent."""
+        """Stop renewing the lease, and wait for the end of the thread. The lease itself stays. Idempotent."""
         self._ended.set()
         self._thread.join()
 

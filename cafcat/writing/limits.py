@@ -1,4 +1,4 @@
-"""The limits at which a chunk is full."""
+"""The limits of size and number of files at which a chunk is full."""
 
 from typing import Final, NamedTuple
 
@@ -11,16 +11,16 @@ __all__ = ["MAX_FILES", "WHOLE_FILE_BYTES", "Limits"]
 MAX_FILES: Final = 1_000_000
 """Largest number of files in a chunk."""
 WHOLE_FILE_BYTES: Final = 1 << 20
-"""Files up to this size are read completely before they are written. If reading fails, the chunk gets no dead
-bytes."""
+"""Files up to this size, in bytes, are read completely before they are written: if reading fails, the chunk gets no
+dead bytes."""
 
 
 class Limits(NamedTuple):
-    """When a chunk is full. Only a chunk with a single file can exceed the target.
+    """When a chunk is full. Only a chunk with a single file can exceed the target size.
 
     Attributes:
-        target_bytes: Size of the object from which on no file is added.
-        hard_bytes: Largest size of an object.
+        target_bytes: Size in bytes that the finished object must not exceed when a file is added.
+        hard_bytes: Largest size of an object with a single file, in bytes.
         max_files: Largest number of files in a chunk.
     """
 
@@ -29,13 +29,13 @@ class Limits(NamedTuple):
     max_files: int = MAX_FILES
 
     def check(self) -> None:
-        """Raise InvalidInput if no chunk can have the target size."""
+        """Raise InvalidInput if `target_bytes` is not between 1 and `hard_bytes`."""
         if not 0 < self.target_bytes <= self.hard_bytes:
             message = f"the target size must be between 1 and {self.hard_bytes} bytes, not {self.target_bytes}"
             raise InvalidInput(message)
 
     def have_room(self, chunk: OpenChunk, path: str, size_bytes: int) -> bool:
-        """Return True if a further file fits into a chunk."""
+        """Return True if a file of this path and size, in bytes, can be added to a chunk within the limits."""
         return (
             chunk.size_with(path, size_bytes) <= self.target_bytes
             and chunk.file_count < self.max_files

@@ -1,4 +1,4 @@
-"""A buffer that turns many small writes into a few large ones, which a thread passes to the store."""
+"""A buffer between an archive writer and a store: turns many small writes into large ones, made by a thread."""
 
 import mmap
 from queue import SimpleQueue
@@ -15,24 +15,24 @@ BLOCK_BYTES: Final = 4 << 20
 """Size in bytes of the blocks that a store gets. They are page-aligned, and large enough for direct I/O to pay."""
 
 _BLOCKS: Final = 3
-"""Number of blocks: one is being filled, one is being written, one is between them."""
+"""Number of blocks in memory: one is being filled, one is being written, one is between them."""
 
 
 class BlockSink:
-    """Collects bytes in blocks. A thread computes the checksum of each full block, and writes it.
+    """Collects the bytes of one object in blocks. A thread computes their checksum, and writes them to the store.
 
-    Needs 12 MiB of memory. After the first error of the store, every call raises it again. Call exactly one of
-    `finish` and `abort`.
+    Needs 12 MiB of memory. After an error of the store, `finish` and the next `write` that fills a block raise it.
+    Call exactly one of `finish` and `abort`.
 
     Attributes:
         size_bytes: Number of bytes that were written into the sink.
     """
 
     def __init__(self, upload: Upload) -> None:
-        """Allocate the blocks, and start the thread.
+        """Allocate the blocks, and start the thread that writes them to the store.
 
         Args:
-            upload: Receives the blocks.
+            upload: The object that is being written. The caller commits or aborts it.
         """
         self.size_bytes = 0
         self._head = self._new_head = b""
@@ -50,7 +50,7 @@ class BlockSink:
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Write bytes. Raises StoreFailed, also if an earlier block failed."""
+        """Append bytes. If the store failed to write an earlier block, raise its error, such as StoreFailed."""
         used, end = self._used, self._used + len(data)
         if end < BLOCK_BYTES:
             self._block[used:end] = data
@@ -62,9 +62,9 @@ class BlockSink:
         self.size_bytes += len(data)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Replace the first bytes of the object when the sink is finished.
+        """Set the bytes with which `finish` replaces the first bytes of the object.
 
-        Call this once, after the last write. The upload must have been begun with `rewrites_head`.
+        Call this at most once, after the last write. The upload must have been begun with `rewrites_head`.
 
         Args:
             data: The new bytes, at most HEAD_BYTES.
@@ -85,7 +85,11 @@ class BlockSink:
                 self._raise_error()
 
     def finish(self) -> int:
-        """Write the last block, and wait until the store has all. Returns the CRC-64/NVME of all bytes."""
+        """Write the last block, and wait until the upload has all bytes. Returns the CRC-64/NVME of the object.
+
+        Raises:
+            StoreFailed, AccessDenied: The store could not write a block.
+        """
         self._full.put(self._block[: self._used])
         self._join()
         self._raise_error()
@@ -101,7 +105,7 @@ class BlockSink:
         self._checksum = combined(crc64nvme(data), rest, rest_bytes)
 
     def abort(self) -> None:
-        """End the thread. The upload removes the written bytes. Idempotent."""
+        """End the thread without writing the rest. The caller aborts the upload. Idempotent."""
         self._error = self._error or StoreFailed("the chunk was abandoned")
         self._join()
 

@@ -61,7 +61,7 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     flip(chunk, 7)
     assert cafcat("verify").code == 0
     first, last = cafcat("verify", "--level", "data", code=5).lines
-    assert first.startswith(f"chunk {chunk.stem}: file t/new\\nline [5, 11): its bytes have CRC-32C ")
+    assert first.startswith(f"chunk {chunk.stem}: file t/new\\nline [5, 11): the bytes of this file have CRC-32C ")
     assert last.startswith("verified 1 object (data): 1 damaged; 2 files, ")
     finding, summary = cafcat("verify", "--level", "data", "--json", code=5).documents
     assert (finding["finding"]["path"], finding["finding"]["kind"]) == ("t/new\nline", "file")
@@ -123,7 +123,8 @@ def test_a_store_that_cannot_be_reached_makes_the_code_3(cafcat: Cafcat) -> None
     )
     cafcat("sql", stdin=command.encode())
     result = cafcat("verify", code=3)
-    assert "unreadable: it cannot be read: there is no kind of store for the scheme 'unheard-of'" in result.lines[0]
+    reason = "unreadable: the object cannot be read: there is no kind of store for the scheme 'unheard-of'"
+    assert reason in result.lines[0]
     assert "1 ok, 1 unreadable" in result.lines[-1]
     for chunk in store.glob("*.caf"):
         chunk.unlink()
@@ -136,9 +137,9 @@ def test_source(cafcat: Cafcat) -> None:
     (cafcat.folder / "t" / "b").unlink()
     first, second, last, remedy = cafcat("verify", "--level", "source", "t", code=5).lines
     assert re.fullmatch(
-        r"t: source t/a: it has CRC-32C [0-9a-f]{8} in its source, but [0-9a-f]{8} in the catalog", first
+        r"t: source t/a: the file has CRC-32C [0-9a-f]{8} in its source, but [0-9a-f]{8} in the catalog", first
     )
-    assert second == "t: source t/b: it is missing in its source"
+    assert second == "t: source t/b: the file is missing in its source"
     assert last == "verified 1 source (source): 1 damaged; 1 file, 5 B read"
     assert "cafcat ingest --checksum SRC" in remedy
     cafcat("verify", "--level", "source", "nowhere", code=4)

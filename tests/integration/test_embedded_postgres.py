@@ -461,6 +461,18 @@ def test_parent_folder_that_the_user_nobody_cannot_enter_is_named(home: Path, no
     assert "\n" not in message
 
 
+@only_root
+def test_programs_that_the_user_nobody_cannot_enter_are_named(home: Path, no_namespaces: None) -> None:
+    closed = home / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(CatalogUnavailable) as caught:
+        EmbeddedServer(home / "home" / "postgres", programs=closed / "bin").connect()
+    message = str(caught.value)
+    assert f"cannot enter {closed};" in message
+    assert "install cafcat" in message
+    assert "CAFCAT_HOME" not in message
+
+
 # Refusals
 
 

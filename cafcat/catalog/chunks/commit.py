@@ -1,4 +1,4 @@
-"""The commit of a durable chunk with the locations of all its files, in one transaction."""
+"""Commits a durable chunk: enters the locations of all its files into the catalog, in one transaction."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ __all__ = ["ChunkCommit", "Commit"]
 
 
 class Commit:
-    """Commits of chunks. Every method is one transaction, or several attempts at one."""
+    """Queries that commit chunks. Every method is one transaction, tried again if the connection is lost."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -51,11 +51,14 @@ class Commit:
             is_late: True if recover commits the chunk of a dead writer. Then a path keeps its location, whatever
                 `on_conflict` is, if that location is in a chunk that was begun later. A path that was removed after
                 this chunk was begun is not added. Both count as skipped.
-            units: The log files and times of an archive of logs.
+            units: The log files and times of an archive of logs; NO_UNITS for other chunks.
+
+        Returns:
+            The counts of files. If recover has committed the chunk in place of this writer, those of that commit.
 
         Raises:
-            Conflict: The chunk is no longer being written. Or another archive has a log file of `units`. Or the
-                catalog has a path of the mapping under OnConflict.FAIL.
+            Conflict: The chunk is not in the state `writing` any more, and recover did not commit it. Or another
+                archive has a log file of `units`. Or the catalog has a path of the mapping under OnConflict.FAIL.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
@@ -85,8 +88,11 @@ class Commit:
             mapping: Its files. Their paths are distinct.
             sources: chunks.id of the chunks from which the files were copied.
 
+        Returns:
+            The counts of files. Moved files count as replaced.
+
         Raises:
-            Conflict: The chunk is no longer being written.
+            Conflict: The chunk is no longer in the state `writing`.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
@@ -116,13 +122,17 @@ class Commit:
         return commit
 
     def committed_result(self, chunk_id: int) -> ChunkCommit | None:
-        """Return the result of a chunk's commit, for a caller whose connection was lost; None if there was none."""
+        """Return the result of a chunk's commit; None if the chunk was not committed.
+
+        A caller whose connection was lost finds out with this whether its commit succeeded.
+        """
         return self._recorded_result(chunk_id) if self._is_committed(chunk_id) else None
 
     def _is_committed(self, chunk_id: int) -> bool:
-        """Return whether a chunk was committed.
+        """Return True if a chunk was committed.
 
-        The lock on its row waits for the transaction, if the server is still executing it.
+        If the server is still executing the commit, the lock on the chunk's row waits for its end, up to 60
+        seconds.
         """
         statement = "SELECT committed_at IS NOT NULL FROM chunks WHERE id = %s FOR UPDATE"
         with self._connection.transaction() as connection:
@@ -131,7 +141,7 @@ class Commit:
         return row is not None and bool(row[0])
 
     def _recorded_result(self, chunk_id: int) -> ChunkCommit:
-        """Return the result that the commit recorded as an event."""
+        """Return the counts of files that the commit of a chunk recorded as an event."""
         statement = "SELECT detail FROM events WHERE chunk_id = %s AND kind = 'chunk_committed'"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [chunk_id]).fetchone()
@@ -140,11 +150,12 @@ class Commit:
 
 
 def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
-    """Begin the commit: lock the row of a chunk that is being written. Return the URL of its store.
+    """Begin the commit of a chunk: lock its row, and return the URL of its store.
 
     Raises:
-        Conflict: The chunk is in another state, or its lease has no owner. In the latter case its store was moved,
-            and the object was not moved with it.
+        Conflict: The chunk is not in the state `writing`, or its lease has no owner. In the latter case its store
+            was moved, and the object was not moved with it.
+        CatalogLocked: The lock was not free in time.
     """
     # Override settings of the role or database: a long commit is no error, and each statement has to see the latest
     # commits of others.
@@ -153,7 +164,7 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
     row = acquire(connection, statement, [chunk_id]).fetchone()
     if row is None or row[0] != ChunkState.WRITING:
         state = row[0] if row else "gone"
-        raise Conflict(f"the chunk is {state}, not being written by this process", chunk=str(chunk_id))
+        raise Conflict(f"the chunk is {state}, so this process cannot commit it", chunk=str(chunk_id))
     if row[2] is None:
         raise Conflict("the writer has lost the chunk, because its store has moved", chunk=str(chunk_id))
     return str(row[1])
@@ -162,7 +173,7 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
 def _record(
     connection: PgConnection, kind: JournalKind, store_url: str, chunk_id: int, commit: ChunkCommit
 ) -> None:
-    """Append a commit to the journal and to the events, at the end of its transaction."""
+    """Add a record to the journal and an event for the commit of a chunk, at the end of its transaction."""
     # The record comes last, so that an earlier commit of the same paths has the lower journal.id.
     journal_id = append(connection, kind, [store_url], chunk_id)
     if commit.skipped:
@@ -172,7 +183,7 @@ def _record(
 
 
 def _record_skipped(connection: PgConnection, journal_id: int, chunk_id: int) -> None:
-    """Insert the skipped files of a chunk into journal_files.
+    """Insert the skipped files of a chunk into journal_files, for the journal record of its commit.
 
     The chunk is new, so all its rows in retired_locations are skipped files.
     """
@@ -186,7 +197,7 @@ def _record_skipped(connection: PgConnection, journal_id: int, chunk_id: int) ->
 
 
 def _set_committed(connection: PgConnection, chunk_id: int, summary: ChunkSummary, commit: ChunkCommit) -> None:
-    """Update the row of a chunk at the end of its commit. If all its files were skipped, it is retired at once."""
+    """Set the row of a chunk to `committed`, with its sizes; to `retired` if all its files were skipped."""
     live = commit.added + commit.replaced
     connection.execute(
         "UPDATE chunks SET state = %s, committed_at = now(), retired_at = CASE WHEN %s THEN NULL ELSE now() END, "

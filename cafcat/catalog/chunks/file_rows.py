@@ -1,4 +1,4 @@
-"""The rows of file_locations and retired_locations that the commit of a chunk changes."""
+"""Changes the rows of file_locations and retired_locations when a chunk is committed."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -30,13 +30,13 @@ SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes FROM {_FO
 
 
 class ChunkCommit(NamedTuple):
-    """Result of the commit of a chunk.
+    """Result of the commit of a chunk: how many files now have their location in it, and how many do not.
 
     Attributes:
         added: Number of files with a new path.
         replaced: Number of files whose path had another location before.
         skipped: Number of files whose path keeps another location.
-        live_bytes: Total size of the added and replaced files.
+        live_bytes: Total size of the added and replaced files, in bytes.
     """
 
     added: int
@@ -46,10 +46,10 @@ class ChunkCommit(NamedTuple):
 
 
 class CommitRules(NamedTuple):
-    """How a commit handles paths that the catalog has already.
+    """How the commit of a chunk handles paths that the catalog has already.
 
     Attributes:
-        on_conflict: What to do with such paths.
+        on_conflict: Replace the location in the catalog, skip the file of the chunk, or fail.
         all_new: True if the catalog had none of the paths when it was last queried.
         is_late: True if recover commits the chunk of a dead writer: newer locations and removals stay.
     """
@@ -61,6 +61,15 @@ class CommitRules(NamedTuple):
 
 def add_files(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
     """Add the files of a chunk to file_locations, in the caller's transaction. The row of the chunk exists.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_id: chunks.id.
+        mapping: The files of the chunk. Their paths are distinct.
+        rules: What to do with paths that the catalog has already.
+
+    Returns:
+        The counts of files.
 
     Raises:
         Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.
@@ -93,9 +102,13 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
 
 
 def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
-    """Add the files of a chunk to file_locations, where the catalog may have some of the paths already.
+    """Add the files of a chunk to file_locations, some of whose paths the catalog may have.
 
-    For each such path, one of both locations is retired.
+    For each path that both have, one of both locations is copied to retired_locations.
+
+    Raises:
+        Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.
+        CatalogLocked: A lock was not free in time.
     """
     _lock_and_stage(connection, mapping)
     outdated = _skip_outdated(connection, chunk_id) if rules.is_late else 0
@@ -115,7 +128,7 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: Com
 def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Sequence[int]) -> ChunkCommit:
     """Let paths point to the copies of their files in a new chunk, in the caller's transaction.
 
-    A path that no longer points to one of the chunks from which the files were copied stays as it is.
+    A path that does not point to the same content in one of the sources any more is skipped.
 
     Args:
         connection: A connection with an open transaction.
@@ -150,13 +163,14 @@ def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, source
 
 
 def subtract_from_chunks(connection: PgConnection, gone: str, parameters: Sequence[object] = ()) -> None:
-    """Subtract files from the live counters of their chunks, and retire chunks without live files.
+    """Subtract files that are no longer live from the counters of their chunks. Retire chunks without live files.
 
     The caller holds the lock on file_locations.
 
     Args:
         connection: A connection with an open transaction.
-        gone: Query that returns caf_file_id, number of files and bytes for each chunk (caf_file_id, files, bytes).
+        gone: SQL query with a row for each chunk: its id (caf_file_id), and the number (files) and total size
+            (bytes) of the files to subtract.
         parameters: Parameters of that query.
     """
     statement = (
@@ -170,17 +184,17 @@ def subtract_from_chunks(connection: PgConnection, gone: str, parameters: Sequen
 
 
 def stage_mapping(connection: PgConnection, mapping: Mapping) -> None:
-    """Copy the mapping into the temporary table `staged`, which exists until the end of the transaction."""
+    """Copy the files of a chunk into the temporary table `staged`, which exists until the transaction ends."""
     connection.execute("CREATE TEMPORARY TABLE staged (LIKE file_locations) ON COMMIT DROP")
     _copy(connection, "staged", mapping)
     connection.execute("ANALYZE staged")
 
 
 def _lock_and_stage(connection: PgConnection, mapping: Mapping) -> None:
-    """Lock file_locations against all other writers, and copy the mapping into the table `staged`.
+    """Lock file_locations against all other writers, and copy the files of a chunk into the table `staged`.
 
-    Readers do not wait for this lock. Because of it, no other transaction can change file_locations between the
-    statements that follow, and two commits cannot deadlock.
+    Raises CatalogLocked if the lock was not free in time. Readers do not wait for this lock. Because of it, no
+    other transaction can change file_locations between the statements that follow, and two commits cannot deadlock.
     """
     acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
     stage_mapping(connection, mapping)
@@ -194,10 +208,12 @@ def _copy(connection: PgConnection, table: str, mapping: Mapping) -> None:
 
 
 def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
-    """Move files whose path does not point to the sources any more from `staged` to retired_locations.
+    """Move files that cannot be moved to a new chunk from the table `staged` to retired_locations.
+
+    These are files whose path does not point to one of the sources any more, or points to other content.
 
     Returns:
-        The number of moved files.
+        The number of these files.
     """
     is_movable = (
         "there.caf_file_id = ANY(%s) AND there.crc32c = staged.crc32c "
@@ -213,7 +229,7 @@ def _skip_unmovable(connection: PgConnection, sources: Sequence[int]) -> int:
 
 
 def _removed_since(connection: PgConnection, chunk_id: int) -> bool:
-    """Return whether any file was removed after a chunk was begun."""
+    """Return True if any file of the catalog was removed after a chunk was begun."""
     statement = (
         "SELECT EXISTS (SELECT FROM journal WHERE kind = 'remove' "
         "AND happened_at >= (SELECT begun_at FROM chunks WHERE id = %s))"
@@ -223,7 +239,7 @@ def _removed_since(connection: PgConnection, chunk_id: int) -> bool:
 
 
 def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
-    """Move outdated files from `staged` to retired_locations.
+    """Move outdated files from the table `staged` to retired_locations.
 
     A file is outdated if its path points to a chunk that was begun later, or was removed after this chunk was
     begun.
@@ -255,13 +271,13 @@ def _refuse_conflicts(connection: PgConnection) -> None:
 
 
 def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) -> int:
-    """Copy the losing location of each path that both sides have to retired_locations.
+    """Copy one location of each path that both file_locations and `staged` have to retired_locations.
 
     With OnConflict.REPLACE, these are the locations in file_locations, and they are subtracted from the counters of
     their chunks. With OnConflict.SKIP, they are the staged locations.
 
     Returns:
-        The number of these locations.
+        The number of copied locations.
     """
     keeps_older = on_conflict is OnConflict.SKIP
     losers = f"staged AS l WHERE {exists_by_key('file_locations', 'l')}" if keeps_older else _FOUND

@@ -1,4 +1,4 @@
-"""The journal: the order of all changes of file_locations, and the stores into which their records must be written.
+"""The journal: a record of each change of file_locations in order, and the stores that still need the record.
 
 A chunk lists its own files. The journal has all that a chunk cannot have: which of two chunks came later, and which
 files were skipped, removed or restored. Each record is also written into the stores, beside the chunks. Therefore a
@@ -37,7 +37,19 @@ class JournalChunk(NamedTuple):
     """The chunk whose commit a journal record describes, with columns of `chunks`.
 
     The journal's objects contain these fields under these names and in this order (docs/formats/journal.md).
-    `begun_at` is ISO 8601, UTC.
+
+    Attributes:
+        uuid: UUID of the chunk.
+        format: Format of the chunk.
+        object_key: Key of the chunk's object.
+        size_bytes: Size of that object.
+        data_bytes: Total size of the files' bytes in it.
+        index_start_byte: First byte of the object's own index.
+        index_end_byte: One past the last byte of that index.
+        file_count: Number of files in that index.
+        crc64nvme: CRC-64/NVME of the object in base64; None if unknown.
+        index_crc32c: CRC-32C of the object from `index_start_byte` to its end; None if unknown.
+        begun_at: When the chunk was begun: ISO 8601, UTC.
     """
 
     uuid: UUID
@@ -54,7 +66,7 @@ class JournalChunk(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """One change of file_locations.
+    """A journal record: one change of the table file_locations.
 
     Attributes:
         sequence: journal.id, the position of the change in the order of changes.
@@ -62,8 +74,8 @@ class JournalRecord(NamedTuple):
         kind: Kind of the change.
         happened_at: When the change was committed: ISO 8601, UTC.
         unwritten: URLs of the stores into which the record still has to be written.
-        chunk: The chunk that was committed; None for removals and restorations.
-        catalog: UUID of the catalog that changed; None in objects of earlier versions.
+        chunk: The chunk that was committed; None if files were removed or restored.
+        catalog: UUID of the catalog that changed; None in objects that earlier versions of cafcat wrote.
     """
 
     sequence: int
@@ -92,8 +104,8 @@ class JournalFile(NamedTuple):
 def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], chunk_id: int | None = None) -> int:
     """Append a record to the journal, at the end of the caller's transaction.
 
-    The transaction must have all its locks by then. Therefore, of two changes of the same path, the later one has
-    the higher journal.id.
+    The transaction must have acquired all its locks before. Therefore, of two changes of the same path, the later
+    one has the higher journal.id.
 
     Args:
         connection: A connection with an open transaction.
@@ -102,7 +114,7 @@ def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], c
         chunk_id: chunks.id of the chunk that is committed; None for removals and restorations.
 
     Returns:
-        journal.id.
+        journal.id of the record.
     """
     statement = "INSERT INTO journal (chunk_id, uuid, kind, unwritten) VALUES (%s, %s, %s, %s) RETURNING id"
     row = connection.execute(statement, (chunk_id, uuid4(), kind, list(stores))).fetchone()
@@ -111,7 +123,7 @@ def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], c
 
 
 _WAIT_SECONDS: Final = 30.0
-"""How long a writer of the journal waits for another one without --lock-timeout, in seconds."""
+"""How long a process waits for another one that writes journal records, by default, in seconds."""
 
 
 class Journal:
@@ -122,14 +134,14 @@ class Journal:
 
     @contextmanager
     def exclusively(self, store_url: str) -> Iterator[None]:
-        """Open a transaction that holds the exclusive lock of a store's journal objects.
+        """Open a transaction in which no other process writes journal records into this store.
 
-        The server releases the lock when the transaction ends, or if this process dies. Records marked as written
-        inside are committed at its end.
+        It holds an advisory lock. The server releases the lock when the transaction ends, or if this process dies.
+        What `record_written` changes inside is committed at the end.
 
         Raises:
-            CatalogLocked: The lock was not free within 30 seconds, or --lock-timeout.
-            CatalogUnavailable: The database cannot be reached.
+            CatalogLocked: The lock was not free within --lock-timeout, by default within 30 seconds.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         with self._connection.transaction() as connection:
             acquire(
@@ -141,25 +153,29 @@ class Journal:
             yield
 
     def unwritten(self, stores: Sequence[str]) -> list[JournalRecord]:
-        """Return up to 1,000 records that at least one of these stores (URLs) does not have yet, in order."""
+        """Return the first 1,000 records that at least one of these stores does not have yet, by journal.id.
+
+        Args:
+            stores: URLs of the stores.
+        """
         with self._connection.statement() as connection:
             rows = connection.execute(_UNWRITTEN.encode(), [list(stores)]).fetchall()
         return list(map(_record, rows))
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
-        """Return the records of a chunk's commit, whether they are written into the stores or not."""
+        """Return the records of the commit of a chunk (by chunks.id), whether stores have them or not."""
         statement = _RECORD + "WHERE j.chunk_id = %s ORDER BY j.id"
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]
 
     def find_existing(self, records: Sequence[UUID]) -> set[UUID]:
-        """Return those of these values of journal.uuid that this catalog has."""
+        """Return the UUIDs, of those given, for which this catalog has a journal record."""
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         with self._connection.statement() as connection:
             return {row[0] for row in connection.execute(statement, [list(records)]).fetchall()}
 
     def files(self, sequence: int) -> Iterator[JournalFile]:
-        """Yield the files of a record, in path order.
+        """Yield the files that a record removed, restored or skipped, in path order. Queries 5,000 at a time.
 
         Args:
             sequence: journal.id.
@@ -180,7 +196,7 @@ class Journal:
             after = rows[-1][0]
 
     def removals(self, after: int, until: int | None) -> Iterator[JournalRecord]:
-        """Yield the records of removals and restorations, in order.
+        """Yield the records of removed and of restored files, in order of journal.id.
 
         Args:
             after: Yield only records with a higher journal.id.
@@ -201,9 +217,13 @@ class Journal:
     def add_pending_store(self, sequence: int, store_url: str) -> bool:
         """Add a store to those into which a record must still be written.
 
+        Args:
+            sequence: journal.id of the record.
+            store_url: URL of the store.
+
         Returns:
-            False if the record is already written into all its stores. Then the catalog has deleted the list of its
-            files, and the record cannot be written again.
+            True if the store was added. False if the record is already written into all its stores. Then the
+            catalog has deleted the list of its files, and the record cannot be written again.
         """
         statement = (
             "UPDATE journal SET unwritten = array_append(array_remove(unwritten, %s), %s) "
@@ -213,7 +233,14 @@ class Journal:
             return connection.execute(statement, (store_url, store_url, sequence)).rowcount == 1
 
     def record_written(self, sequence: int, store_url: str) -> None:
-        """Record that a store has a record. When all its stores have it, delete the list of its files."""
+        """Note in the catalog that a journal record was written into a store.
+
+        When all stores have the record that need it, the catalog's list of its files is deleted.
+
+        Args:
+            sequence: journal.id of the record.
+            store_url: URL of the store.
+        """
         update = "UPDATE journal SET unwritten = array_remove(unwritten, %s) WHERE id = %s RETURNING unwritten"
         with self._connection.by_index() as connection:
             row = connection.execute(update, (store_url, sequence)).fetchone()

@@ -53,7 +53,7 @@ def _name(checked: ObjectChecked) -> str:
 
 
 def _shown(finding: Finding) -> str:
-    """Return a finding in one line: "file a/b.jpg [0, 512): its bytes have CRC-32C ..."."""
+    """Return a finding in one line: "file a/b.jpg [0, 512): the bytes of this file have CRC-32C ..."."""
     path = f" {printable(finding.path)}" if finding.path is not None else ""
     span = f" [{finding.start_byte}, {finding.end_byte})" if finding.start_byte is not None else ""
     return f"{finding.kind}{path}{span}: {printable(finding.detail)}"

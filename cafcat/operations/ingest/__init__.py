@@ -1,1 +1,1 @@
-"""Pack new and changed files of sources into chunks."""
+"""The operation `ingest`: packs new and changed files of sources into chunks."""

@@ -1,4 +1,4 @@
-"""Comparison of files by checksum, if size and time cannot show whether a file changed."""
+"""Comparison of source files with the catalog by checksum, if size and time cannot show whether a file changed."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -14,11 +14,11 @@ from cafcat.support.checksums import crc32c
 __all__ = ["ContentComparison"]
 
 _ASSIGNED: Final = 1_000
-"""Number of files whose new source is written to the catalog in one statement."""
+"""Number of files whose `source_id` one statement changes in the catalog."""
 
 
 class ContentComparison:
-    """Compares files of sources with the checksums that the catalog has."""
+    """Reads files of sources, and compares their checksums with those in the catalog, for one ingest."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -29,22 +29,23 @@ class ContentComparison:
     def differing(
         self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int], doubtful: Mapping[int, int]
     ) -> set[int]:
-        """Read the doubtful files of a batch.
+        """Read the doubtful files of a batch, and return which of them have other content than the catalog has.
 
-        Files with the same content are assigned to the source that they were read from.
+        In the catalog, each file with the same content is assigned to the source that it was read from.
 
         Args:
             source: The source of the batch.
             batch: Files of the source.
             source_ids: `sources.id` of each file of the batch.
-            doubtful: CRC-32C in the catalog of each doubtful file, by its position in the batch.
+            doubtful: The files to read: CRC-32C in the catalog of each, by its position in the batch.
 
         Returns:
-            Positions of the files that have other content or could not be read. Packing them reports the reason.
-            The set is incomplete if the user ended the operation meanwhile.
+            Positions of the files that have other content or could not be read. Packing the latter reports why. If
+            the user ended the operation meanwhile, files that were not read are among them, too.
 
         Raises:
-            SourceBroke: The source ended before its end.
+            SourceBroke: No further file of the source can be read.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         self._read(source, [(batch[n], checksum) for n, checksum in doubtful.items()])
         same: dict[int, list[tuple[str, int]]] = {}
@@ -60,13 +61,20 @@ class ContentComparison:
         return differing
 
     def forget(self) -> int:
-        """Forget the results of a finished batch. Returns the number of files that were read for it."""
+        """Forget the comparisons of a finished batch. Returns for how many files reading was tried."""
         count, self._file_count = self._file_count, 0
         self._verdicts.clear()
         return count
 
     def _read(self, source: Source, files: Sequence[tuple[SourceFile, int]]) -> None:
-        """Read the files without a result, and remember whether they are equal."""
+        """Read the files that were not compared yet, and remember whether each has the given checksum.
+
+        If the user ends the operation, the rest of the files is left out.
+
+        Args:
+            source: The source of the files.
+            files: Files with their CRC-32C in the catalog.
+        """
         files = [file for file in dict.fromkeys(files) if file not in self._verdicts]
         if isinstance(source, ReadOnceSource):
             for file, _ in files:
@@ -82,7 +90,7 @@ class ContentComparison:
 
 
 def _checksum_of(opened: NewFile | OpenResult) -> int | None:
-    """Return the CRC-32C of a file; None if the file cannot be read."""
+    """Return the CRC-32C of a file's content; None if the file cannot be read. Raises SourceBroke."""
     if isinstance(opened, NewFile):
         return crc32c(opened.content)
     checksum = 0

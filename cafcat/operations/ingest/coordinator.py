@@ -1,4 +1,4 @@
-"""The coordinator of an ingest: it scans the sources, finds the new files batch by batch, and has them packed."""
+"""The coordinator of an ingest: it scans the sources, finds new and changed files by batch, and has them packed."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -27,16 +27,17 @@ _UNKNOWN: Final = 0
 """`sources.id` of a source that the catalog does not have."""
 _WORTH_FILES: Final = 4_000
 _WORTH_BYTES: Final = 64 << 20
-"""With fewer files and bytes in a batch, this process is done before a worker process has started."""
+"""Worker processes start when a batch has this many files or bytes to pack. This process packs smaller batches
+faster than a worker process starts."""
 _MOST_JOBS: Final = 4
-"""Largest default number of processes. More help only with some disks, so users must ask for them."""
+"""Largest default number of worker processes. More are faster on some disks only, so users must ask for them."""
 
 
 class Ingest:
-    """State and steps of one ingest of files.
+    """State and steps of one ingest run that packs files. `LogIngest` packs archives of logs.
 
     Attributes:
-        positions: Positions from which the listings of the sources can continue.
+        positions: Positions from which an interrupted listing of each source can continue.
     """
 
     def __init__(
@@ -49,16 +50,16 @@ class Ingest:
         dry_run: bool = False,
         jobs: int | None = 1,
     ) -> None:
-        """Prepare the ingest.
+        """Prepare the ingest run. No source is read, and nothing is written yet.
 
         Args:
             session: The session.
-            target: Where new chunks go.
+            target: Catalog, store, format, run and owner of the new chunks.
             limits: When a chunk is full.
-            options: How files are compared with the catalog.
-            dry_run: Write nothing.
-            jobs: Number of processes that pack, once there is enough to do for them. None: one for each processor,
-                at most four.
+            options: Its `comparison` and `on_conflict` are used.
+            dry_run: Write nothing, and only count the files that would be packed.
+            jobs: Number of worker processes that pack, once a batch has enough work for them. 1: this process
+                packs. None: one for each processor, at most four.
         """
         self._session = session
         self._catalog = session.catalog
@@ -80,20 +81,22 @@ class Ingest:
 
     @property
     def report(self) -> IngestReport:
-        """The totals so far."""
+        """Counts of all files and chunks so far, those of worker processes included."""
         return self._packer.report if self._pool is None else self._pool.total(self._packer.report)
 
     def run(self, sources: Iterable[Source]) -> None:
-        """Ingest all sources, or until the user ends the operation.
+        """Ingest all sources, or the files until the user ends the operation.
 
         Packed files are committed at the end, unless `Session.checkpoint` raises. After an error the open chunk is
-        abandoned, and chunks that were committed before stay. If a source ends early, because its server is gone
-        for example, the open chunk is committed, and then the reason is raised.
+        abandoned, and chunks that were committed before stay. If a source fails before its end, for example because
+        its server is gone, the open chunk is committed, and then the source's error is raised.
 
         Raises:
-            Conflict: The catalog has a path, and `on_conflict` is FAIL.
+            Conflict: The catalog has a path with other content, and `on_conflict` is FAIL.
             StoreFailed, AccessDenied: The store or a source failed.
+            Unavailable: A worker process died.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+            CafcatError: Any other error with which a source ended.
         """
         try:
             with self._stack:
@@ -130,10 +133,10 @@ class Ingest:
         self.positions.ended(source)
 
     def _ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
-        """Find the files to pack in a whole batch at once, and pack them.
+        """Find the new and changed files of a batch with one query of the catalog, and pack them.
 
-        If the open chunk may contain a path already, the chunk is committed first. Then the catalog is asked again
-        about the rest of the batch.
+        If an open chunk may contain the path of a file already, all open chunks are committed before this file.
+        Then the catalog is queried again for the rest of the batch.
         """
         self._packer.report.files_seen += len(batch)
         source_ids = self._source_ids_of(source, batch)
@@ -155,7 +158,10 @@ class Ingest:
         self._packer.problems.record()
 
     def _existing(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
-        """Return the state of the batch in the catalog. Doubtful files are read first, except in a dry run."""
+        """Return which files of the batch are in the catalog, and whether they changed.
+
+        Doubtful files are read and compared, so that none is doubtful any more. A dry run leaves them doubtful.
+        """
         existing = self._catalog.chunks.find_existing(batch, source_ids, self._comparison)
         if not existing.doubtful or self._dry_run:
             return existing
@@ -169,13 +175,16 @@ class Ingest:
         )
 
     def _source_ids_of(self, source: Source, batch: Sequence[SourceFile]) -> Sequence[int]:
-        """Return `sources.id` of each file."""
+        """Return `sources.id` of each file of a batch, in order."""
         if isinstance(source, RootedSource):  # root_of is slow, so it is called once per file
             return [self._source_id(source.root_of(file)) for file in batch]
         return [self._source_id(source.name)] * len(batch)
 
     def _source_id(self, root: str) -> int:
-        """Return `sources.id` of a root. In a dry run, a root that the catalog does not have gets no id."""
+        """Return `sources.id` of a root, the folder or URL from which files are ingested. A new root is inserted.
+
+        In a dry run nothing is inserted: the id of a new root is 0.
+        """
         found = self._source_ids.get(root)
         if found is None:
             sources = self._catalog.sources
@@ -184,7 +193,11 @@ class Ingest:
         return found
 
     def _pack(self, source: Source, pending: Sequence[PendingFile]) -> None:
-        """Pack files in worker processes if these can open the files and have enough work; else in this process."""
+        """Pack new and changed files of a source in worker processes, or in this process.
+
+        Worker processes are used if the source lets other processes open its files, and if they run already or the
+        files are enough work to start them.
+        """
         if isinstance(source, ShareableSource) and (pool := self._pool_for(pending)) is not None:
             self._packer.finish_chunk()
             pool.pack(source.opener, pending)
@@ -194,7 +207,10 @@ class Ingest:
             self._packer.pack(source, pending)
 
     def _pool_for(self, pending: Sequence[PendingFile]) -> "WorkerPool | None":
-        """Return the worker pool. It starts at the first files that are worth it."""
+        """Return the pool of worker processes; None if this process packs the files.
+
+        The pool starts with the first batch that has enough work for it. All later batches use it.
+        """
         if self._pool is None and self._jobs != 1 and _is_worth_a_pool(pending):
             jobs = min(processors(), _MOST_JOBS) if self._jobs is None else self._jobs
             self._pool = self._start_pool(jobs) if jobs > 1 else None
@@ -223,9 +239,16 @@ class Ingest:
     def _decide(
         self, batch: Sequence[SourceFile], source_ids: Sequence[int], existing: ExistingFiles
     ) -> tuple[int, Sequence[PendingFile]]:
-        """Return how many files of the batch were decided, and which of these to pack.
+        """Decide for the files of a batch, from the first on, whether to pack, skip or count them.
 
-        The decision ends at a file whose path the open chunk may contain.
+        Except in a dry run, this stops before a file whose path an open chunk may contain, or that an earlier file
+        of the batch has, too.
+
+        Returns:
+            The number of files that were decided, and the files among them that have to be packed.
+
+        Raises:
+            Conflict: The catalog has a path with other content, and `on_conflict` is FAIL.
         """
         pending: list[PendingFile] = []
         paths: set[str] = set()

@@ -1,4 +1,4 @@
-"""Options of `ingest`."""
+"""The options of `cafcat ingest` and `Repository.ingest`."""
 
 import os
 from collections.abc import Sequence
@@ -25,26 +25,28 @@ class IngestOptions(SourceOptions):
 
     Attributes:
         sources: Folders, files, tar files ("-" is a tar on standard input) and s3:// URLs.
-        files_from: File with names and URLs, one per line; "-" is standard input.
-        null_separated: Names in `files_from` end with NUL instead of newline.
-        prefix: Folder of the catalog that is put before all names.
+        files_from: File that lists the names and URLs of further files to ingest, one per line; "-" is standard
+            input.
+        null_separated: The names in `files_from` end with NUL instead of newline.
+        prefix: Folder of the catalog that is put before the names of all files.
         include: Patterns as in gitignore: pack only matching files.
         exclude: Patterns as in gitignore: leave out matching files.
-        follow_symlinks: Pack the files that symbolic links point to; else links are skipped.
-        unpack_tars: Tar files are sources; else they are files.
-        inventory: Manifest of an S3 Inventory, a file or URL: used instead of listing the only s3:// source.
-        restart_listing: List a bucket from its beginning, although an earlier listing was interrupted.
-        on_conflict: What to do with a path that the catalog has with other content.
-        comparison: How to find out whether a file has changed: by size and time, by checksum, or not at all: then
-            every file is packed.
-        dry_run: Write nothing; count what would be done.
-        join_store: Write into a store that has chunks of another catalog.
-        format: Format of the new chunks.
+        follow_symlinks: Pack the files that symbolic links point to; if false, links are skipped.
+        unpack_tars: Pack the members of tar files; if false, a tar file is packed as one file.
+        inventory: Manifest of an S3 Inventory, a file or URL. It is read instead of listing the bucket of the only
+            source.
+        restart_listing: List a bucket from its beginning, even if an earlier listing was interrupted.
+        on_conflict: What to do with a changed file whose path the catalog has: replace the file, skip it, or fail.
+        comparison: How to find out whether a file has changed: by size and time (or entity tag), by checksum, or
+            not at all, which packs every file.
+        dry_run: Write nothing; count the files that would be packed.
+        join_store: Allow to write into a store that has chunks of another catalog.
+        format: Name of the format of the new chunks.
         timestamp_key: For clp-s: JSON key that holds the timestamp of a record.
-        target_size: Size in bytes at which a new chunk begins; None for the setting. For clp-s: bytes of the log
-            files in an archive, 1 GB by default.
-        jobs: Number of processes that pack local folders, each into chunks of its own; None for one per processor,
-            at most four. They start only if there is enough to do.
+        target_size: Size in bytes at which a chunk is full; None for the setting `target_size`. For clp-s: bytes of
+            log files in one archive; None for 1 GB.
+        jobs: Number of worker processes that pack local folders, each into chunks of its own; None for one per
+            processor, at most four. They start only if there is enough to do.
     """
 
     sources: Annotated[
@@ -71,17 +73,21 @@ class IngestOptions(SourceOptions):
     ] = field(default=None, kw_only=True)
 
     def check(self) -> None:
-        """Raise InvalidInput for options that contradict each other, or are out of range."""
+        """Raise InvalidInput for options that contradict each other, for no source, or for `jobs` below 1.
+
+        The format and the target size are checked later, when the ingest begins.
+        """
         if isinstance(self.sources, str | bytes | os.PathLike):
-            raise InvalidInput("sources are a list of names", hint=f"write [{os.fspath(self.sources)!r}]")
+            raise InvalidInput("sources must be a list of names", hint=f"write [{os.fspath(self.sources)!r}]")
         if not self.sources and self.files_from is None:
-            raise InvalidInput("there is nothing to ingest", hint="name a folder, a file, or a list of files")
+            raise InvalidInput("no source to ingest is given", hint="name a folder, a file, or a list of files")
         if self.comparison is Comparison.NOTHING and self.on_conflict is not OnConflict.REPLACE:
-            raise InvalidInput("--force replaces files, --on-conflict keeps them", hint="leave one of them out")
+            message = f"--force replaces files, but --on-conflict {self.on_conflict} keeps them"
+            raise InvalidInput(message, hint="leave one of them out")
         if self.jobs is not None and self.jobs < 1:
             raise InvalidInput(f"--jobs must be at least 1, not {self.jobs}")
         if self.format == LOGS and self.comparison is not Comparison.TIME:
             hint = "leave --checksum and --force out"
             raise InvalidInput(f"records in an archive of {LOGS} cannot be compared or replaced", hint=hint)
         if self.format != LOGS and self.timestamp_key is not None:
-            raise InvalidInput(f"a timestamp key is for {LOGS}, not for {self.format}")
+            raise InvalidInput(f"a timestamp key is for {LOGS} only, and the format is {self.format}")

@@ -1,6 +1,6 @@
 """Packs files into chunks: each file is read and added to the open chunk, and full chunks are committed.
 
-Small files are added in groups, because the work per call costs as much as all the rest.
+Small files are added in groups, because each call costs as much time as the packing of a small file itself.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ _GROUP_BYTES: Final = 1 << 20
 
 
 class PendingFile(NamedTuple):
-    """A file to pack.
+    """A file of a source that is going to be packed.
 
     Attributes:
-        file: The file.
-        replaces: True if the catalog has another file with its path.
+        file: The file, as the source found it.
+        replaces: True if the catalog has a file with this path, which this file replaces.
         source_id: `sources.id` of the file's source.
     """
 
@@ -40,25 +40,26 @@ class PendingFile(NamedTuple):
 
 
 class Packer:
-    """Fills one chunk after the other.
+    """Reads files and packs them into chunks, of which at most one is open.
 
     Attributes:
         chunk: The open chunk; None if no chunk is open.
-        report: Counts of committed files, and of files that could not be packed.
-        problems: Collects the files that could not be packed.
+        report: Counts of committed chunks and files, and of files that could not be packed.
+        problems: Reports, counts and stores the files that could not be packed.
     """
 
     def __init__(
         self, session: Session, target: ChunkTarget, limits: Limits, on_conflict: OnConflict, positions: Positions
     ) -> None:
-        """Open no chunk yet.
+        """Prepare to pack files. The first file will open a chunk.
 
         Args:
             session: The session.
-            target: Where new chunks go.
+            target: Catalog, store, format, run and owner of the new chunks.
             limits: When a chunk is full.
-            on_conflict: What to do with a path that the catalog has.
-            positions: Receives each file that was handled, and each commit.
+            on_conflict: What a commit does with a path that another process entered into the catalog meanwhile.
+            positions: Notes each file that was packed or failed, and saves the position of the listing at each
+                commit.
         """
         self._session = session
         self._progress = session.progress
@@ -72,20 +73,22 @@ class Packer:
         self.problems = Problems(target.catalog, self.report, session.progress)
 
     def may_contain(self, path: str) -> bool:
-        """Return False if the open chunk does not contain a path. True can be wrong."""
+        """Return False if the open chunk certainly does not contain a file of this path. True can be wrong."""
         return self.chunk is not None and self.chunk.may_contain(path)
 
     def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
-        """Read and pack files, or those until the user ends the operation.
+        """Read files and add them to chunks, until all are packed or the user ends the operation.
 
-        A file that fails is reported as a problem.
+        A file that cannot be read, or that does not fit into any chunk, is reported as a problem. Full chunks are
+        committed; the last one stays open.
 
         Args:
             opener: Opens the files.
-            pending: Files of distinct paths that the open chunk does not contain.
+            pending: The files. Their paths are distinct, and not in the open chunk.
 
         Raises:
-            SourceBroke: The source ended before its end.
+            SourceBroke: No further file of the source can be read.
+            Conflict: A commit failed, because another process changed a path or the chunk.
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -109,12 +112,15 @@ class Packer:
             self._add_group(group, pending[handled:])
 
     def is_stopping(self) -> bool:
-        """Return True if the user ends the run. Raises what `Session.checkpoint` raises."""
+        """Return True if the user ends the ingest, and note that in the report.
+
+        Raises what `Session.checkpoint` raises.
+        """
         self.report.interrupted = self._session.should_end() or self.report.interrupted
         return self.report.interrupted
 
     def _add_group(self, files: Sequence[NewFile], pending: Sequence[PendingFile]) -> None:
-        """Add small files to the open chunk until it is full, and the rest to the next chunk."""
+        """Add small files that were read to the open chunk until it is full, and the rest to further chunks."""
         while files:
             try:
                 chunk = self._chunk_for(files[0].path, len(files[0].content))
@@ -127,7 +133,10 @@ class Packer:
             files, pending = files[count:], pending[count:]
 
     def _add_one_by_one(self, files: Sequence[NewFile], pending: Sequence[PendingFile], error: Refused) -> int:
-        """Add each file of a group on its own, because the format refused one of them."""
+        """Add each file of a group by itself, because the format refused one of them. Returns their number.
+
+        A group of one file is the refused file, which is reported as a problem.
+        """
         if len(files) == 1:
             self._report_problem(pending[0].file, ProblemKind.TOO_LARGE, error.message)
             self._positions.passed(pending[0].file)
@@ -137,7 +146,10 @@ class Packer:
         return len(files)
 
     def _add_files(self, chunk: OpenChunk, files: Sequence[NewFile]) -> int:
-        """Add files up to the target size. A single file may make the chunk larger than that."""
+        """Add files up to the target size, and return how many were added.
+
+        If not even the first one fits, it is added alone. The chunk may then be larger than the target size.
+        """
         most_files = self._limits.max_files - chunk.file_count
         count = chunk.add_all(files[:most_files], self._limits.target_bytes)
         return count or chunk.add_all(files[:1], self._limits.hard_bytes)
@@ -150,7 +162,7 @@ class Packer:
         chunk.check_lease()
 
     def _add_opened_or_report(self, result: OpenFile | SourceFailed, item: PendingFile) -> None:
-        """Add one file that is opened but not read yet, or report why it could not be opened."""
+        """Add one opened file that is not read yet, or report why it could not be opened, read or added."""
         file = item.file
         try:
             if isinstance(result, SourceFailed):
@@ -182,7 +194,7 @@ class Packer:
         chunk.check_lease()
 
     def _stream(self, chunk: OpenChunk, path: str, opened: OpenFile) -> None:
-        """Copy a large file block by block. If the user ends the operation meanwhile, the file is not added."""
+        """Add a large file block by block. If the user ends the ingest meanwhile, the file is not added."""
         entry = chunk.open(path, opened.modified_ns)
         try:
             for block in blocks_of(opened):
@@ -199,7 +211,10 @@ class Packer:
         self._progress.advance(1, 0)
 
     def _chunk_for(self, path: str, size_bytes: int) -> OpenChunk:
-        """Return the open chunk if the file fits into it, else a new chunk. Raises Refused if it fits into none."""
+        """Return a chunk that a file of this size fits into: the open chunk, or else a new one.
+
+        Before a new chunk is begun, the open chunk is committed. Raises Refused if no chunk can have the file.
+        """
         if self.chunk is not None and self._limits.have_room(self.chunk, path, size_bytes):
             return self.chunk
         self._check_size(path, size_bytes)
@@ -213,7 +228,14 @@ class Packer:
             raise Refused(f"a file of {size_bytes} bytes does not fit into a chunk of {limit} bytes", path=path)
 
     def finish_chunk(self) -> None:
-        """Commit the open chunk, if there is one. Raises the errors of `BegunChunk.finish`."""
+        """Commit the open chunk, if there is one. A chunk without files is abandoned.
+
+        Raises:
+            Conflict: The catalog has a path of the chunk, and `on_conflict` is FAIL; or another process has the
+                lease of the chunk now.
+            StoreFailed, AccessDenied: The store failed.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
         chunk = self.chunk
         if chunk is None:
             return
@@ -234,7 +256,7 @@ class Packer:
         self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
 
     def abandon(self, reason: str) -> None:
-        """Abandon the open chunk, if there is one. Its object is removed."""
+        """Abandon the open chunk, if there is one: its object is removed. `reason` is stored in the chunk's row."""
         if self.chunk is not None:
             self.chunk.abandon(reason)
             self.chunk = None
@@ -244,6 +266,6 @@ class Packer:
 
 
 def _of_one_source(pending: Sequence[PendingFile]) -> int:
-    """Return how many files at the beginning have the same source."""
+    """Return how many files at the beginning of the list have the same `source_id` as the first one."""
     first = pending[0].source_id
     return next((n for n, item in enumerate(pending) if item.source_id != first), len(pending))

@@ -1,4 +1,4 @@
-"""Pack the new and changed files of sources into chunks."""
+"""Runs an ingest: packs the new and changed files of sources into chunks, and records the run in the catalog."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -32,13 +32,22 @@ first."""
 
 
 def run(session: Session, options: IngestOptions) -> IngestReport:
-    """Ingest sources.
+    """Pack the new and changed files of the sources into chunks, and return the counts.
+
+    Leftovers of dead writers in the store are recovered first, except in a dry run. After an error, chunks that
+    were committed before stay.
 
     Raises:
         InvalidInput: Options contradict each other, or are out of range.
-        NotFound: There is no such source.
-        Conflict: The catalog has a path, and `on_conflict` is FAIL; or the store has chunks of another catalog.
-        StoreFailed, CatalogUnavailable, CatalogOutdated: Chunks that were committed before stay.
+        NotFound: A source, or the store, does not exist.
+        Conflict: The catalog has a path with other content, and `on_conflict` is FAIL; or the store has chunks of
+            another catalog.
+        Locked: Another catalog began to write into the store at the same moment.
+        Corrupt: The marker of this catalog in the store is damaged.
+        SourceFailed: A source cannot be used at all.
+        StoreFailed, AccessDenied: The store or a source failed.
+        Unavailable: The store is not where its URL points, or a worker process died.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     options.check()
     store = store_for_new_objects(session)
@@ -53,7 +62,7 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
 
 
 class _IngestRun:
-    """State and steps of one ingest, with its row in `ingest_runs`."""
+    """State and steps of one ingest, of files or of logs, with its row in `ingest_runs`."""
 
     def __init__(self, session: Session, store: Store, options: IngestOptions) -> None:
         self._session = session
@@ -66,7 +75,10 @@ class _IngestRun:
         self._limits.check()
 
     def run(self) -> IngestReport:
-        """Open the sources, ingest them, and record the result in `ingest_runs`."""
+        """Open the sources, ingest them, and return the counts.
+
+        Except in a dry run, begin and end of the ingest are recorded in `ingest_runs`, also after an error.
+        """
         sources = source_opener(self._session, self._options)
         opened = sources.open(self._options.sources)
         if self._is_of_logs:
@@ -113,7 +125,7 @@ class _IngestRun:
         )
 
     def _begin(self, sources: Sequence[Source]) -> int:
-        """Insert the row of the run, and return its id."""
+        """Insert the row of the run into `ingest_runs`, and return its id."""
         recorded = self._options.as_recorded()
         recorded |= {"target_size": self._limits.target_bytes, "format": self._format.name}
         if self._is_of_logs:
@@ -126,7 +138,14 @@ class _IngestRun:
         )
 
     def _finish(self, report: IngestReport, state: RunState, error: str | None = None) -> None:
-        """Record the end of the run. After an error of the ingest, errors of this step are ignored."""
+        """Record the end of the run in `ingest_runs`, unless it is a dry run.
+
+        Args:
+            report: The counts of the run.
+            state: How the run ended.
+            error: Message of the error that ended the ingest; None without one. With it, errors of this step are
+                ignored, so that they do not hide it.
+        """
         if report.run is None:
             return
         try:

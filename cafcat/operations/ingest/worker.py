@@ -32,15 +32,15 @@ _SENT_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """First message to a worker.
+    """First message of the parent process to a worker process: how to open a session, and how to write chunks.
 
     Attributes:
         open_session: Opens the session of the worker.
-        store: URL of the store.
+        store: URL of the store for new chunks.
         format: Name of the format of new chunks.
-        run: `ingest_runs.id`.
+        run: `ingest_runs.id` of the ingest.
         limits: When a chunk is full.
-        on_conflict: What to do with a path that the catalog has.
+        on_conflict: What a commit does with a path that another process entered into the catalog meanwhile.
     """
 
     open_session: SessionFactory
@@ -52,9 +52,9 @@ class Setup:
 
 
 class Piece:
-    """A part of the work: files for one worker to pack.
+    """A part of the work, as it is sent to a worker process: some files to pack, and how to open them.
 
-    The files are sent as plain tuples, which cost a third of named ones.
+    The files are sent as plain tuples, because these take a third of the time of named tuples.
     """
 
     def __init__(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
@@ -64,7 +64,10 @@ class Piece:
         self._source_ids = [item.source_id for item in pending]
 
     def pack(self, packer: Packer) -> None:
-        """Pack the files, unless the user ends the run. Raises the errors of the packer."""
+        """Pack the files in this worker process, unless the user ends the ingest.
+
+        Raises the errors of `Packer.pack`, such as SourceBroke and StoreFailed.
+        """
         if packer.is_stopping():
             return
         replaces = frozenset(self._replaces)
@@ -75,17 +78,17 @@ class Piece:
 
 
 class Aborted(Exception):
-    """The run failed in the parent process, or the parent process died."""
+    """The ingest failed in the parent process or in another worker, or the parent process died."""
 
 
 class _Inbox:
-    """Messages of the parent process.
+    """The messages that this worker process gets from its parent process.
 
     A thread receives them, so the parent is never blocked by a full pipe while this process waits for the parent.
 
     Attributes:
-        is_stopped: True if the user ends the run.
-        is_aborted: True if the run failed, or the parent process died.
+        is_stopped: True once the parent process has sent "stop", because the user ends the ingest.
+        is_aborted: True once the parent process has sent "abort", because the ingest failed, or has died.
     """
 
     def __init__(self, pipe: WorkerPipe) -> None:
@@ -111,24 +114,31 @@ class _Inbox:
         self._messages.put(("abort", None))
 
     def receive(self) -> tuple[str, Any]:
-        """Wait for the next message, and return it."""
+        """Wait for the next message of the parent process other than "stop", and return its kind and value.
+
+        If the parent process died, this is ("abort", None).
+        """
         return self._messages.get()
 
 
 class _ToParent(logging.Handler):
-    """Sends warnings of the logger "cafcat" to the parent process, which logs them."""
+    """Sends warnings of the logger "cafcat" to the parent process, which reports them to the user."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         super().__init__(logging.WARNING)
         self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a warning."""
+        """Send the text of a log record to the parent process, as a Warned event."""
         self._pipe.send(("event", Warned(record.getMessage())))
 
 
 class _SentProgress(Progress):
-    """Sends progress and events to the parent process, and stops when the parent process sends a message."""
+    """Progress of a worker process: sends counts and events to the parent process, which can stop the worker.
+
+    Attributes:
+        report: The report of the worker's packer, which is sent before each event of a commit.
+    """
 
     def __init__(self, pipe: WorkerPipe, inbox: _Inbox) -> None:
         self._pipe = pipe
@@ -137,19 +147,19 @@ class _SentProgress(Progress):
         self.report: IngestReport | None = None
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Count progress, and send the count from time to time."""
+        """Count files and bytes. Send the counts after 1,000 files or 16 MiB."""
         self._files += files
         self._bytes += size_bytes
         if self._files >= _SENT_FILES or self._bytes >= _SENT_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Send the progress that was not sent yet."""
+        """Send the counts of files and bytes that were not sent yet."""
         self._pipe.send(("advance", (self._files, self._bytes)))
         self._files = self._bytes = 0
 
     def emit(self, event: Event) -> None:
-        """Send an event. Before the event of a commit, send the report that counts the commit."""
+        """Send an event to the parent process. Before the event of a commit, send the report that counts it."""
         if isinstance(event, ChunkCommitted):
             self.flush()
             self._pipe.send(("report", self.report))
@@ -157,21 +167,27 @@ class _SentProgress(Progress):
 
     @property
     def stopping(self) -> bool:
-        """True if the user ends the run."""
+        """True if the parent process has sent "stop": the user ends the ingest."""
         return self._inbox.is_stopped
 
     def checkpoint(self) -> None:
-        """Raise Aborted if the run failed, or the parent process died."""
+        """Raise Aborted if the parent process has sent "abort", or has died."""
         if self._inbox.is_aborted:
             raise Aborted
 
 
 def serve(pipe: WorkerPipe) -> None:
-    """Pack files in a worker process.
+    """Pack files that the parent process sends. This is the main function of a worker process of an ingest.
 
-    The first message is a Setup. Each further message is a pair: ("pack", Piece), ("finish", None), ("stop", None)
-    or ("abort", None). After "abort", or if the parent process dies, the open chunk is abandoned. Each message to
-    the parent process is a pair of a kind and a value.
+    The first message from the parent is a Setup. Each further message is a pair: ("pack", Piece), ("finish", None),
+    ("stop", None) or ("abort", None). After "abort", or if the parent process dies, the open chunk is abandoned.
+
+    Each message to the parent process is a pair of a kind and a value: "advance" (files and bytes), "event",
+    "report" (all counts so far), "done" (a piece was handled), "broke" (the error of a source), "finished" (the
+    open chunk was committed), or "error", after which the worker ends.
+
+    Args:
+        pipe: This process's end of the pipe to the parent process.
     """
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
@@ -223,7 +239,7 @@ def _pack(pipe: WorkerPipe, inbox: _Inbox, packer: Packer, progress: _SentProgre
 
 
 def _sendable(error: BaseException) -> CafcatError:
-    """Return the error without its causes, which can be impossible to pickle."""
+    """Return a CafcatError without its causes, which may not be picklable; StoreFailed for any other exception."""
     if isinstance(error, CafcatError):
         with suppress(Exception):
             error.__cause__ = error.__context__ = None

@@ -1,6 +1,6 @@
-"""A pool of worker processes that pack files.
+"""A pool of worker processes that pack files, as the parent process of an ingest sees it.
 
-Each process fills its own chunks, and an idle one gets the next work.
+Each process fills its own chunks. The process with the least work gets the next files.
 """
 
 import time
@@ -25,20 +25,32 @@ __all__ = ["WorkerPool"]
 
 _PIECE_FILES: Final = 500
 _PIECE_BYTES: Final = 16 << 20
-"""Limits of a piece of work, so that all workers finish at about the same time. A single file may be larger."""
+"""Most files and bytes that are sent to a worker in one piece, so that all workers finish at about the same time. A
+piece of a single file may be larger."""
 _PIECES_AHEAD: Final = 8
-"""Largest number of pieces that a worker has. The first ones wait while the worker starts."""
+"""Largest number of unfinished pieces that one worker has. The first ones wait while the worker starts."""
 _END_SECONDS: Final = 60.0
-"""Time that workers have after an error to remove the objects that they were writing, in seconds."""
+"""How long workers may take to end, in seconds. After an error they remove the objects that they were writing."""
 
 
 class WorkerPool:
-    """Worker processes, as a context manager. Leaving it with an error abandons the open chunks.
+    """Worker processes that pack files, as a context manager.
 
-    Without an error, call `finish` before leaving it. Between two calls of `finish`, all paths must be distinct.
+    Without an error, call `finish` before the end of the `with` block. An error that leaves the block makes the
+    workers abandon their open chunks. Between two calls of `finish`, all paths must be distinct.
     """
 
     def __init__(self, session: Session, setup: Setup, count: int) -> None:
+        """Start the worker processes of the ingest.
+
+        Args:
+            session: Receives the progress and the events of the workers.
+            setup: How the workers open their sessions and write chunks.
+            count: Number of worker processes.
+
+        Raises:
+            Unavailable: A worker process cannot be started.
+        """
         self._session = session
         self._workers = Workers(serve, count, label="ingest")
         self._busy: Counter[WorkerPipe] = Counter()
@@ -54,21 +66,23 @@ class WorkerPool:
             raise
 
     def may_contain(self, path: str) -> bool:
-        """Return False if no worker has a path in its open chunk.
+        """Return False if no worker has a file of this path in its open chunk. True can be wrong.
 
-        True can be wrong if paths do not come in ascending order.
+        This requires that paths are packed in ascending order between two calls of `finish`.
         """
         return bool(self._unfinished) and path <= self._last_path
 
     def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
-        """Send files to the workers. Some are packed after this returns.
+        """Send files to the workers. This returns before all of them are packed.
+
+        If the user ends the ingest, the rest of the files is not sent.
 
         Args:
-            opener: Opens the files in the workers.
+            opener: Opens the files. It is pickled and sent to the workers.
             pending: The files.
 
         Raises:
-            SourceBroke: The source ended before its end.
+            SourceBroke: No further file of the source can be read.
             Unavailable: A worker died.
             CafcatError: An error of a worker, or of `Session.checkpoint`.
         """
@@ -82,7 +96,13 @@ class WorkerPool:
             self._last_path = piece[-1].file.path
 
     def finish(self) -> None:
-        """Let all workers commit their open chunks, and wait for them. Raises the errors of `pack`."""
+        """Let all workers commit their open chunks, and wait until they have done so.
+
+        Raises:
+            SourceBroke: No further file of the source can be read.
+            Unavailable: A worker died.
+            CafcatError: An error of a worker, or of `Session.checkpoint`.
+        """
         waiting = set(self._unfinished)
         for pipe in waiting:
             self._send(pipe, ("finish", None))
@@ -91,7 +111,7 @@ class WorkerPool:
             self._listen(list(self._unfinished))
 
     def is_stopping(self) -> bool:
-        """Return True if the user ends the run. Each worker gets one message about that."""
+        """Return True if the user ends the ingest. The first time, send "stop" to each worker."""
         if self._session.should_end() and not self._stop_sent:
             self._stop_sent = True
             for pipe in self._workers.pipes:
@@ -99,7 +119,7 @@ class WorkerPool:
         return self._stop_sent
 
     def _send(self, pipe: WorkerPipe, message: tuple[str, object]) -> None:
-        """Send a message. If the worker is dead, raise the error that it reported before, or Unavailable."""
+        """Send a message to a worker. If the worker died, raise the error that it sent before, or Unavailable."""
         try:
             self._workers.send(pipe, message)
         except Unavailable:
@@ -109,7 +129,11 @@ class WorkerPool:
             raise
 
     def total(self, own: IngestReport) -> IngestReport:
-        """Return the report of this process with the sums of its counts and those of the workers."""
+        """Return a report whose counts are the sums over this process and all workers.
+
+        Args:
+            own: The report of this process. It is not changed.
+        """
         reports = [own, *self._reports.values()]
         values = {field.name: getattr(own, field.name) for field in fields(own)}
         for name, value in values.items():
@@ -119,7 +143,7 @@ class WorkerPool:
         return IngestReport(**values)
 
     def _free_worker(self) -> WorkerPipe:
-        """Wait until a worker has room for more work, and return the worker with the least work."""
+        """Wait until a worker has fewer than 8 unfinished pieces. Return the pipe of the worker with the fewest."""
         while True:
             self._listen(self._workers.pipes, 0)
             pipe = min(self._workers.pipes, key=self._busy.__getitem__)
@@ -163,7 +187,10 @@ class WorkerPool:
             self._workers.end(at_once=False, seconds=_END_SECONDS)
 
     def _abort(self) -> None:
-        """Wait until all workers have abandoned their open chunks, and count the chunks committed before that."""
+        """Send "abort" to all workers, and wait up to 60 seconds until they have ended.
+
+        They abandon their open chunks. Chunks that they committed before are counted and reported.
+        """
         left = set(self._workers.pipes)
         for pipe in self._workers.pipes:
             with suppress(Unavailable):

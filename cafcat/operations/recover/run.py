@@ -1,4 +1,4 @@
-"""Deals with the leftovers of writers that died: complete chunks are adopted, and all others are removed.
+"""Runs `cafcat recover`: of the leftovers of dead writers, complete chunks are adopted, and all others are removed.
 
 The row in the catalog is changed first: `writing` becomes `committed` or `abandoned` exactly once, even if several
 processes try. Only then an object is removed from a store, and only an object that a row names.
@@ -41,7 +41,9 @@ _RENEW_SECONDS: Final = 60
 
 
 def run(session: Session, options: RecoverOptions) -> RecoverReport:
-    """Adopt or remove the leftovers of writers that died.
+    """Adopt or remove the leftovers of writers that died, and return the counts.
+
+    Failures of single stores and objects are noted in the report. With `dry_run`, nothing is changed.
 
     Raises:
         NotFound: The catalog has no chunk in the store.
@@ -58,7 +60,7 @@ def run(session: Session, options: RecoverOptions) -> RecoverReport:
 
 
 class Recovery:
-    """State and steps of one recover. Several recovers and writers may work at the same time."""
+    """State and steps of one recovery of leftovers. Several recoveries and writers may work at the same time."""
 
     def __init__(self, session: Session, *, dry_run: bool) -> None:
         self._session = session
@@ -75,7 +77,7 @@ class Recovery:
 
     @property
     def report(self) -> RecoverReport:
-        """The totals so far."""
+        """Counts of the leftovers in all stores so far. In a dry run: of what would be done."""
         counts = self._counts
         return RecoverReport(
             adopted=counts[RecoverOutcome.ADOPTED],
@@ -100,9 +102,11 @@ class Recovery:
         )
 
     def recover(self, stores: Iterable[str]) -> None:
-        """Deal with the leftovers in stores.
+        """Adopt or remove the leftovers in some stores, until all are done or the user ends the operation.
 
-        Damage, and a store that fails, are noted in the report.
+        Leftovers are chunks, copies, backups and journal records of dead writers, and their uploads and objects.
+        Failures of single stores and objects are noted in the report. Runs of dead processes are recorded as
+        failed.
 
         Args:
             stores: URLs of the stores.
@@ -123,20 +127,24 @@ class Recovery:
             self._catalog.runs.fail_dead_runs()
 
     def recover_rows(self, url: str) -> None:
-        """Deal with the leftovers in one store that have rows in the catalog.
+        """Adopt or remove those leftovers in one store that have rows in the catalog, which costs no listing.
 
-        Raises the errors of `recover`.
+        Late uploads and objects, and chunks with a lease, are left to `recover`. Failures are noted in the report.
 
         Args:
             url: URL of the store.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         with self._note_failure(f"store {url}"):
             self._recover_store(self._open(url), url)
 
     def _recover_store(self, store: Store, url: str) -> None:
-        """Deal with the leftovers in a store that have rows in the catalog.
+        """Adopt or remove leftovers in a store that have rows in the catalog, and write missing journal records.
 
-        Abandoned chunks come first. Otherwise an object that cannot be removed would be tried twice.
+        Chunks that are abandoned already come first. Otherwise removing the object of a chunk that is abandoned
+        here would be tried twice if it fails.
         """
         recovery = self._catalog.recovery
         unwritten = len(self._catalog.journal.unwritten([url]))
@@ -165,10 +173,10 @@ class Recovery:
         self._counts["records_written"] += unwritten
 
     def _prove(self, store: Store, url: str) -> None:
-        """Adopt chunks whose object is complete although their lease is not over.
+        """Adopt each chunk in a store whose object is complete, although the writer's lease is not over.
 
-        If the writer lives, it was about to commit the same object. The second one to commit sees the first one's
-        commit.
+        If the writer lives, it was about to commit the same object. Of the two commits, the later one finds that
+        the chunk is committed.
         """
         for chunk in self._catalog.recovery.leased(url):
             if self._is_stopping():
@@ -179,7 +187,7 @@ class Recovery:
                     self._adopt(chunk, summary, mapping, self._units(store, chunk))
 
     def _recover_backups(self, store: Store, url: str) -> None:
-        """Remove incomplete backups. None is adopted, because the next backup is newer."""
+        """Remove the incomplete backups in a store. None is adopted, because the next backup is newer anyway."""
         with self._note_failure(f"backups in {url}"):
             if self._dry_run:
                 backups = self._catalog.backups
@@ -188,7 +196,7 @@ class Recovery:
                 self._counts["backups_removed"] += recover_backups(self._catalog, store, self._owner)
 
     def _sweep(self, store: Store, url: str) -> None:
-        """Remove late uploads and objects, which appeared after `recover` had dealt with their rows."""
+        """Remove late uploads and objects in a store: those that appeared after their rows were dealt with."""
         if not self._is_stopping():
             LateObjects(self._catalog.recovery, store, url, self._counts, self._dry_run).remove()
             if not self._dry_run:
@@ -205,9 +213,12 @@ class Recovery:
         self._leases_end_at = max(ends, default=None)
 
     def _open(self, url: str) -> Store:
-        """Open a store, and check that it answers and is the store of the catalog.
+        """Open a store, after checking that it answers and has objects of the catalog.
 
-        Otherwise a missing object would not prove anything.
+        In a store that is not where its URL points, a missing object would not prove anything.
+
+        Raises:
+            Unavailable, AccessDenied: The store does not answer, or is not where its URL points.
         """
         store = self._stores.open(url)
         for _ in store.uploads():
@@ -219,7 +230,7 @@ class Recovery:
         self._report_chunk(ChunkRecovered(chunk.uuid, chunk.store, RecoverOutcome.CLEANED))
 
     def _remove(self, store: Store, chunk: LeftoverChunk) -> None:
-        """Remove the leftovers of an abandoned chunk.
+        """Remove upload, object and journal record of an abandoned or deleted chunk, except in a dry run.
 
         The upload comes first, because it can still become an object.
         """
@@ -230,7 +241,11 @@ class Recovery:
             self._catalog.chunks.record_removed(chunk.id)
 
     def _recover_chunk(self, store: Store, found: LeftoverChunk) -> None:
-        """Adopt or abandon a chunk whose lease is over. After an error, end the lease at once."""
+        """Acquire the lease of a chunk whose writer died, and adopt or abandon the chunk.
+
+        If another process has the lease now, nothing is done. After an error, this process's lease is ended at
+        once.
+        """
         chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:
             return
@@ -258,10 +273,10 @@ class Recovery:
                 self._adopt(chunk, summary, mapping, units)
 
     def _units(self, store: Store, chunk: LeftoverChunk) -> ArchiveUnits:
-        """Return the log files in the chunk.
+        """Return the log files and times in a chunk; NO_UNITS if it is not an archive of logs.
 
         Raises:
-            Conflict: Another run ingested one of them meanwhile. Records in an archive cannot be skipped.
+            Conflict: Another run ingested one of the log files meanwhile. Records in an archive cannot be skipped.
         """
         units = units_in(formats.by_name(chunk.format), StoredObject(store, chunk.object_key))
         if units.units and (conflict := self._catalog.logs.find_conflict(units.units, chunk.id)) is not None:
@@ -282,7 +297,7 @@ class Recovery:
     def _commit(
         self, chunk: LeftoverChunk, summary: ChunkSummary, mapping: Mapping, units: ArchiveUnits
     ) -> ChunkCommit:
-        """Commit a chunk as its writer would have done.
+        """Commit a chunk as its dead writer would have done, and return the counts of changed files.
 
         A chunk of `repack` or `repair` must not bring back a file that was removed or replaced meanwhile.
         """
@@ -306,7 +321,13 @@ class Recovery:
 
 
 def _read_whole(store: Store, chunk: LeftoverChunk, mapping: Mapping, progress: Progress) -> ChunkSummary:
-    """Add all files of a chunk to the mapping, and return the summary that the catalog stores."""
+    """Read a whole chunk, add its files to the mapping, and return the summary that the catalog stores.
+
+    Raises:
+        NotFound: The store does not have the object.
+        Corrupt: The object is incomplete or damaged.
+        StoreFailed, AccessDenied: The store failed.
+    """
     whole = WholeObject(store, chunk.object_key, formats.by_name(chunk.format), progress)
     for entry in whole.entries():
         mapping.add(entry)
@@ -314,7 +335,7 @@ def _read_whole(store: Store, chunk: LeftoverChunk, mapping: Mapping, progress: 
 
 
 class _Renewing(Progress):
-    """Passes progress on, and renews the lease of a chunk once a minute."""
+    """Passes progress on to the session, and renews the lease of a chunk once a minute while the chunk is read."""
 
     def __init__(self, session: Session, chunk: LeftoverChunk, owner: str) -> None:
         self._session = session
@@ -323,12 +344,16 @@ class _Renewing(Progress):
         self._renewed = time.monotonic()
 
     def checkpoint(self) -> None:
+        """Raise what `Session.checkpoint` raises if the user wants recover to end at once."""
         self._session.checkpoint()
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Report progress, and renew the lease if it is time.
+        """Report progress, and renew the lease if the last renewal was a minute ago.
 
         A catalog that does not answer at the moment is no reason to stop, because the lease lasts 15 minutes.
+
+        Raises:
+            Locked: Another process has the lease now.
         """
         self._session.progress.advance(files, size_bytes)
         now = time.monotonic()
@@ -340,8 +365,11 @@ class _Renewing(Progress):
 
 @contextlib.contextmanager
 def _locked_if_changed(chunk: LeftoverChunk) -> Iterator[None]:
-    """Raise Locked if a row is not in state `writing` any more: its writer lives, or another recover was faster."""
+    """Raise Locked in place of Conflict, which means that the chunk's row is not in state `writing` any more.
+
+    Its writer lives, or another recovery was faster.
+    """
     try:
         yield
     except Conflict as error:
-        raise Locked("another process has dealt with the chunk", chunk=str(chunk.uuid)) from error
+        raise Locked("another process has adopted or abandoned the chunk", chunk=str(chunk.uuid)) from error

@@ -1,1 +1,1 @@
-"""Compare chunks, copies and sources with the catalog."""
+"""The operation `verify`: compares chunks, copies and sources with the catalog."""

@@ -1,4 +1,7 @@
-"""Check of one object, a chunk or a copy, against the catalog."""
+"""Checks one object, that of a chunk or of a copy, against the rows of the catalog.
+
+The check covers that the object exists, its size, its index, and at level data all its bytes.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -36,14 +39,21 @@ from cafcat.support.checksums import crc64nvme, to_base64
 __all__ = ["ObjectCheck", "check_target"]
 
 _NAMED_FILES: Final = 10
-"""Largest number of cut-off files that the finding of a truncated object names. All of them are counted."""
+"""Largest number of files that the finding of a truncated object names. All its cut-off files are counted."""
 
 
 def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> CheckResult | None:
-    """Check the object of a chunk or copy at level index or data. Memory does not depend on the object's size.
+    """Check the object of a chunk or copy. Memory does not depend on the object's size.
+
+    Errors of the store are part of the result.
+
+    Args:
+        session: The session.
+        target: The object to check.
+        level: INDEX or DATA.
 
     Returns:
-        The result; None if the object was deleted meanwhile.
+        The result; None if the check failed because the object was deleted meanwhile.
 
     Raises:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
@@ -67,7 +77,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
     except CafcatError as error:
         verdict = Verdict.UNREADABLE
         is_conclusive = not isinstance(error, NotInstalled)
-        findings.add(FindingKind.UNREADABLE, f"it cannot be read: {error}")
+        findings.add(FindingKind.UNREADABLE, f"the object cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.should_exist(target):
         return None
     counts = progress.files, progress.size_bytes
@@ -75,7 +85,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
 
 
 class ObjectCheck:
-    """An object of a store, compared with the rows of its chunk. Damage is added to the findings.
+    """Compares one object of a store with the rows of its chunk, and adds the damage to the findings.
 
     Attributes:
         unchecked_blocks: Number of blocks of an adopted CAR with a hash function that cafcat does not check.
@@ -84,13 +94,13 @@ class ObjectCheck:
     def __init__(
         self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, progress: Progress
     ) -> None:
-        """Prepare the check.
+        """Prepare to check an object. Nothing is read yet.
 
         Args:
             store: The store of the object.
             target: The object.
             rows: All rows of the chunk, in the order of their bytes. They are iterated more than once.
-            findings: Receives the damage.
+            findings: Each damage that is found is added to them.
             progress: Advances by the files and bytes that were checked. May raise to stop the check.
         """
         self._store = store
@@ -102,22 +112,27 @@ class ObjectCheck:
 
     @cached_property
     def _format(self) -> Format:
-        """Format of the object. Raises Unsupported."""
+        """Format of the object. Raises Unsupported if cafcat does not have this format."""
         return formats.by_name(self._target.format)
 
     def run(self, level: VerifyLevel) -> Verdict:
-        """Check the object at level index or data.
+        """Check the object at level INDEX or DATA.
+
+        Returns:
+            OK without findings; UNREADABLE if the store stopped returning bytes, and nothing else was found;
+            otherwise DAMAGED.
 
         Raises:
             NotFound: The object is missing.
-            StoreFailed, AccessDenied: The store returns none of its bytes.
+            StoreFailed, AccessDenied: The store does not return the size or the index of the object.
+            Unsupported, NotInstalled, IndexMissing: The archive cannot be read here.
         """
         target = self._target
         size_bytes = self._store.stat(target.object_key).size_bytes
         if size_bytes < target.size_bytes:
             self._add_cut_finding(size_bytes)
         elif size_bytes > target.size_bytes:
-            message = f"it has {size_bytes:,} bytes instead of {target.size_bytes:,}"
+            message = f"the object has {size_bytes:,} bytes instead of {target.size_bytes:,}"
             self._findings.add(FindingKind.SIZE, message)
         if target.adopted_prefix is not None:
             return self._run_listed(target.adopted_prefix, size_bytes, level)
@@ -137,10 +152,15 @@ class ObjectCheck:
         return Verdict.DAMAGED if self._findings else Verdict.OK
 
     def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
-        """Check an object without an index at its end, or an adopted archive.
+        """Check an object without an index at its end, or an adopted archive. Returns the verdict as `run` does.
 
-        At level index, the archive must list the same files as when it was adopted. At level data, the files must
-        have the same checksums. An archive that cafcat wrote is also checked as a whole.
+        The archive must list the files that the catalog has. At level DATA, the files must also have the checksums
+        in the catalog, and so must the whole object if the catalog has its checksum.
+
+        Args:
+            prefix: Text before each of the archive's own names in the paths of the catalog.
+            size_bytes: Actual size of the object.
+            level: INDEX or DATA.
         """
         failed: CafcatError | None = None
         data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
@@ -157,7 +177,10 @@ class ObjectCheck:
     def _add_cut_finding(self, size_bytes: int) -> None:
         """Add one finding for an object that is shorter than when it was written.
 
-        It names the first files that are cut off.
+        The finding names the first 10 files that are cut off, and has the number of all.
+
+        Args:
+            size_bytes: Actual size of the object.
         """
         cut = [0, 0]
         names: list[str] = []
@@ -169,7 +192,7 @@ class ObjectCheck:
                 if len(names) < _NAMED_FILES:
                     names.append(printable(row.path))
         count = sum(cut)
-        message = f"it has {size_bytes:,} bytes of {self._target.size_bytes:,}"
+        message = f"the object has {size_bytes:,} bytes of {self._target.size_bytes:,}"
         if self._target.index_start_byte < self._target.index_end_byte:
             message += "; its index is cut off"
         if count:
@@ -179,9 +202,9 @@ class ObjectCheck:
         self._findings.add(FindingKind.SIZE, message, first, *span, file_count=count)
 
     def _check_checksum(self, data: DataCheck) -> None:
-        """Check the checksum of the whole object.
+        """Compare the checksum of all bytes that were read with that of the whole object in the catalog.
 
-        Its files were found right before, so a difference is in bytes between them.
+        All files have been found undamaged before, so a difference is in bytes between them.
         """
         found = to_base64(data.crc64nvme)
         if found != self._target.crc64nvme:
@@ -189,7 +212,7 @@ class ObjectCheck:
             self._add_gap_finding(message, data, is_index_known=True)
 
     def _check_names(self, prefix: str, *, counts_files: bool) -> None:
-        """Compare the entries that the archive lists with the rows."""
+        """Compare the entries that the archive lists with the rows of the catalog. Damage becomes findings."""
         target = self._target
         archive = StoredObject(self._store, target.object_key)
         try:
@@ -225,16 +248,17 @@ class ObjectCheck:
         return IndexSection(self._store.locate(target.object_key), target.index_start_byte, blocks, head)
 
     def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Give the same blocks, and report them as progress."""
+        """Yield the blocks unchanged, and report their bytes as progress."""
         for block in blocks:
             self._progress.advance(0, len(block))
             yield block
 
     def _check_index(self, section: IndexSection, *, counts_files: bool) -> bool:
-        """Compare the index with the rows. Returns True if the index is known to be the one that was written.
+        """Compare the object's index with the rows of the catalog. Differences become findings.
 
-        If the index has the right checksum, a difference means that the rows are wrong. If the catalog has no
-        checksum of the index, either can be wrong.
+        Returns:
+            True if the index has the checksum in the catalog: then a difference means that the rows are wrong.
+            False if the index is damaged, or the catalog has no checksum of it.
         """
         target = self._target
         if section.size_bytes < target.size_bytes:
@@ -249,7 +273,7 @@ class ObjectCheck:
             span = reader.index_span
             if span != (target.index_start_byte, target.index_end_byte):
                 expected = f"[{target.index_start_byte}, {target.index_end_byte})"
-                self._add_index_finding(f"it is in bytes [{span[0]}, {span[1]}) instead of {expected}")
+                self._add_index_finding(f"its footer names bytes [{span[0]}, {span[1]}) instead of {expected}")
             progress = self._progress if counts_files else StopOnly(self._progress)
             compare(reader.entries(), self._rows, self._findings, progress)
         except (Corrupt, Unsupported) as error:
@@ -258,7 +282,7 @@ class ObjectCheck:
 
     def _add_index_finding(self, message: str) -> None:
         span = (self._target.index_start_byte, self._target.size_bytes)
-        self._findings.add(FindingKind.INDEX, f"its index is damaged: {message}", None, *span)
+        self._findings.add(FindingKind.INDEX, f"the index of the object is damaged: {message}", None, *span)
 
     def _check_files(self, size_bytes: int) -> DataCheck:
         check = DataCheck(self._store, self._target, size_bytes, self._findings, self._progress)
@@ -266,10 +290,11 @@ class ObjectCheck:
         return check
 
     def _check_whole(self, data: DataCheck, section: IndexSection, *, is_index_known: bool) -> None:
-        """Check the checksum of the whole object.
+        """Compare the checksum of data and index with that of the whole object in the catalog.
 
         Files and index have their own checksums. If these are right and that of the whole object is not, then bytes
-        between them are damaged.
+        between them are damaged. If that of the whole object is right, the rows are wrong: FILE findings become
+        MAPPING findings.
         """
         checksum = data.crc64nvme
         for block in section.blocks():
@@ -283,7 +308,7 @@ class ObjectCheck:
         # The object is damaged. If the catalog has no checksum of the index, rows that differ from it are right.
         kinds = [FindingKind.FILE, FindingKind.INDEX, FindingKind.SIZE]
         if not is_index_known and not findings.count(FindingKind.FILE):
-            findings.change(FindingKind.MAPPING, FindingKind.INDEX, before="its index is damaged: ")
+            findings.change(FindingKind.MAPPING, FindingKind.INDEX, before="the index of the object is damaged: ")
         if not any(map(findings.count, kinds)):
             message = f"the whole object has CRC-64/NVME {found} instead of {self._target.crc64nvme}"
             self._add_gap_finding(message, data, is_index_known=is_index_known)
@@ -309,16 +334,18 @@ class ObjectCheck:
 
 
 class _CountedProgress(Progress):
-    """Counts files and bytes, and passes them on to the session. Each call is a checkpoint."""
+    """Counts files and bytes of one check, and passes them on to the session. Each call is a checkpoint."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.files = self.size_bytes = 0
 
     def checkpoint(self) -> None:
+        """Raise what `Session.checkpoint` raises if the user wants verify to end at once."""
         self._session.checkpoint()
 
     def advance(self, files: int, size_bytes: int) -> None:
+        """Count files and bytes, and report them to the session. Raises what `Session.checkpoint` raises."""
         self.files += files
         self.size_bytes += size_bytes
         self._session.checkpoint()

@@ -18,35 +18,35 @@ from cafcat.support.checksums import crc32c, crc64nvme
 __all__ = ["DataCheck"]
 
 _LISTED_GAPS: Final = 20
-"""Largest number of gaps that are remembered. All of them are counted."""
+"""Largest number of gaps (spans that belong to no file) whose positions are remembered. All gaps are counted."""
 
 
 class DataCheck:
-    """Reads the data of an object, and adds each damaged file to the findings.
+    """Reads the data of an object, and adds a finding for each damaged file.
 
     The rows of the catalog have the spans of the files, so the check does not need the object's own index.
 
     Attributes:
-        position: Number of bytes that were read.
+        position: Offset in the object up to which its bytes were checked.
         files: Number of files that were checked.
-        crc64nvme: CRC-64/NVME of all bytes that were read.
-        gaps: The first spans that belong to no file.
-        gap_count: Number of all such spans.
+        crc64nvme: CRC-64/NVME of all blocks that were read, from the start of the object.
+        gaps: The first 20 gaps: spans that belong to no file.
+        gap_count: Number of all gaps.
         has_decoded: True if files had to be decoded: then a damaged byte in a span need not damage a file.
-        failed: The error by which the store stopped returning bytes; None without one.
+        failed: The error because of which the rest of the object could not be read; None without one.
     """
 
     def __init__(
         self, store: Store, target: CheckTarget, found_bytes: int, findings: Findings, progress: Progress
     ) -> None:
-        """Prepare the check.
+        """Prepare to read the data of an object.
 
         Args:
             store: The store of the object.
             target: The object.
             found_bytes: Actual size of the object.
-            findings: Receives the damage.
-            progress: Advances by the files and bytes of each block.
+            findings: Each damage that is found is added to them.
+            progress: Advances by the files and bytes of each block. May raise to stop the check.
         """
         self._store = store
         self._key = target.object_key
@@ -69,9 +69,13 @@ class DataCheck:
         self.failed: CafcatError | None = None
 
     def run(self, rows: Iterable[ChunkRow]) -> None:
-        """Check the files of all rows, in the order of their bytes, and read the rest.
+        """Check the checksum of each file, and read the bytes that belong to no file.
 
-        Raises the errors of `progress`.
+        If the store fails, this adds a finding, and sets `failed`. Exceptions of `progress` are raised, except for
+        a CafcatError.
+
+        Args:
+            rows: All rows of the chunk, in the order of their bytes.
         """
         row: ChunkRow | None = None
         try:
@@ -100,14 +104,14 @@ class DataCheck:
         elif self._end < end <= self._data_bytes:
             return  # ObjectCheck adds one finding for all files that are cut off
         elif end > self._end and start >= self.position:
-            self._add_finding(row, "its span ends after the end of the data")
+            self._add_finding(row, "the span of this file ends after the end of the data")
         elif start >= self.position:
             self._skip_to(start)
             self._check_span(row, self._parts_to(end))
             self._pass_to(end)
         else:
             if not self._may_share:
-                message = "it shares bytes with another file of its chunk"
+                message = "this file shares bytes with another file of its chunk"
                 self._findings.add(FindingKind.MAPPING, message, row.path, start, end)
             self._check_span(row, self._store.stream(self._key, start, end) if end <= self._end else iter(()))
 
@@ -126,7 +130,7 @@ class DataCheck:
             self._add_finding(row, error.message)
             return
         if found != row.crc32c:
-            self._add_finding(row, f"its bytes have CRC-32C {found:08x} instead of {row.crc32c:08x}")
+            self._add_finding(row, f"the bytes of this file have CRC-32C {found:08x} instead of {row.crc32c:08x}")
 
     def _add_finding(self, row: ChunkRow, what: str) -> None:
         dead = "" if row.is_live else "; no path points to it any more"
@@ -134,7 +138,7 @@ class DataCheck:
         self._findings.add(FindingKind.FILE, what + dead, row.path, *span, is_live=row.is_live)
 
     def _skip_to(self, start: int) -> None:
-        """Read bytes that belong to no file, and remember their span."""
+        """Read the bytes up to `start`, which belong to no file, and remember their span as a gap."""
         if start <= self.position:
             return
         self.gap_count += 1
@@ -147,7 +151,7 @@ class DataCheck:
             pass
 
     def _parts_to(self, end: int) -> Iterator[bytes]:
-        """Give the bytes from `position` to `end`."""
+        """Yield the bytes from `position` to `end`, and move `position` along."""
         while self.position < end:
             at = self.position - self._block_start
             if at == len(self._block):
@@ -168,7 +172,12 @@ class DataCheck:
         self.crc64nvme = crc64nvme(self._block, self.crc64nvme)
 
     def _add_failure(self, row: ChunkRow | None, error: CafcatError) -> None:
-        """Add a finding for the bytes that cannot be read. Bytes after them were not checked."""
+        """Add a finding for the bytes that could not be read. The bytes after them were not checked.
+
+        Args:
+            row: The file that was being checked; None after the last file.
+            error: Why the bytes could not be read.
+        """
         reason = f"cannot be read: {error}; the bytes after it were not checked"
         if row is None or self.position < row.start_byte:
             self._findings.add(FindingKind.GAP, reason, None, self.position, row.start_byte if row else self._end)

@@ -1,4 +1,4 @@
-"""Findings of one check: the first thousand, and the number of further ones."""
+"""The findings of one check: the first thousand in full, and the number of further ones."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ MOST_FINDINGS: Final = 1000
 
 
 class Findings:
-    """Collects findings. Memory does not depend on their number."""
+    """Collects the findings of one check. Memory does not depend on their number."""
 
     def __init__(self, most: int = MOST_FINDINGS, *, is_live: bool = True) -> None:
-        """Begin without findings.
+        """Start an empty collection of findings.
 
         Args:
-            most: Number of findings that are listed. Further ones are counted by kind.
-            is_live: False for an object that no live file needs; then no finding is live.
+            most: Number of findings that are kept in full. Further ones are counted by kind.
+            is_live: False if no live file needs the checked object. Then no finding is live (`Finding.is_live`).
         """
         self._most = most
         self._is_live = is_live
@@ -35,16 +35,16 @@ class Findings:
         file_count: int | None = None,
         is_live: bool = True,
     ) -> None:
-        """Add a finding. After the first thousand, further ones are only counted.
+        """Add a finding. If the list is full, the finding is only counted.
 
         Args:
             kind: Kind of the finding.
-            detail: Description.
+            detail: Description of the damage, in one line.
             path: Path of the file; None if the finding concerns no single file.
-            start_byte: First byte of the damaged span.
+            start_byte: First byte of the damaged span; None if the finding is not about bytes.
             end_byte: The byte after the span.
-            file_count: Number of files; None for 1 with a path, 0 without one.
-            is_live: False if no live file needs the bytes.
+            file_count: Number of damaged files. None stands for 1 with a path, and for 0 without one.
+            is_live: False if no live file needs the damaged bytes.
         """
         is_live = is_live and self._is_live
         if file_count is None:
@@ -55,18 +55,18 @@ class Findings:
             self._more[kind, is_live] = self._more.get((kind, is_live), 0) + 1
 
     def count(self, kind: FindingKind) -> int:
-        """Return the number of findings of a kind."""
+        """Return the number of findings of a kind, whether they are listed or only counted."""
         more = sum(count for (of, _), count in self._more.items() if of is kind)
         return sum(finding.kind is kind for finding in self._found) + more
 
     def change(self, kind: FindingKind, into: FindingKind, *, before: str = "", after: str = "") -> None:
-        """Change the kind of findings, because a later check showed the reason.
+        """Change all findings of one kind to another kind, because a later check showed the reason.
 
         Args:
             kind: Kind of the findings to change.
             into: The new kind.
-            before: Text to put before each description.
-            after: Text to put after it.
+            before: Text to put before the description of each listed finding.
+            after: Text to put after that description.
         """
         for n, finding in enumerate(self._found):
             if finding.kind is kind:
@@ -77,7 +77,7 @@ class Findings:
                 self._more[into, is_live] = self._more.get((into, is_live), 0) + count
 
     def listed(self) -> list[Finding]:
-        """Return the listed findings, and one for each kind with the number of further ones."""
+        """Return the findings that were kept in full, then one for each kind with the number of further ones."""
         more = [
             Finding(kind, f"and {count:,} more of this kind", is_live=is_live)
             for (kind, is_live), count in self._more.items()

@@ -1,4 +1,4 @@
-"""Check of a chunk's own index: is it the one that was written, and does it agree with the catalog?"""
+"""Checks whether the index in a chunk's object is readable, and whether it agrees with the rows of the catalog."""
 
 import json
 from collections import Counter
@@ -20,13 +20,19 @@ from cafcat.support.sorting import ExternalSort
 __all__ = ["compare", "index_error"]
 
 _PENDING: Final = 50_000
-"""Largest number of rows and entries that wait in memory for their counterparts."""
+"""Largest number of rows and entries without an equal counterpart so far that wait in memory."""
 _ADVANCE_FILES: Final = 4096
 """Number of files after which progress is reported."""
 
 
 def index_error(section: IndexSection, archive_format: Format, index_end_byte: int) -> str | None:
-    """Return the reason why an index is wrong by itself: it cannot be read, or is at another place; else None."""
+    """Return why an index is wrong by itself: it cannot be read, or its footer names another span. Else None.
+
+    Args:
+        section: The bytes of the object from its index to its end.
+        archive_format: Format of the object.
+        index_end_byte: One past the last byte of the index, as the catalog has it.
+    """
     try:
         span = archive_format.reader(section).index_span
         for _ in archive_format.reader(section).entries():
@@ -34,7 +40,7 @@ def index_error(section: IndexSection, archive_format: Format, index_end_byte: i
     except (Corrupt, Unsupported) as error:
         return error.message if error.byte is None else f"{error.message} (byte {error.byte:,})"
     if span != (section.start_byte, index_end_byte):
-        return f"its footer has the index in bytes [{span[0]}, {span[1]})"
+        return f"the footer of the object names bytes [{span[0]}, {span[1]}) as the index"
     return None
 
 
@@ -54,13 +60,13 @@ def compare(
     Args:
         entries: Entries of the index.
         rows: All rows of the chunk.
-        findings: Receives the differences.
-        progress: Advances by some thousand files at a time.
+        findings: Each difference is added to them.
+        progress: Advances by some thousand files at a time. May raise to stop the comparison.
         lacks_checksums: True if the index need not have checksums and times: then these are not compared.
         may_lack_rows: True if an entry without a row is no finding.
 
     Raises:
-        Corrupt, Unsupported: The index cannot be read.
+        Corrupt, Unsupported: The index cannot be read. Then no finding was added.
         TemporaryFileFailed: A temporary file cannot be written.
     """
     with closing(_Difference()) as difference:
@@ -69,7 +75,11 @@ def compare(
             if row is not None:
                 _add_finding(row, entry, findings)
             elif entry is not None and not may_lack_rows:
-                findings.add(FindingKind.MAPPING, "its index has this file, but the catalog does not", *entry[:3])
+                findings.add(
+                    FindingKind.MAPPING,
+                    "the index of the object has this file, but the catalog does not",
+                    *entry[:3],
+                )
 
 
 def _collect(
@@ -108,7 +118,10 @@ def _without_checksum(entry: Entry) -> Entry:
 
 
 def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:
-    """Return True if both times are equal. False can be wrong outside the years that a catalog can store."""
+    """Return True if a row and an entry have the same modification time in microseconds.
+
+    False can be wrong: if an entry has no time, or one outside the years that a catalog can store.
+    """
     return modified_ns is not None and modified_ns // 1000 == modified_us
 
 
@@ -116,7 +129,7 @@ _Key = tuple[str, int, int, int | None, int | None, int | None, str | None]
 
 
 class _Difference:
-    """Finds rows without entries and entries without rows, in any order.
+    """Finds rows without an equal entry, and entries without an equal row. They can be added in any order.
 
     A row waits in memory for its entry, and an entry for its row. If too many wait, because the orders are
     unrelated, both are sorted in a temporary file.
@@ -127,7 +140,7 @@ class _Difference:
         self._sort: ExternalSort | None = None
 
     def add(self, row: ChunkRow | None, entry: Entry | None) -> None:
-        """Add a row and an entry, or one of them."""
+        """Add a row, an entry, or both. The two need not belong together."""
         if row is not None:
             self._add_one_side((*row[:5], *row[6:]), +1)
         if entry is not None:
@@ -149,7 +162,7 @@ class _Difference:
             self._waiting.clear()
 
     def left(self) -> Iterator[tuple[_Key | None, _Key | None]]:
-        """Give the rows and entries without an equal counterpart, as pairs of the same path. A missing one is None.
+        """Yield pairs of a row and an entry of the same path that differ. None stands for a missing row or entry.
 
         Raises:
             TemporaryFileFailed: A temporary file cannot be written.
@@ -165,16 +178,16 @@ class _Difference:
             yield from _pairs(counts)
 
     def close(self) -> None:
-        """Remove the temporary file."""
+        """Remove the temporary file in which rows and entries were sorted, if there is one."""
         if self._sort is not None:
             self._sort.close()
 
 
 def _pairs(counts: Mapping[_Key, int]) -> Iterator[tuple[_Key | None, _Key | None]]:
-    """Give pairs of a row and an entry with the same path.
+    """Yield pairs of a row and an entry with the same path. None stands for a missing row or entry.
 
     Args:
-        counts: How many more times a row was added than an equal entry.
+        counts: For each key, how many more rows than entries were added.
     """
     entries = {key[0]: key for key, count in counts.items() if count < 0}
     for key, count in counts.items():
@@ -186,9 +199,9 @@ def _pairs(counts: Mapping[_Key, int]) -> Iterator[tuple[_Key | None, _Key | Non
 
 def _add_finding(key: _Key, entry: _Key | None, findings: Findings) -> None:
     if entry is None:
-        message = "the catalog has a row for this file, but its index has no entry"
+        message = "the catalog has a row for this file, but the index of the object has no entry"
     else:
-        message = f"the catalog has {_shown(key)}, its index has {_shown(entry)}"
+        message = f"the catalog has {_shown(key)} for this file, the index of the object has {_shown(entry)}"
     findings.add(FindingKind.MAPPING, message, *key[:3])
 
 

@@ -1,4 +1,4 @@
-"""Options of `verify`."""
+"""The options of `cafcat verify` and `Repository.verify`."""
 
 import os
 from collections.abc import Sequence
@@ -18,19 +18,21 @@ class VerifyOptions:
     """Check chunks, copies or sources against the catalog, and store the results in the catalog.
 
     The results are rows of `verify_runs`, `verifications` and `findings`. An interrupted verify continues when it
-    is called again with the same options. Damage is not an error: the report has it.
+    is called again with the same options. Damage is not raised as an error: the report counts it.
 
     Attributes:
-        sources: At level source: the sources, named as for `ingest`.
-        level: How closely to check: only the catalog, the index of each chunk, all bytes, or the sources.
-        sample: At level index and data: check only this share of the chunks, above 0 and up to 1.
-        older_than: Check only objects without a good result of at least this level in the last so many seconds.
-        chunks: Uuids of chunks, or their first 8 digits or more.
-        prefix: Only chunks that have, or had, a file below this folder of the catalog, or of this name. At level
-            source: the prefix that `ingest` was called with.
-        store: Only objects in this store: a name, a URL or a folder.
-        follow_symlinks: As `ingest` was called.
-        unpack_tars: As `ingest` was called.
+        sources: At level source: the folders, files and URLs to compare, named as for `ingest`.
+        level: What to check: only the rows of the catalog, the index of each chunk, all bytes, or sources.
+        sample: At levels index and data: check only this random share of the chunks and copies, above 0 and up
+            to 1.
+        older_than: At levels index and data: check only objects without a good result of at least this level in the
+            last so many seconds.
+        chunks: Check only these chunks: their uuids, or at least the first 8 digits of each.
+        prefix: Check only chunks that have, or had, a file below this folder of the catalog, or of this name. At
+            level source: the prefix that `ingest` was called with.
+        store: Check only objects in this store: a name, a URL or a folder.
+        follow_symlinks: At level source: the value that `ingest` was called with.
+        unpack_tars: At level source: the value that `ingest` was called with.
         restart: Begin again, even if an earlier verify with these options was interrupted.
         jobs: Number of objects to check at once; None for one per processor, if there is enough to do.
     """
@@ -70,17 +72,23 @@ class VerifyOptions:
     ] = None
 
     def check(self) -> None:
-        """Raise InvalidInput for options that contradict each other, or are out of range."""
+        """Check that the options do not contradict each other, and are in range.
+
+        Raises:
+            InvalidInput: They do, or are not.
+            ValueError: `level` is not the name of a level.
+        """
         level = VerifyLevel(self.level)
         single = self.chunks or self.store or self.older_than is not None or self.sample is not None
         if bool(self.sources) is not (level is VerifyLevel.SOURCE):
             hint = "cafcat verify --level source SRC..."
-            raise InvalidInput("sources are for level source, and only for that", hint=hint)
+            raise InvalidInput("level source requires sources, and the other levels accept none", hint=hint)
         if level not in (VerifyLevel.INDEX, VerifyLevel.DATA) and single:
-            raise InvalidInput(f"level {level} is not for single chunks", hint="use level index or data")
+            message = f"--chunk, --store, --older-than and --sample cannot be used at level {level}"
+            raise InvalidInput(message, hint="leave them out, or use level index or data")
         if level is VerifyLevel.CATALOG and self.prefix:
-            raise InvalidInput("level catalog looks at all of the catalog", hint="leave the prefix out")
+            raise InvalidInput("level catalog always checks the whole catalog", hint="leave the prefix out")
         if self.sample is not None and not 0 < self.sample <= 1:
-            raise InvalidInput(f"a sample is more than nothing and at most all, not {self.sample}")
+            raise InvalidInput(f"--sample must be more than 0 and at most 1 (100%), not {self.sample}")
         if self.jobs is not None and self.jobs < 1:
             raise InvalidInput(f"--jobs must be at least 1, not {self.jobs}")

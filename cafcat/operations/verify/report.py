@@ -1,4 +1,4 @@
-"""The report of `verify`."""
+"""The report of `cafcat verify` and `Repository.verify`."""
 
 from dataclasses import dataclass
 
@@ -9,25 +9,25 @@ __all__ = ["VerifyReport"]
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Totals of a verify, with those of its earlier parts if it was interrupted before.
+    """Totals of one verify. If it was interrupted and continued, the results of its earlier parts are included.
 
-    At level source, objects are sources; at level catalog, the catalog is the only object. A store that is out of
-    reach counts as one unreadable object.
+    At levels index and data, objects are chunks and copies. At level source, they are sources; at level catalog,
+    the catalog is the only object. A store that is out of reach counts as one unreadable object.
 
     Attributes:
         run: `verify_runs.id`.
         level: How closely objects were checked.
         resumed: True if an interrupted verify was continued.
-        ok: Number of objects without findings.
+        ok: Number of objects in which no damage was found.
         damaged: Number of damaged objects with damage in bytes that a live file needs.
         missing: Number of missing objects that a live file needs.
-        unreadable: Number of objects that could not be read.
+        unreadable: Number of objects that could not be read, or need a program that is not installed.
         unneeded: Number of damaged or missing objects whose damage concerns no live file.
-        gone: Number of objects that were deleted while they were checked.
+        gone: Number of objects that were deleted while they were checked, without earlier parts.
         files_checked: Number of files that were checked.
         bytes_read: Number of bytes that were read.
-        findings: Number of findings.
-        interrupted: True if the user ended the verify.
+        findings: Number of findings in all objects.
+        interrupted: True if the user ended the verify before all objects were checked.
         unchecked_blocks: Number of blocks of adopted CARs whose hash function cafcat does not check, without
             earlier parts.
     """

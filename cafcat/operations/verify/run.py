@@ -1,8 +1,8 @@
-"""Check chunks, copies or sources against the catalog, and store the results in the catalog.
+"""Runs `cafcat verify`: checks chunks, copies or sources against the catalog, and stores the results there.
 
 Each object is checked by itself, and the result is committed at once. An interrupted verify continues when it is
-called again with the same options: the history has the objects that were checked, and the choice of objects depends
-only on the time when the first part began.
+called again with the same options: the catalog has the objects in which no damage was found, and the choice of
+objects depends only on the time when the first part began.
 """
 
 import os
@@ -42,18 +42,20 @@ __all__ = ["run"]
 
 _WORTH_WORKERS_BYTES: Final = 64 << 20
 _WORTH_WORKERS_FILES: Final = 20_000
-"""With fewer files and bytes, this process is done before other processes have started, which takes 0.3 seconds."""
+"""With fewer files and bytes to check, this process is done before others have started, which takes 0.3 seconds."""
 _MOST_JOBS: Final = 64
 _PAGE_OBJECTS: Final = 1000
 """Number of objects that one query selects."""
 
 
 def run(session: Session, options: VerifyOptions) -> VerifyReport:
-    """Verify the chosen objects.
+    """Check the objects that the options choose, store the results in the catalog, and return the totals.
 
     Raises:
         InvalidInput: Options contradict each other, or a chunk has no object.
+        ValueError: `options.level` is not the name of a level.
         NotFound: The catalog has no such chunk, folder or store, or there is no such source.
+        AccessDenied, SourceFailed: A source cannot be used at all.
         Unavailable: A worker process died.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -70,7 +72,7 @@ def run(session: Session, options: VerifyOptions) -> VerifyReport:
 
 
 class _Verify:
-    """State and steps of one verify. Other verifies and writers may work at the same time."""
+    """State and steps of one `cafcat verify`. Other verifies and writers may work at the same time."""
 
     def __init__(self, session: Session, options: VerifyOptions) -> None:
         self._session = session
@@ -82,7 +84,7 @@ class _Verify:
         self._interrupted = False
 
     def check_catalog(self) -> VerifyReport:
-        """Check the catalog by SQL only."""
+        """Check with SQL alone that no rows of the catalog contradict each other."""
         run = self._catalog.verification.begin(self.level, {}, restart=self._options.restart)
         self._session.progress.begin("verify")
         started_at = datetime.now(UTC)
@@ -94,7 +96,7 @@ class _Verify:
         return self._finish(run)
 
     def check_objects(self) -> VerifyReport:
-        """Check chunks and copies at level index or data."""
+        """Check chunks and copies at level index or data, in this process or in worker processes."""
         scope = self._scope()
         verification = self._catalog.verification
         run = verification.begin(self.level, scope.as_scope(), restart=self._options.restart)
@@ -113,12 +115,18 @@ class _Verify:
         return self._finish(run)
 
     def _scope(self) -> VerifyScope:
-        """Return the objects that the options choose."""
+        """Return the conditions for the objects that the options choose.
+
+        Raises:
+            InvalidInput: A chunk is being written, abandoned or deleted, so it has no object; or an abbreviated
+                uuid fits several chunks.
+            NotFound: The catalog has no such chunk, store, file or folder.
+        """
         options = self._options
         chunks = [self._catalog.chunks.chunk(chunk) for chunk in options.chunks]
         for chunk in chunks:
             if chunk.state not in (ChunkState.COMMITTED, ChunkState.RETIRED):
-                raise InvalidInput(f"the chunk is {chunk.state}: there is nothing to verify", chunk=str(chunk.uuid))
+                raise InvalidInput(f"the chunk is {chunk.state}: it has no object to verify", chunk=str(chunk.uuid))
         prefix = from_root(options.prefix).rstrip("/")
         if prefix and not self._catalog.verification.has_prefix(prefix):
             raise NotFound("the catalog has no such file or folder", path=prefix)
@@ -158,7 +166,7 @@ class _Verify:
         return self._finish(run)
 
     def _targets(self, run: VerifyRun, scope: VerifyScope) -> Iterator[CheckTarget]:
-        """Give the objects to check, page by page."""
+        """Yield the objects to check, until the user ends the verify. Stores out of reach are left out."""
         after = TargetKey(0, 0)
         while page := self._catalog.verification.targets(run.id, scope, after, _PAGE_OBJECTS):
             for target in page:
@@ -171,14 +179,21 @@ class _Verify:
             after = page[-1].key
 
     def _record_object(self, run: VerifyRun, target: CheckTarget, result: CheckResult | None) -> None:
-        """Store and report the result for a chunk or copy; None if the object was deleted meanwhile."""
+        """Store and report the result for a chunk or copy. If it is None, count the object as deleted meanwhile."""
         if result is None:
             self._counts["gone"] += 1
         elif not self._is_store_out_of_reach(target, result):
             self._record(run, target, result, self._locate(target))
 
     def _record(self, run: VerifyRun, target: CheckTarget | None, result: CheckResult, name: str | None) -> None:
-        """Store a result in the catalog, then report it."""
+        """Store the result of a check in the catalog, unless it is inconclusive. Then report it as an event.
+
+        Args:
+            run: The run of the check.
+            target: The object that was checked; None for a source or the whole catalog.
+            result: The result.
+            name: Name of the object or source; None if it has none.
+        """
         if result.is_conclusive:
             self._catalog.verification.record(run.id, self.level, target, result)
         else:
@@ -218,7 +233,7 @@ class _Verify:
         return True
 
     def _why_out_of_reach(self, target: CheckTarget) -> CafcatError | None:
-        """Return the reason why a store is out of reach; None for a store that answers."""
+        """Return the error of a store that does not answer or is not where its URL points; else None."""
         try:
             why = why_not_there(self._session.stores[target.store], target.object_key)
         except Unavailable as error:
@@ -254,7 +269,15 @@ class _Verify:
 
 
 def _job_count(jobs: int | None, totals: TargetTotals, level: VerifyLevel) -> int:
-    """Return the number of processes to check with; 1 for this process alone."""
+    """Return the number of worker processes to check with; 1 if this process is to check alone.
+
+    It is limited to the number of objects, and to 64.
+
+    Args:
+        jobs: The number that the user gave. None: one for each processor, or 1 if there is little to check.
+        totals: Objects, files and bytes to check.
+        level: INDEX or DATA.
+    """
     if jobs is None:
         size_bytes = totals.size_bytes if level is VerifyLevel.DATA else 0
         if totals.files < _WORTH_WORKERS_FILES and size_bytes < _WORTH_WORKERS_BYTES:
@@ -264,7 +287,7 @@ def _job_count(jobs: int | None, totals: TargetTotals, level: VerifyLevel) -> in
 
 
 def _printable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as text that Postgres can store: a name may contain bytes that are not UTF-8."""
+    """Return options with texts that Postgres can store: bytes that are not UTF-8 are escaped."""
 
     def shown(value: Any) -> Any:
         if isinstance(value, list):

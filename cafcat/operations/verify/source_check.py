@@ -1,4 +1,4 @@
-"""Check of the files of a source against the catalog. The files are read again."""
+"""Checks the files of a source, which are read again, against their size and checksum in the catalog."""
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ _MOST_PROBLEMS: Final = 100_000
 
 
 class SourceCheck:
-    """A check of one source. Memory does not depend on its size."""
+    """Checks one source against the catalog. Memory does not depend on the size of the source."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -31,15 +31,16 @@ class SourceCheck:
         self._files = self._bytes = 0
 
     def check(self, source: Source) -> CheckResult | None:
-        """Read every file of the source that the catalog has, and compare it with the catalog.
+        """Read every file of the source that the catalog has, and compare its content with the catalog.
 
-        Missing files are found only for a WholeFolderSource.
+        Files of the catalog that the source lacks are found only for a WholeFolderSource. Errors of the source are
+        part of the result.
 
         Args:
             source: The source.
 
         Returns:
-            The result; None if the user ended the operation.
+            The result; None if the user ended the operation before all files were compared.
         """
         folder = source.catalog_folder if isinstance(source, WholeFolderSource) else None
         started_at = datetime.now(UTC)
@@ -53,7 +54,9 @@ class SourceCheck:
             if missing is not None:
                 missing.end()
                 if not missing.is_reliable:
-                    self._progress.warn(f"{source.name}: cannot find out which files are missing there")
+                    self._progress.warn(
+                        f"{source.name}: cannot find out which files of the catalog are missing in this source"
+                    )
         except SourceBroke as broke:
             self._findings.add(FindingKind.UNREADABLE, f"{source.name}: {broke.reason}")
         return CheckResult(self._verdict(), self._findings.listed(), self._files, self._bytes, started_at)
@@ -77,7 +80,7 @@ class SourceCheck:
             yield from open_existing_files(self._catalog, source, files)
 
     def _locations(self, folder: str) -> Iterator[str]:
-        """Give all paths below a folder of the catalog, in order."""
+        """Yield all paths below a folder of the catalog, in ascending order."""
         after: str | None = None
         while page := self._catalog.files.page(folder, after=after):
             yield from (location.path for location in page)
@@ -105,10 +108,10 @@ class SourceCheck:
             return
         if checksum is None:
             here = f"{location.size_bytes:,} in the catalog"
-            self._add_difference(location, f"it has {size_bytes:,} bytes in its source, but {here}")
+            self._add_difference(location, f"the file has {size_bytes:,} bytes in its source, but {here}")
         elif checksum != location.crc32c:
             here = f"{location.crc32c:08x} in the catalog"
-            self._add_difference(location, f"it has CRC-32C {checksum:08x} in its source, but {here}")
+            self._add_difference(location, f"the file has CRC-32C {checksum:08x} in its source, but {here}")
 
     def _checksum(self, opened: OpenResult) -> int:
         checksum = 0
@@ -128,10 +131,11 @@ class SourceCheck:
 
 
 class _Missing:
-    """Finds missing files, by comparing the paths of the catalog with those of the source. Both ascend.
+    """Finds files that the catalog has and the source lacks, by comparing both lists of paths, which must ascend.
 
     Attributes:
-        is_reliable: False if the source gave its files out of order, or gave too many problems.
+        is_reliable: False if the paths of the source did not ascend, or it had more than 100,000 problems. From
+            then on, no file is reported as missing.
     """
 
     def __init__(self, paths: Iterator[str], findings: Findings) -> None:
@@ -141,7 +145,6 @@ class _Missing:
         self._next = next(paths, None)
         self._last = ""
         self.is_reliable = True
-        """Whether the source gave its files in order, and few enough problems."""
 
     def add_problem(self, problem: FileProblem) -> None:
         """Remember a problem: the source could not read this path, or the folder of this path."""
@@ -149,7 +152,7 @@ class _Missing:
         self.is_reliable = self.is_reliable and len(self._problems) <= _MOST_PROBLEMS
 
     def pass_by(self, path: str) -> None:
-        """Compare with a file that the source has."""
+        """Note that the source has a file of this path. Report the paths of the catalog before it as missing."""
         self.is_reliable = self.is_reliable and path > self._last
         self._last = path
         while self.is_reliable and self._next is not None and self._next < path:
@@ -159,7 +162,7 @@ class _Missing:
             self._next = next(self._paths, None)
 
     def end(self) -> None:
-        """Report the paths after the source's last file as missing."""
+        """Report the paths of the catalog after the source's last file as missing."""
         while self.is_reliable and self._next is not None:
             self._report_missing(self._next)
             self._next = next(self._paths, None)
@@ -167,9 +170,9 @@ class _Missing:
     def _report_missing(self, path: str) -> None:
         problem = self._problems.get(path)
         if problem is not None and not problem.kind.is_failure:
-            self._findings.add(FindingKind.SOURCE, f"it is not a file in its source: {problem.message}", path)
+            self._findings.add(FindingKind.SOURCE, f"the path is not a file in its source: {problem.message}", path)
         elif not any(self._is_unreadable(above) for above in _above(path)):
-            self._findings.add(FindingKind.SOURCE, "it is missing in its source", path)
+            self._findings.add(FindingKind.SOURCE, "the file is missing in its source", path)
 
     def _is_unreadable(self, path: str) -> bool:
         problem = self._problems.get(path)
@@ -177,7 +180,7 @@ class _Missing:
 
 
 def _above(path: str) -> Iterator[str]:
-    """Give the path itself, and the folders that contain it."""
+    """Yield the path itself, and then the folders that contain it, up to the top one."""
     while path:
         yield path
         path = path.rpartition("/")[0]

@@ -1,6 +1,6 @@
-"""Checks of objects in worker processes.
+"""Checks objects of chunks and copies in worker processes.
 
-With small files, most of the time is spent in Python: then several processes check more objects per second.
+With small files, most of the time is spent in Python. Several processes then check more objects per second.
 """
 
 import time
@@ -18,11 +18,16 @@ from cafcat.support.workers import WorkerPipe, Workers
 __all__ = ["Checked", "check_in_workers", "serve"]
 
 _SEND_SECONDS: Final = 0.2
-"""A worker sends its progress to the parent after so many seconds."""
+"""Shortest time between two messages with the progress of a worker, in seconds."""
 
 
 class Checked(NamedTuple):
-    """An object and its result; None if the object was deleted meanwhile."""
+    """An object, a chunk or a copy, that a worker process has checked.
+
+    Attributes:
+        target: The object.
+        result: The result of the check; None if the object was deleted meanwhile.
+    """
 
     target: CheckTarget
     result: CheckResult | None
@@ -31,7 +36,15 @@ class Checked(NamedTuple):
 def check_in_workers(
     session: Session, count: int, targets: Iterator[CheckTarget], level: VerifyLevel
 ) -> Generator[Checked, None, None]:
-    """Check objects in worker processes. A worker gets the next object when it has finished one.
+    """Check objects in worker processes, and yield each with its result, in the order in which the checks end.
+
+    A worker gets the next object when it has finished one.
+
+    Args:
+        session: Receives the progress, and can stop the checks.
+        count: Number of worker processes.
+        targets: The objects to check.
+        level: INDEX or DATA.
 
     Raises:
         Unavailable: A worker died.
@@ -63,9 +76,14 @@ def check_in_workers(
 
 
 def serve(pipe: WorkerPipe) -> None:
-    """Check objects in a worker process until the parent closes the pipe.
+    """Check objects that the parent process sends. This is the main function of a worker process of verify.
 
-    The first message is a SessionFactory; each further message is an object and a level.
+    The first message from the parent is a SessionFactory; each further message is a pair of a CheckTarget and a
+    VerifyLevel. Each message to the parent is a pair of a kind and a value: "advance" (files and bytes), "done"
+    (the result of a check) or "error". The function ends by EOFError or OSError when the parent closes the pipe.
+
+    Args:
+        pipe: This process's end of the pipe to the parent process.
     """
     factory: SessionFactory = pipe.recv()
     progress = _SentProgress(pipe)
@@ -85,7 +103,7 @@ def serve(pipe: WorkerPipe) -> None:
 
 
 class _SentProgress(Progress):
-    """Sends progress to the parent, a few times a second. Raises OSError if the parent is gone."""
+    """Sends the progress of a worker to its parent process, at most five times a second."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe
@@ -93,14 +111,14 @@ class _SentProgress(Progress):
         self._last_sent = time.monotonic()
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Count progress, and send the count from time to time."""
+        """Count files and bytes. After 0.2 seconds, send the counts, which raises OSError if the parent died."""
         self._files += files
         self._size_bytes += size_bytes
         if time.monotonic() - self._last_sent >= _SEND_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Send the progress that was not sent yet."""
+        """Send the counts of files and bytes that were not sent yet."""
         self._pipe.send(("advance", (self._files, self._size_bytes)))
         self._files = self._size_bytes = 0
         self._last_sent = time.monotonic()
