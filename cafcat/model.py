@@ -16,6 +16,7 @@ __all__ = [
     "LOOKED_UP_PATHS",
     "MAX_CHUNK_BYTES",
     "MAX_PATH_BYTES",
+    "NO_SUCH_FILE",
     "NO_UNITS",
     "ArchiveUnits",
     "Chunk",
@@ -50,6 +51,9 @@ MAX_PATH_BYTES = 2048
 """Longest path, in bytes of UTF-8. Such a path fits a b-tree page of any PostgreSQL server."""
 LOOKED_UP_PATHS = 1000
 """Number of paths that one query looks up."""
+
+NO_SUCH_FILE = "the catalog has no such file"
+"""Message about a path that the catalog does not have, for every command that reads or removes files."""
 DEFAULT_GRACE_SECONDS = 7 * 86_400
 """How long prune keeps a chunk to which no path points, in seconds."""
 DEFAULT_MAX_UNUSED = 0.2

@@ -13,7 +13,7 @@ from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, PathScope, successor
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.files.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
-from cafcat.model import FileProblem, ProblemKind, RetiredLocation
+from cafcat.model import NO_SUCH_FILE, FileProblem, ProblemKind, RetiredLocation
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
@@ -26,7 +26,6 @@ __all__ = ["Removing"]
 _LIVE: Final = "a newer file has this path: the newer file stays"
 _PRUNED: Final = "its chunk was pruned: the bytes no longer exist"
 _NEVER_REMOVED: Final = "no removed file has this name"
-_NO_FILE: Final = "the catalog has no such file"
 _A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
 
 
@@ -57,7 +56,7 @@ class Removing:
         removal = self._catalog.removal
         act = removal.count if dry_run else removal.remove
         with PathList() as names:
-            impossible = self._collect(paths, names, _NO_FILE)
+            impossible = self._collect(paths, names, NO_SUCH_FILE)
             self._progress.begin("rm", files=names.count or None)
             with act(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
@@ -136,7 +135,7 @@ class Removing:
             with contextlib.suppress(CatalogUnavailable):
                 folders = self._catalog.files.folders_among([path.removesuffix("/") for path in paths])
             for path in paths:
-                message = _A_FOLDER if path.removesuffix("/") in folders else _NO_FILE
+                message = _A_FOLDER if path.removesuffix("/") in folders else NO_SUCH_FILE
                 self._progress.emit(FileProblem(path, ProblemKind.MISSING, message))
         for below in change.empty:
             message = "the catalog has no such file or folder"

@@ -6,7 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound
-from cafcat.model import LOOKED_UP_PATHS, Location
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Location
 from cafcat.support.paths import is_text
 
 __all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many"]
@@ -105,4 +105,4 @@ def _absent(name: str, folders: set[str]) -> CafcatError:
         return InvalidInput("a name that is not valid UTF-8, or has a NUL, cannot be in the catalog", path=name)
     if name in folders:
         return NotFound("this is a folder of the catalog, not a file", path=name, hint="use ls, find or extract")
-    return NotFound("the catalog has no such file", path=name)
+    return NotFound(NO_SUCH_FILE, path=name)

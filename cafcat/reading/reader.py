@@ -315,7 +315,8 @@ class FileReader:
         try:
             yield from self._open(copy, request)
         except FAILURES as error:
-            raise Damaged(error.message, path=request.location.path) from error
+            path = request.location.path
+            raise Damaged(error.message, path=path, chunk=error.chunk, byte=error.byte, hint=error.hint) from error
 
 
 def _checked(request: ReadRequest, content: Iterator[bytes]) -> Iterator[bytes]:

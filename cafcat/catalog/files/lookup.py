@@ -6,7 +6,7 @@ from uuid import UUID
 
 from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
-from cafcat.model import LOOKED_UP_PATHS, Folder, Location
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Folder, Location
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_microseconds
 
@@ -217,7 +217,7 @@ class Lookup:
         """
         rows = self._connection.select(_LOCATE_ONE, path)
         if not rows:
-            raise NotFound("the catalog has no such file", path=path)
+            raise NotFound(NO_SUCH_FILE, path=path)
         return location_of(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:

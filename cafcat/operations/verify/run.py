@@ -1,8 +1,8 @@
 """Runs `cafcat verify`: checks chunks, copies or sources against the catalog, and stores the results there.
 
 Each object is checked by itself, and the result is committed at once. An interrupted verify continues when it is
-called again with the same options: the catalog has the objects in which no damage was found, and the choice of
-objects depends only on the time when the first part began.
+called again with the same options. Undamaged objects are not checked again. Damaged ones are, because they may have
+been repaired since. The choice of objects depends only on the time when the first part began.
 """
 
 import os
