@@ -11,9 +11,10 @@ import pytest
 import cafcat
 from cafcat.errors import CafcatError, Conflict, Corrupt, Locked, NotFound, StoreFailed, Unavailable
 from cafcat.events import ObjectChecked
-from cafcat.model import OnConflict, Verdict
+from cafcat.model import Location, OnConflict, Verdict
 from cafcat.operations.chosen_stores import store_to_write
 from cafcat.progress import Progress
+from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.marker import Marker, marker_key, write_marker
 from tests.worlds.catalog_world import Opener, begin, commit, sql
@@ -168,6 +169,12 @@ def _insert(repository: cafcat.Repository, table: str, store: str) -> None:
         catalog.backups.begin(store, "backups/x", 1, "here:1:test", 9)
 
 
+def read_at(repository: cafcat.Repository, location: Location) -> bytes:
+    """Read a file where an earlier look-up found it."""
+    session = repository.session
+    return FileReader(session.catalog, session.stores, Progress()).read(ReadRequest.of(location.path, location))
+
+
 def test_reads_with_an_old_location_go_on_over_a_move(
     repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener
 ) -> None:
@@ -178,7 +185,7 @@ def test_reads_with_an_old_location_go_on_over_a_move(
         parts = reader.stream_many(FILES)
         shutil.move(old.folder, new.folder)
         repository.move_store(old.url, new.url)
-        assert {found.path: reader._reader.read(ReadRequest.of(found.path, found)) for found in locations} == FILES
+        assert {found.path: read_at(reader, found) for found in locations} == FILES
         assert {path: b"".join(blocks) for path, blocks in parts if not isinstance(blocks, CafcatError)} == FILES
         shutil.move(new.folder, old.folder)
         repository.move_store(new.url, old.url)
@@ -252,7 +259,7 @@ def test_store_is_migrated_there_and_back(repository: cafcat.Repository, old: Fo
         assert repository.prune(dry_run=False).copies_waiting == 2
         assert repository.prune(grace_seconds=0, dry_run=False).objects == 2
         assert not before.keys() & old.objects().keys()
-        assert {found.path: reader._reader.read(ReadRequest.of(found.path, found)) for found in locations} == FILES
+        assert {found.path: read_at(reader, found) for found in locations} == FILES
     assert repository.verify(level="data").ok == 2
     assert repository.migrate_store(target.url, old.url).chunks == 2
     assert repository.migrate_store(old.url, target.url).chunks == 2
