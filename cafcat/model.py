@@ -256,7 +256,7 @@ class VerifyLevel(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The result of a check of one object, of the catalog, or of a source."""
+    """The outcome of a check in one word: of a chunk or copy, of the catalog's rows, or of a source's files."""
 
     OK = "ok"
     """No error was found."""

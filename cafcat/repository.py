@@ -317,7 +317,7 @@ class Repository(PackedFiles):
             InvalidInput: The name is not valid for a store, or `url` names no store.
             Conflict: Another store has the name.
             Unavailable: The store is not where its URL points, for example because its disk is not mounted.
-            StoreFailed, AccessDenied: The store does not answer.
+            StoreFailed, AccessDenied: The store does not answer, or refuses the request.
         """
         from cafcat.operations.stores import rows
 

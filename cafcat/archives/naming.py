@@ -39,7 +39,11 @@ class ObjectOpener(Protocol[_Single_co]):
         """Open a file or object. Raises NotFound if it is missing: then the name may be that of a folder."""
 
     def open_store(self, url: str) -> Store:
-        """Open the store at a URL. Raises InvalidInput for a folder name that stores cannot have."""
+        """Open the store at a URL.
+
+        Raises:
+            InvalidInput: This is no URL of a store, or the prefix of its bucket is not allowed: see `check_key`.
+        """
 
 
 def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Single | FolderArchive:

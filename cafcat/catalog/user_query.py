@@ -1,7 +1,8 @@
 """One query of the user, which can only read.
 
 In the embedded database, the connection's role owns nothing and can only read. In a database of the user, cafcat
-has only the role of the URL. Three rules confine the query there, and they hold for every role except a superuser:
+has only the role of the URL. Three rules confine the query there, and they hold for every role except a superuser,
+which is refused:
 
 * The query is sent as one statement in the extended protocol. The server refuses several statements in one message.
 * The query is that of a cursor (DECLARE). The server's grammar allows only SELECT, VALUES, TABLE and WITH there. It

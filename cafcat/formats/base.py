@@ -337,7 +337,9 @@ class UnitReader(Reader, Protocol):
     """A reader of log archives, whose entries are not the log files that were compressed into the archive."""
 
     def units(self) -> ArchiveUnits:
-        """Return the log files that were compressed into the archive, and their time ranges.
+        """Return the log files that were compressed into the archive, and the times of its records.
+
+        There is one range of times for each timestamp key of the archive, not for each log file.
 
         Raises:
             Corrupt: the archive is damaged.

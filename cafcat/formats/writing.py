@@ -176,7 +176,7 @@ class FileWriter(Generic[WriterT]):
 class BufferedBytes:
     """Collects small pieces of data, and writes them to a sink together once they reach 4 MiB.
 
-    Memory: less than 4 MiB, plus the pieces of one `write`.
+    Memory: at most twice the buffered data, which is less than 4 MiB plus the pieces of one `write`.
     """
 
     def __init__(self, sink: Sink) -> None:

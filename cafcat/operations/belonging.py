@@ -1,4 +1,4 @@
-"""Finds out which catalog wrote an object, for stores that several catalogs write to."""
+"""Finds out which catalog wrote a backup or a journal record, in stores that several catalogs write to."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -55,7 +55,7 @@ def has_joined(session: Session, store: Store) -> bool:
     This costs one statement and one read. Such a store needs no other check before it is written to.
 
     Raises:
-        StoreFailed, AccessDenied: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
         Corrupt: The marker is damaged.
     """
     catalog, known = session.catalog.identities.of(store.url)
@@ -77,7 +77,8 @@ def join_store(session: Session, store: Store, *, allow_shared: bool = False, dr
     Raises:
         Conflict: The store has chunks of another catalog, and `allow_shared` is false.
         Locked: Another catalog joined at the same moment.
-        StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this URL.
+        StoreFailed: The store does not answer, or is not the store that the catalog has at this URL.
+        AccessDenied: The store refuses the request.
         Corrupt: The marker is damaged.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -149,8 +150,8 @@ class _Joining:
 
         Raises:
             Conflict: The store has chunks of another catalog, and the user does not allow two catalogs.
-            StoreFailed, AccessDenied: The store does not answer, or is not the store that the catalog has at this
-                URL.
+            StoreFailed: The store does not answer, or is not the store that the catalog has at this URL.
+            AccessDenied: The store refuses the request.
         """
         if others and not allow_shared:
             raise _refused(f"the store {store.url} belongs to {describe_catalogs(others)}", store)

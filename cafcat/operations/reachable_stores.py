@@ -40,7 +40,8 @@ class ReachableStores:
 
         Raises:
             Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
-            StoreFailed, AccessDenied: The store does not answer, or lacks its newest objects.
+            StoreFailed: The store does not answer, or lacks its newest objects.
+            AccessDenied: The store refuses the request.
             InvalidInput: The URL cannot be opened.
         """
         if url not in self._found:
@@ -60,7 +61,7 @@ class ReachableStores:
 
         Raises:
             Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
-            StoreFailed, AccessDenied: The store does not answer.
+            StoreFailed, AccessDenied: The store does not answer, or refuses the request.
             InvalidInput: The URL cannot be opened.
         """
         store = self.check_to_write(url)
@@ -72,7 +73,7 @@ class ReachableStores:
 
         Raises:
             Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
-            StoreFailed, AccessDenied: The store does not answer.
+            StoreFailed, AccessDenied: The store does not answer, or refuses the request.
             InvalidInput: The URL cannot be opened.
         """
         store = self.check_place(url)
@@ -87,7 +88,7 @@ class ReachableStores:
 
         Raises:
             Unavailable: The store is not at its URL any more, for example because its disk is not mounted.
-            StoreFailed, AccessDenied: The store does not answer.
+            StoreFailed, AccessDenied: The store does not answer, or refuses the request.
             InvalidInput: The URL cannot be opened.
         """
         store = self._stores[url]

@@ -82,7 +82,10 @@ class Source(Opener, Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the source as the user typed it, for messages and `ingest_runs.sources`. Printable."""
+        """Name of the source, for messages and `ingest_runs.sources`.
+
+        This is the typed name with escapes for unprintable characters, "standard input", or "--files-from LIST".
+        """
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """Yield every file once, and a problem for everything that cannot be ingested.

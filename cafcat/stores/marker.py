@@ -78,7 +78,7 @@ def catalogs_of(store: Store) -> list[UUID]:
     """Return the catalogs that have a marker in a store, in order of uuid. This lists the markers.
 
     Raises:
-        StoreFailed, AccessDenied: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     keys = (_KEY.fullmatch(found.key) for found in store.list(MARKER_PREFIX))
     return [UUID(key[1]) for key in keys if key is not None]
@@ -90,7 +90,7 @@ def read_marker(store: Store, catalog: UUID) -> Marker | None:
     Raises:
         Corrupt: The marker is damaged.
         Unsupported: A later version wrote the marker.
-        StoreFailed, AccessDenied: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     key = marker_key(catalog)
     try:
@@ -110,7 +110,7 @@ def read_markers(store: Store) -> list[tuple[UUID, Marker | None]]:
     each.
 
     Raises:
-        StoreFailed, AccessDenied: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     return [(catalog, _readable(store, catalog)) for catalog in catalogs_of(store)]
 
@@ -121,16 +121,16 @@ def write_marker(store: Store, marker: Marker) -> None:
     The caller must hold a lock that excludes other processes of the same catalog.
 
     Raises:
-        StoreFailed, AccessDenied: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     put_once(store, marker_key(marker.catalog), lambda: [encode_marker(marker)])
 
 
 def remove_marker(store: Store, catalog: UUID) -> None:
-    """Remove a catalog's marker, and unfinished uploads of it. A missing marker is not an error.
+    """Remove a catalog's marker, and unfinished uploads of this marker. A missing marker is not an error.
 
     Raises:
-        StoreFailed, AccessDenied: The store does not answer.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     key = marker_key(catalog)
     store.discard(key)

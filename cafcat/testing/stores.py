@@ -269,7 +269,7 @@ class StoreSuite:
         assert max(map(len, blocks)) <= MIB
 
     def test_missing_objects_are_not_found(self, store: Store, raw: RawObjects) -> None:
-        """`Store.read`, `stream` and `stat` raise NotFound for missing keys and for folders."""
+        """`Store.read`, `stream` and `stat` raise NotFound for a key without an object, as for a folder."""
         raw.write("folder/chunk.caf", b"x")
         for key in ("chunk.caf", "folder", "folder/chunk", "folder/chunk.caf/below", "nowhere/chunk.caf"):
             with pytest.raises(NotFound):

@@ -209,7 +209,7 @@ class Recovery:
         """Extend the lease that recover has acquired for a chunk.
 
         Raises:
-            Locked: Another process has acquired the lease.
+            Locked: Another process has acquired the lease, or the chunk is not being written any more.
         """
         self._set_lease(chunk_id, owner, lease_seconds)
 
@@ -217,7 +217,7 @@ class Recovery:
         """End the lease that recover has acquired for a chunk, so that the next recover need not wait for its end.
 
         Raises:
-            Locked: Another process has acquired the lease.
+            Locked: Another process has acquired the lease, or the chunk is not being written any more.
         """
         self._set_lease(chunk_id, owner, 0)
 

@@ -115,10 +115,10 @@ class Mapping(Spool):
         return row + path
 
     def flush(self) -> None:
-        """Write all buffered rows to the temporary file, so that a commit needs no more space on disk.
+        """Write all buffered rows to the spool, so that a commit needs no more space. Beyond 16 MiB it is on disk.
 
         Raises:
-            StoreFailed: The temporary file cannot be written.
+            TemporaryFileFailed: The temporary file cannot be written.
         """
         self.write(b"".join(self._rows))
         super().flush()

@@ -1,4 +1,4 @@
-"""A list of any number of paths that are copied into a temporary table of the catalog, or from one.
+"""A list of any number of paths, to copy them into a temporary table, or to collect the result of a query.
 
 The paths are encoded in the binary format of PostgreSQL's COPY. Beyond 16 MiB they are in a temporary file.
 """

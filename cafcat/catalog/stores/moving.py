@@ -115,7 +115,7 @@ def move_store(connection: PgConnection, old: str, new: str) -> str | None:
 
 
 def reuse_url(connection: PgConnection, old: str, new: str) -> str | None:
-    """Remove the row of a URL that the catalog does not use any more, so that another store can have this URL.
+    """Merge the row of an unused URL into the store that moves to this URL, and remove the row.
 
     The rows of deleted and abandoned objects, and of backups, at the new URL are added to the store at the old URL.
     This store also gets name and UUID of the removed row, where it has none, and the failed checks of the removed

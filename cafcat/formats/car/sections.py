@@ -124,9 +124,9 @@ def _corrupt(archive: RandomReader, error: ValueError, byte: int, end: int) -> C
 
 
 class SectionStream:
-    """Reads the sections of a CAR with their blocks from a stream of bytes, such as the span of an entry.
+    """Reads a CAR section by section from a stream. Each section has the CID of a block, and the block.
 
-    Memory: one section of at most 8 MiB, and one piece of the stream.
+    The stream can be a part of a CAR, such as the bytes of one entry. A section above 8 MiB raises ValueError.
     """
 
     def __init__(self, stream: Iterator[bytes]) -> None:

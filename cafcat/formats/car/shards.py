@@ -55,11 +55,14 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
 
 
 def _assign_levels(records: ExternalSort, max_depth: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each record with the level of its shard, from 0. Records below `max_depth` levels are left out.
+    """Yield each record with the level, from 0, of the shard in which its link is stored.
+
+    The level is the number of first bytes that its hash shares with a neighbour. Of records that share more than
+    `max_depth` bytes, only the first one is yielded, with a level of at most `max_depth`.
 
     Args:
-        records: hash, value and name of each link, sorted.
-        max_depth: the deepest level to use.
+        records: Hash of the name, value and name of each link, sorted.
+        max_depth: The deepest level to use.
     """
     last, before = b"", 0
     for record in records:

@@ -177,7 +177,7 @@ class ClpReader:
         return annotation
 
     def units(self) -> ArchiveUnits:
-        """Return the log files in the archive and the times of their records, as the catalog stores them.
+        """Return the log files in the archive and the times of its records, as the catalog stores them.
 
         Raises:
             Corrupt: the metadata is damaged.

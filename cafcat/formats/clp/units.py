@@ -21,7 +21,7 @@ _LARGEST_SECONDS: Final = 1e300
 def units_of(
     ranges: Sequence[LogRange], timestamps: TimestampDictionary, annotation: Annotation | None, name: str
 ) -> ArchiveUnits:
-    """Return the log files of a clp-s archive, and the times of their records, in cafcat's model.
+    """Return the log files of a clp-s archive, and the times of its records, in cafcat's model.
 
     Args:
         ranges: the ranges of records by log file.

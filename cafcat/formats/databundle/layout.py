@@ -1,4 +1,4 @@
-"""Encodes and parses the parts of a DataBundle shard file: its head, its trailer, and the keys of its rows."""
+"""Encodes and parses the parts of a DataBundle shard file: head, trailer, keys of rows, configuration."""
 
 import struct
 from typing import Any, Final, NamedTuple

@@ -192,7 +192,7 @@ class _Adopt:
         return sum(remark.blocks for remark in remarks if remark.kind == UNCHECKED_HASH)
 
     def _read_all(self, reader: Reader, archive: StoredObject, prefix: str, mapping: Mapping) -> int:
-        """Read every entry of an archive, and add the undamaged ones to the mapping.
+        """Read every entry of an archive, and add the undamaged ones to the chunk's future rows of file_locations.
 
         Returns:
             The number of entries that cannot be read, are damaged, or have a name that the catalog cannot store.

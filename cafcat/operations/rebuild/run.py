@@ -182,7 +182,8 @@ class Rebuild:
     def _read_record(self, found: FoundRecord) -> "_ReadRecord":
         """Return a journal record from the first store that has it complete.
 
-        Of a damaged object, only the first line is used: it names the committed chunk and the time.
+        If no store has the record complete, the first line of a damaged object is used, but only that of a commit
+        or a move. This line names the committed chunk and the time. Unreadable objects are noted as failures.
         """
         key = journal_key(found.sequence, found.uuid)
         head, failures = None, []

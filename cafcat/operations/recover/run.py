@@ -218,7 +218,8 @@ class Recovery:
         In a store that is not where its URL points, a missing object would not prove anything.
 
         Raises:
-            Unavailable, AccessDenied: The store does not answer, or is not where its URL points.
+            Unavailable: The store does not answer, or is not where its URL points.
+            AccessDenied: The store refuses the request.
         """
         store = self._stores.open(url)
         for _ in store.uploads():

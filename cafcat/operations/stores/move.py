@@ -116,7 +116,10 @@ class _Move:
             raise StoreFailed(f"{new.url} is not the store {old}: {why}", hint=hint)
 
     def _look_at_all(self, old: str, new: Store) -> None:
-        """Compare a listing of the store at the new URL with the objects of the catalog, both in order of key."""
+        """Note each object of the store that is missing at the new URL, or has another size there.
+
+        Further objects at the new URL are ignored. The listing and the catalog are both read in order of key.
+        """
         listed = iter(new.list())
         found = next(listed, None)
         for expected in self._expected(old):

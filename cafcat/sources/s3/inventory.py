@@ -26,6 +26,7 @@ from cafcat.sources.s3.inventory_rows import Columns, InventoryRow, csv_rows, pa
 
 __all__ = ["InventoryRow", "read_inventory"]
 
+_MANIFEST_HINT: Final = "name a manifest.json, or a file that ends in .csv, .csv.gz or .parquet"
 _MANIFEST_BYTES: Final = 64 << 20
 """Largest manifest in bytes. It has some 200 bytes for each data file, which lists millions of objects."""
 
@@ -62,7 +63,7 @@ def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[
         return parquet_rows([file], bucket)
     if ending.endswith(".orc"):
         raise _orc(file.file.name)
-    hint = "name a manifest.json, or a file that ends in .csv, .csv.gz or .parquet"
+    hint = _MANIFEST_HINT
     raise InvalidInput(f"this is not the name of an inventory: {file.file.name}", hint=hint)
 
 
@@ -271,9 +272,12 @@ class _Manifest:
         try:
             values = json.loads(self._place.read_at(0, size_bytes))
         except (ValueError, RecursionError) as error:
-            raise Corrupt(f"inventory {self._place.name} is not JSON") from error
+            raise Corrupt(
+                f"inventory {self._place.name} is not a manifest: not JSON", hint=_MANIFEST_HINT
+            ) from error
         if not isinstance(values, dict):
-            raise Corrupt(f"inventory {self._place.name} is not a manifest: not a JSON object")
+            message = f"inventory {self._place.name} is not a manifest: not a JSON object"
+            raise Corrupt(message, hint=_MANIFEST_HINT)
         return values
 
     def _text(self, name: str) -> str:
