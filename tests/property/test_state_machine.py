@@ -361,8 +361,8 @@ class CustodyMachine(Followed):
 
     @invariant()
     def rows_name_all_objects(self) -> None:
-        objects = world.objects_in(self.raw.folder)
-        copies = world.without_journal(world.objects_in(self.copies))
+        objects = world.without_probes(world.objects_in(self.raw.folder))
+        copies = world.without_probes(world.without_journal(world.objects_in(self.copies)))
         assert {name.removesuffix(".partial") for name in objects} <= self.raw.named("o.deleted_at IS NULL")
         assert {name.removesuffix(".partial") for name in copies} <= self.raw.named_copies("o.deleted_at IS NULL")
         assert world.without_journal(self.raw.named("o.state IN ('committed', 'retired')")) <= objects

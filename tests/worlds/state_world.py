@@ -23,6 +23,7 @@ from cafcat.formats import registry
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
+from cafcat.stores.keys import is_probe_key
 from cafcat.support.checksums import crc32c
 from tests.crash import archives
 from tests.worlds.archives.log_archives import SECTIONS, container
@@ -54,6 +55,7 @@ __all__ = [
     "undelete",
     "verify",
     "without_journal",
+    "without_probes",
 ]
 
 CHILD_SECONDS = 120
@@ -344,6 +346,11 @@ def objects_in(folder: Path) -> set[str]:
     """Return the names of all files of a store except its markers."""
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return {name for name in names if not name.startswith("catalogs/")}
+
+
+def without_probes(names: Collection[str]) -> set[str]:
+    """Leave out probe objects. A command that was killed may leave one, which the next `recover` removes."""
+    return {name for name in names if not is_probe_key(name.removesuffix(".partial"))}
 
 
 def without_journal(names: Collection[str]) -> set[str]:
