@@ -248,7 +248,7 @@ class Catalog:
 
     @cached_property
     def reports(self) -> "Reports":
-        """Return the part that has totals and histories, checks the catalog, and runs SQL queries of the user."""
+        """Totals, histories of ingests and files, checks of the catalog, and SQL queries written by the user."""
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)

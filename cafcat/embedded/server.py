@@ -238,7 +238,9 @@ class EmbeddedServer:
         )
 
     def _make_available(self) -> None:
-        """Start the server if it is not running. Stop it if its socket is gone: the next call starts it anew.
+        """Start the embedded server if it is not running. If it is ready but its socket is gone, stop it.
+
+        `_connect_or_start` then calls this method again, which starts the server with a new socket.
 
         The socket may have been removed (systemd empties XDG_RUNTIME_DIR at log-out), or the data folder was moved.
         """

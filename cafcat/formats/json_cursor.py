@@ -77,7 +77,7 @@ class JsonCursor:
         return True
 
     def corrupt(self, message: str, byte: int | None = None) -> Corrupt:
-        """Return (not raise) a Corrupt with the name of the archive, `path` and the byte offset.
+        """Return (not raise) a Corrupt with the name of the archive, the path of the entry, and the byte offset.
 
         Args:
             message: the message.
@@ -87,7 +87,7 @@ class JsonCursor:
         return Corrupt(message, path=self._shown_path(), chunk=self._archive.name, byte=where)
 
     def unsupported(self, message: str) -> Unsupported:
-        """Return (not raise) an Unsupported with the name of the archive, `path` and the cursor's byte offset."""
+        """Return (not raise) an Unsupported with the names of archive and entry, and the cursor's byte offset."""
         return Unsupported(message, path=self._shown_path(), chunk=self._archive.name, byte=self.byte)
 
     @property

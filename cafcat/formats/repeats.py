@@ -1,4 +1,4 @@
-"""Finds the entries of an index that share their name with another entry, in little memory for any index size."""
+"""Finds entries of an index whose name occurs again later or occurred before, in little memory."""
 
 import zlib
 from array import array

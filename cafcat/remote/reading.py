@@ -309,10 +309,12 @@ def nanoseconds(when: "datetime") -> int:
 
 
 def unquoted(etag: str | None) -> str | None:
-    """Return an entity tag without the quotes that S3 shows around it."""
-    return etag.removeprefix('"').removesuffix('"') if etag else None
+    """Return an entity tag without the quotes that S3 shows around it. A weak tag (W/...) is returned unchanged."""
+    if not etag or etag.startswith("W/"):
+        return etag or None
+    return etag.removeprefix('"').removesuffix('"')
 
 
 def quoted(etag: str) -> str:
-    """Return an entity tag for a condition of a request. Weak tags (W/...) match nothing and stay as they are."""
+    """Return an entity tag in quotes, as If-Match needs it. A weak tag is returned unchanged; it never matches."""
     return etag if etag.startswith("W/") else f'"{etag}"'

@@ -36,7 +36,7 @@ class SnapshotFile:
 
     Attributes:
         path: Name of the file.
-        version: Version of its tables.
+        version: Version of the layout of its tables.
     """
 
     def __init__(self, path: str) -> None:

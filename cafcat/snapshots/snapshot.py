@@ -103,7 +103,9 @@ class Snapshot:
         self._open = CachedChunks(self._stores)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file, or bytes `[start, end)` of it. A whole file is compared with its checksum.
+        """Return the bytes of a file, or bytes `[start, end)` of it.
+
+        A whole file is compared with its checksum, and so is a file that has to be decoded.
 
         Args:
             path: Path of the file in the catalog.
@@ -113,7 +115,8 @@ class Snapshot:
         Raises:
             NotFound: The snapshot has no such file, or the chunk was removed since.
             Corrupt: The file is damaged in its chunk and in every copy.
-            InvalidInput: The range begins beyond the file.
+            InvalidInput: The range begins at or beyond the end of the file, or ends before it begins.
+            NotInstalled, Unsupported: The file cannot be decoded here.
             AccessDenied: A store refuses the credentials.
             StoreFailed, Unavailable: The store does not return the bytes, or is out of reach.
         """

@@ -5,6 +5,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from cafcat.remote.errors import OutOfRange, translated
+from cafcat.remote.reading import quoted, unquoted
 
 
 @pytest.mark.parametrize("content", [b"", b"abc"])
@@ -14,3 +15,8 @@ def test_range_beyond_the_end_of_an_object_is_out_of_range(content: bytes) -> No
     obstore.put(objects, "key", content)
     with pytest.raises(OutOfRange), translated("read", "memory://key"):
         obstore.get(objects, "key", options={"range": (5, 7)})
+
+
+@pytest.mark.parametrize("etag", ['"abc"', 'W/"abc"'])
+def test_entity_tags_are_quoted_as_the_server_shows_them(etag: str) -> None:
+    assert quoted(unquoted(etag) or "") == etag

@@ -137,7 +137,7 @@ def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, source
         sources: chunks.id of the chunks from which the files were copied.
 
     Returns:
-        The result: moved files count as `replaced`, paths that stayed as `skipped`.
+        The result: moved files count as `replaced`, all others as `skipped`, also those whose path was removed.
 
     Raises:
         CatalogLocked: The lock on file_locations was not free in time.

@@ -1,4 +1,4 @@
-"""The catalog's queries for recover: chunks whose writer died, and the owners of objects and uploads in a store."""
+"""The catalog's queries for recover: leftovers of dead writers, and the states of rows by object key."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

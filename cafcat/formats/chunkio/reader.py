@@ -23,7 +23,7 @@ _SUFFIX_BYTES: Final = 17
 class ChunkIoReader:
     """Reads one ChunkIO archive. Implements `Reader`.
 
-    Memory: that of CafReader for an index, or of RecordReader, and some blocks of 1 MiB.
+    It uses a few MiB of memory. An archive of cafcat is read by its index, another one record by record.
     """
 
     def __init__(self, archive: RandomReader) -> None:

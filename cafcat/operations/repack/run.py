@@ -255,7 +255,9 @@ def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> N
     for chunk in chunks:
         if chunk.format == formats.LOGS and options.format in (None, formats.LOGS):
             hint = "use `cafcat copy`, or --format caf to pack its sections as plain files"
-            raise Unsupported("an archive of logs cannot be repacked", chunk=str(chunk.uuid), hint=hint)
+            raise Unsupported(
+                "a clp-s archive (logs) can only be repacked into another format", chunk=str(chunk.uuid), hint=hint
+            )
 
 
 def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackPlan:

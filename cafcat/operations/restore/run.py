@@ -26,11 +26,11 @@ _BATCH_OBJECTS: Final = 1000
 
 
 def run(session: Session, options: RestoreOptions) -> RestoreReport:
-    """Fill an empty catalog from a backup, in one transaction.
+    """Fill an empty catalog from a backup, by default the newest one, in one transaction.
 
     Raises:
-        NotFound: The store has no such backup, or several whose names begin so.
-        InvalidInput: The store has backups of several catalogs, and none is named.
+        NotFound: The store has no such backup, or several whose names begin with the given name.
+        InvalidInput: No backup was named, and the store has backups of several catalogs.
         Conflict: The catalog is not empty.
         Locked: Another process writes to the catalog.
         Corrupt: The backup is damaged.

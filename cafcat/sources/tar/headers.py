@@ -49,10 +49,10 @@ def decoded(block: bytes, at: int) -> TarInfo:
 
 
 def is_header(block: bytes) -> bool:
-    """Return True if a block is a header, by its checksum.
+    """Return True if a block of 512 bytes is the header of a tar member: its checksum must be right.
 
-    A checksum field without digits is refused. tarfile reads it as 0, which is also its sum of the signed bytes of
-    some compressed zeros.
+    A checksum field without digits is refused, although tarfile reads it as 0. Compressed data can contain blocks
+    whose bytes add up to 0.
     """
     if not block[148:156].strip(b"\0 "):
         return False

@@ -64,7 +64,7 @@ class State(NamedTuple):
         return printable(f"{os.path.abspath(typed)} of {self.size_bytes} bytes, {self.modified_ns} ns since 1970")
 
     def check(self, descriptor: int) -> None:
-        """Raise SourceFailed if an open file is no longer in this state."""
+        """Raise SourceFailed if device, inode, size or time of an open file differ from this state."""
         now = State.of(descriptor)
         if now != self:
             sizes = f"{self.size_bytes:,} bytes when listed, {now.size_bytes:,} now"
@@ -296,12 +296,12 @@ def _zstd() -> tuple[_Engine, type[Exception]]:
 
 
 class Compression(NamedTuple):
-    """A kind of compression.
+    """A kind of compression of a tar, such as gzip.
 
     Attributes:
         name: Name for messages.
-        magics: First bytes of each part of a compressed stream.
-        begin: Returns an engine for a part, and the type of its errors.
+        magics: Bytes with which a compressed stream, and each of its parts, can begin.
+        begin: Returns a decompressor for one part, and the type of the errors that it raises.
     """
 
     name: str

@@ -35,9 +35,8 @@ class Items:
         """Return the file to ingest for a member, or a problem. None if the member is left out.
 
         Args:
-            member: The member.
-            found: The file or problem that the member is, or that the target of a hard link is. Its path is
-                ignored.
+            member: A member of a tar.
+            found: The member as a file or problem; for a hard link, its target. The path in it is ignored.
         """
         if member.kind is MemberKind.NOTHING:
             return None

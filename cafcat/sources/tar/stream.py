@@ -82,7 +82,7 @@ class TarStreamSource:
         return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
-        """Yield the file or problem that each member is, in lists of at most 5,000, with at most 64 MiB in memory.
+        """Yield each member as a file or problem, in lists of at most 5,000, with at most 64 MiB in memory.
 
         If the archive ends too early, the last item is a problem with the name of the archive.
         """
@@ -93,9 +93,9 @@ class TarStreamSource:
             yield [damage(self.name, error)]
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield the file or problem that each member is.
+        """Yield each member of the tar as a file, or as a problem if it cannot be ingested.
 
-        A file can be opened until the next file is requested, and sometimes longer.
+        A file must be opened before the next one is requested.
         """
         for batch in self.batches():
             yield from batch
