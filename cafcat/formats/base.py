@@ -311,8 +311,8 @@ class HasRemarks(Reader, Protocol):
     def remarks(self) -> Sequence[Remark]:
         """Return the remarks about the archive.
 
-        Blocks that were not read before are read by this call. NOT_IN_TREE is only found if all `entries` were
-        listed before.
+        If the blocks of the archive were not listed before, this call lists them. A remark NOT_IN_TREE is only made
+        if all `entries` were listed before. Empty if there is nothing to remark.
 
         Raises:
             Corrupt: the archive is damaged.
@@ -389,7 +389,7 @@ class Format(Protocol):
         """Return a reader for an archive.
 
         Raises:
-            Corrupt: the archive is damaged, as far as the reader looks at it already.
+            Corrupt: the archive is damaged, as far as creating the reader shows it.
             Unsupported: the archive uses a feature that the reader does not have.
             NotInstalled: a library that the reader needs is not installed.
         """
@@ -403,7 +403,8 @@ class Format(Protocol):
 
         Raises:
             Corrupt: the bytes of the span are damaged, as far as the span alone can show.
-            Unsupported: the format does not have this `decoding`.
+            Unsupported: the format does not have this `decoding`, or it begins with UNSUPPORTED_PREFIX.
+            NotInstalled: a library that this `decoding` needs is not installed.
         """
 
 
@@ -446,8 +447,8 @@ class MultiFileArchive(Protocol):
 class MultiFileFormat(Format, Protocol):
     """A format whose archives can consist of several files in one folder.
 
-    `reader` accepts one of these files alone: if the archive is a LocatedArchive, the reader finds the index in the
-    folder. It raises IndexMissing if the index is missing.
+    `reader` also accepts one of these files alone. From a LocatedArchive it finds the folder, and the index in this
+    folder. `reader` raises IndexMissing if the file needs an index, and there is none.
     """
 
     def open_folder(self, folder: ArchiveFolder) -> MultiFileArchive | None:
@@ -466,7 +467,7 @@ class ReassemblableFormat(Format, Protocol):
     def reassemble(self, archive: RandomReader) -> Iterator[bytes]:
         """Return a copy of the archive, in blocks, made from its own parts. Each part is checked.
 
-        The copy is identical, byte for byte, if the archive is laid out as the format's own program does.
+        The copy is identical, byte for byte, if the archive has the layout that the format's own program writes.
 
         Raises:
             Corrupt: a part of the archive is damaged.

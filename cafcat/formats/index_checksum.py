@@ -1,4 +1,4 @@
-"""Writes and checks the checksum member that ends the JSON index of CAF, CAR and ChunkIO archives of cafcat.
+"""Defines and checks the checksum member that ends the JSON index of CAF, CAR and ChunkIO archives of cafcat.
 
 The index ends with a member that other programs ignore: `,"index_crc32c":"0a1b2c3d"}`. The value is the CRC-32C of
 all bytes of the index before this member, as eight lower-case hexadecimal digits. See docs/formats/caf.md.
@@ -74,7 +74,8 @@ class IndexChecksum:
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Return exactly the bytes of `[start_byte, end_byte)` of the archive.
 
-        If they begin where the last read of the index ended, they update the checksum.
+        If these bytes begin where the last read of the index ended, the computed checksum is continued with those
+        of them that the stored checksum covers.
         """
         data = self._archive.read_at(start_byte, end_byte)
         if start_byte == self._position < self._covered_end:

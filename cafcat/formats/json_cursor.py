@@ -41,7 +41,7 @@ class JsonCursor:
     Attributes:
         text: the current window of the JSON text.
         position: index of the next byte in `text`. Callers with a faster parser may advance it themselves.
-        path: the file that errors name, or None.
+        path: the file that errors name; None if they name no file.
     """
 
     def __init__(self, archive: RandomReader, start_byte: int, end_byte: int) -> None:
@@ -77,7 +77,7 @@ class JsonCursor:
         return True
 
     def corrupt(self, message: str, byte: int | None = None) -> Corrupt:
-        """Return (not raise) a Corrupt with the name of the archive, the path of the entry, and the byte offset.
+        """Return (not raise) a Corrupt that names the archive, the file in `path` (if any), and a byte offset.
 
         Args:
             message: the message.
@@ -87,7 +87,7 @@ class JsonCursor:
         return Corrupt(message, path=self._shown_path(), chunk=self._archive.name, byte=where)
 
     def unsupported(self, message: str) -> Unsupported:
-        """Return (not raise) an Unsupported with the names of archive and entry, and the cursor's byte offset."""
+        """Return (not raise) an Unsupported that names the archive, the file in `path`, and the cursor's offset."""
         return Unsupported(message, path=self._shown_path(), chunk=self._archive.name, byte=self.byte)
 
     @property

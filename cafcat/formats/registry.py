@@ -121,7 +121,7 @@ def is_read_only(name: str) -> bool:
 
 
 def by_suffix(object_key: str) -> Format:
-    """Return the first format (see `all_formats`) whose suffix ends this object key, such as ".caf".
+    """Return the first format (see `all_formats`) whose suffix, such as ".caf", is the end of this object key.
 
     Raises:
         Unsupported: no format has this suffix.
@@ -161,7 +161,7 @@ def detect(archive: RandomReader) -> Format:
 
 
 def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | None:
-    """Return the format of the archive that consists of a folder's files, and that archive; None if they are none.
+    """Return the format of the archive that a folder's files make up, and that archive; None if they make up none.
 
     Raises:
         Corrupt: the index of the archive is damaged.
@@ -177,7 +177,8 @@ def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | No
 def all_formats() -> Iterator[Format]:
     """Return all installed formats, in the order in which `detect` tries them.
 
-    Third-party formats come first, so that they can override built-in ones.
+    Third-party formats come first, so that they can claim archives and suffixes before the built-in ones. By name,
+    `by_name` finds a built-in format first.
     """
     for point in entry_points(group=_GROUP):
         yield cast(Format, point.load())

@@ -158,7 +158,7 @@ class FileWriter(Generic[WriterT]):
     def abandon(self) -> None:
         """Discard the file. Bytes already written stay in the archive as dead bytes that no entry refers to.
 
-        After an error of the sink this does nothing.
+        After an error of the sink, or after `finalize` of the archive, this does nothing.
 
         Raises:
             InvalidInput: this file of the archive is already closed, or was abandoned.

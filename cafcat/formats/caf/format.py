@@ -27,7 +27,7 @@ class CafFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if the text before the 4-byte footer ends with "}", or is 60 bytes of white space.
+        """Return True if "}", and perhaps white space, or 60 bytes of white space come before the 4-byte footer.
 
         CAF has no magic number, so all other formats are tried first. The footer itself is not checked: an archive
         with a damaged footer should be reported as damaged, not as unknown.

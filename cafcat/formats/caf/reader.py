@@ -1,7 +1,8 @@
 """Reads a CAF archive strictly: damage raises an error with the position where it was found.
 
-docs/formats/caf.md lists all refused cases. The index is read twice, in windows of 1 MiB: the first pass checks the
-whole index and finds repeated names, the second pass returns the entries.
+docs/formats/caf.md lists all refused cases. The index is read twice, in windows of 1 MiB: first to check its JSON
+text and its checksum, then to return the entries. If the first pass finds a name that does not ascend, it stops;
+one more pass then checks the whole index and finds the repeated names.
 
 Entries in the usual notation are matched, converted and checked in groups, which is three times as fast as one by
 one. If an entry in a group is invalid, the group is parsed again one by one to find it.
@@ -129,7 +130,7 @@ class CafReader:
                 raise Corrupt(message, path=shown_path(entry.path), chunk=self._archive.name, byte=entry.start_byte)
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """Return the content of an entry in blocks of at most 1 MiB.
+        """Return the content of an entry in blocks of at most 1 MiB. An entry without a CRC-32C is not checked.
 
         Raises:
             Corrupt: the content does not match the CRC-32C in the index. Raised after the last block.

@@ -20,8 +20,8 @@ DAG: Final = "dag "
 """Decoding of a file whose blocks are in any order in the span, perhaps among other blocks. The CID of its root
 follows."""
 INLINE: Final = "inline "
-"""Decoding of a file that an identity CID contains. This CID follows; it is stored in a directory node, the span.
-"""
+"""Decoding of a file or symlink whose CID is an identity CID, which contains its content. The CID follows. The span
+is the directory node that has the CID."""
 BROKEN: Final = "broken "
 """Decoding of a file that cannot be read. The CID of the missing or damaged block follows."""
 

@@ -130,7 +130,9 @@ class BlockTable:
             self._used[ordinal >> 3] |= 1 << (ordinal & 7)
 
     def unused_blocks(self) -> tuple[int, int]:
-        """Return the number of distinct blocks that `find` never returned, and the start of the first such section.
+        """Return the number of distinct blocks that `find` never returned, and the start in bytes of the first one.
+
+        The start is that of the block's section in the archive.
 
         If there are none, or the table has more than 268 million blocks, the result is `(0, 2**63)`.
 
@@ -182,7 +184,7 @@ class BlockTable:
 
 
 def _find_in_page(page: bytes, key: bytes) -> int | None:
-    """Return the offset in bytes of the first record with this key in a page, or None if it has none."""
+    """Return the offset in bytes of the first record with this key in a page, or None if no record has the key."""
     low, high = 0, len(page) // _RECORD.size
     while low < high:
         middle = (low + high) // 2

@@ -119,7 +119,7 @@ def _hash_of(hash_code: int) -> _Hash | None:
 
 
 def hash_name(hash_code: int) -> str:
-    """Return the name of a hash function that cafcat cannot compute, for messages; its code if it is unknown."""
+    """Return name and code of a hash function that cafcat cannot compute, for messages; or only an unknown code."""
     return (
         f"{_UNCHECKED_NAMES[hash_code]} (0x{hash_code:x})" if hash_code in _UNCHECKED_NAMES else f"0x{hash_code:x}"
     )

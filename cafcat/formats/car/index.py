@@ -170,7 +170,9 @@ def _record(key: bytes) -> bytes:
 
 
 def read_index(archive: RandomReader, start: int, end: int) -> Iterator[IndexRecord]:
-    """Yield the records of the CARv2 index that begins at `start` and ends before `end`. Later bytes are ignored.
+    """Yield the records of the CARv2 index that begins at `start` and ends at `end` at the latest.
+
+    Bytes between the end of the index and `end` are ignored.
 
     Memory: a window of 1 MiB.
 

@@ -51,7 +51,9 @@ def trailer(manifest_start: int, archive_bytes: int) -> bytes:
 
 
 def find_manifest(archive: RandomReader, layout: Layout) -> "Manifest | None":
-    """Return the manifest of a CAR that cafcat wrote, or None for archives of other programs.
+    """Return the manifest of a CAR that cafcat wrote.
+
+    Return None for an archive of another program, and for one whose end is missing from its index on.
 
     Raises:
         Corrupt: the manifest is not at the position in its trailer, or its CAF footer is invalid.

@@ -292,7 +292,7 @@ class CarReader:
     def verifiable(self, entry: Entry) -> bool:
         """Return True if `open` can check all blocks of an entry by their hashes.
 
-        Return False if at least one block has a hash function that cafcat cannot compute.
+        Return False if at least one block in the span of the entry has a hash function that cafcat cannot compute.
 
         Raises:
             Corrupt: the blocks of the entry cannot be read.

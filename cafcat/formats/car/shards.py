@@ -28,8 +28,10 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
     """Write the shards of a directory, deepest first.
 
     Names whose hashes begin with the same bytes go to deeper levels, up to eight. If that would make the tree
-    larger than its computed bound, the names on the deepest levels are left out of the tree. This happens only with
-    names chosen for that purpose. Memory: that of ExternalSort, and 256 links for each level.
+    larger than its computed bound, the deepest levels are not written: of names that would be there together, only
+    the first stays in the tree, on a higher level. This happens only with names chosen for that purpose.
+
+    Memory: that of ExternalSort, and 256 links for each level.
 
     Args:
         sections: writes the shards.
@@ -148,6 +150,6 @@ class _Shards:
             self._open[above].add(self._last[above], cid, b"", total_bytes)
 
     def finish(self) -> tuple[bytes, int]:
-        """Write the open shards. Return the CID of the topmost shard, and the total size of all blocks in bytes."""
+        """Write the open shards. Return the CID of the topmost one, and its size in bytes with all blocks below."""
         self._close_below(0)
         return self._open[0].write(self._sections)

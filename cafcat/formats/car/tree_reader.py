@@ -17,7 +17,7 @@ __all__ = ["MAX_FOLDERS", "MAX_NAME_BYTES", "TreeReader"]
 MAX_FOLDERS: Final = 1024
 """Largest depth of a tree, including shards."""
 MAX_NAME_BYTES: Final = 64 << 10
-"""Largest path in a tree, in bytes. The limit of the catalog is lower."""
+"""Largest path of a directory in a tree, counted in characters. The limit of the catalog is lower."""
 MAX_OPEN_BYTES: Final = 64 << 20
 """Largest total size in bytes of the nodes on the path to one file."""
 _FREE_LINKS: Final = 20_000

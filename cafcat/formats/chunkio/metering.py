@@ -83,7 +83,7 @@ def read_meter(raw: bytes, position: int) -> int | None:
 
 
 def insert_meters(position: int, begin: int, payload: bytes) -> list[bytes | memoryview]:
-    """Return a part of a record with its meters, in parts, as it is written to a file.
+    """Insert the meters into a part of a record. Return a list of bytes, to be written one after the other.
 
     Args:
         position: valid position in the file at which the payload is written.

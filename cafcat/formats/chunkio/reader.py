@@ -111,7 +111,7 @@ def _entry(record: Record, file_name: str) -> Entry:
 
 
 def _file_name(name: str) -> str:
-    """Return the last part of the archive's name, shortened and cleaned for use in a path."""
+    """Return the last part of an archive's name, shortened and cleaned for a path; "chunkio" if nothing is left."""
     last = name.rstrip("/").rsplit("/", 1)[-1].replace("\0", "")
     raw = last.encode(errors="replace")[: MAX_PATH_BYTES - _SUFFIX_BYTES]
     return raw.decode(errors="ignore") or "chunkio"

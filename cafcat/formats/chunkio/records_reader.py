@@ -247,7 +247,10 @@ class _UnusedMeters:
         return None
 
     def _next(self, number: int) -> int:
-        """Return the number of the first unused meter from `number` on. Shortens later searches on the way."""
+        """Return the number of the first meter from `number` on that is not skipped. Shortens later searches.
+
+        The number of a meter is its position divided by 65,536. If all are skipped, the result is beyond the last.
+        """
         end = number
         while end < len(self._skip) and self._skip[end]:
             end += self._skip[end]

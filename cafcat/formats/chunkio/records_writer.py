@@ -21,7 +21,9 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def record_bytes(begin: int, user_data: bytes, content: bytes) -> list[bytes | memoryview]:
-    """Return the bytes of a record with its meters, in parts. The content should have at most some MiB.
+    """Return the bytes of a record with its meters, as a list of parts to be written one after the other.
+
+    The content should have at most some MiB, because it is copied.
 
     Args:
         begin: valid position (see `is_position`) in the file at which the record is written.
@@ -47,7 +49,7 @@ class RecordWriter:
         Args:
             sink: appends to the file.
             position: current size of the file in bytes. The existing bytes are not read: the first record begins at
-                the next multiple of 65,536, as after a crash.
+                this position, rounded up to a multiple of 65,536, as after a crash.
 
         Raises:
             InvalidInput: the position is negative or above 2^63-1.

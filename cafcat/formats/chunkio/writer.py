@@ -116,7 +116,7 @@ class ChunkIoWriter(IndexedWriter):
         return finalized_size(position_to_offset(position), index_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if one more file could make the index exceed 4 GiB, or the archive 2^63-1 bytes.
+        """Return False if one more file could make the index exceed its limit, or the archive 2^63-1 bytes.
 
         Raises:
             Refused: the name `path` cannot be stored.

@@ -56,6 +56,7 @@ def annotate(reader: ClpReader, sources: Sequence[LogSource], name: str) -> Anno
     Raises:
         Corrupt: the archive does not contain exactly these log files, or is damaged.
         Unsupported: the metadata is too large, or the catalog cannot store one of its values.
+        InvalidInput: with the annotation, the metadata would have more than 255 packets.
     """
     names = [source.file_name for source in sources]
     if [found.file_name for found in reader.ranges] != names:

@@ -179,7 +179,8 @@ def parse_section_table(content: bytes, files_bytes: int, name: str) -> list[tup
         name: name of the archive, for messages.
 
     Raises:
-        Corrupt: a name is invalid or repeated, or a span is reversed or beyond the archive.
+        Corrupt: the content is not a valid table, a name is invalid or repeated, the first section does not begin
+            at 0, or a span is reversed or beyond the archive.
         Unsupported: the content has more than 4 MiB.
     """
     table = _unpack(content, name, "the table of sections")

@@ -72,8 +72,8 @@ def reassemble(reader: ClpReader) -> Iterator[bytes]:
     header are left out. Each section is checked.
 
     Raises:
-        Corrupt: a section is damaged.
-        InvalidInput: the metadata has more than 255 packets.
+        Corrupt: a section, or the annotation by cafcat, is damaged.
+        Unsupported: the annotation has more than 4 MiB.
     """
     entries = list(reader.entries())
     sections = [(entry.path, entry.size_bytes) for entry in entries]

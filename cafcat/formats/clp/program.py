@@ -107,7 +107,8 @@ def search(
 ) -> Generator[bytes, None, None]:
     """Search a clp-s archive with the program clp-s, and yield the matching records as JSON, without newlines.
 
-    Memory: one record. clp-s is ended when the iterator is closed.
+    Memory: one record. clp-s is ended when the iterator is closed. clp-s can represent times from 1677 to 2262: if
+    `from_ms` is later, or `to_ms` is earlier, no record is yielded, and clp-s is not run.
 
     Args:
         archive: a path, or the descriptor of a regular file.
@@ -209,7 +210,8 @@ def query_below(prefix: str, query: str) -> str:
     """Return a query that restricts `query` to records of log files in one folder, or of one log file.
 
     Args:
-        prefix: name of the folder or of the log file, without special characters of the query language escaped.
+        prefix: name of the folder or of the log file, unescaped: this function escapes the special characters of
+            the query language.
         query: the query for the records, in the language of clp-s.
     """
     name = _SPECIAL.sub(r"\\\g<0>", prefix)

@@ -52,7 +52,7 @@ _COUNT_BYTES: Final = 8
 class ClpReader:
     """Reads one clp-s archive. Implements `Reader`, `HasProperties` and `UnitReader`.
 
-    Opening it takes one read, or two if the metadata is large. Memory: the metadata, at most 8 MiB.
+    Opening an archive takes one read, or two if the metadata is large. Memory: the metadata, at most 8 MiB.
 
     Attributes:
         header: the header of the archive.
@@ -147,7 +147,7 @@ class ClpReader:
 
     @cached_property
     def timestamps(self) -> TimestampDictionary:
-        """The time ranges of the records; empty if the archive stores none. Raises Corrupt for a damaged packet."""
+        """The timestamp dictionary; empty if the archive has none. Raises Corrupt if its packet is damaged."""
         content = self._packet(TIMESTAMPS)
         return TimestampDictionary((), {}) if content is None else parse_timestamps(content, self._archive.name)
 
@@ -208,7 +208,8 @@ class ClpReader:
     def open(self, entry: Entry) -> Iterator[bytes]:
         """Return the bytes of a section, unchanged, in blocks of at most 1 MiB.
 
-        The section is also decompressed to check it, and its checksum is compared if the archive is annotated.
+        A section with a name that clp-s uses is also decompressed to check it (see `_SectionCheck`). If the archive
+        is annotated, the checksum of the section is compared, too.
 
         Raises:
             Corrupt: the section does not have the frames that a section of this name must have, or its checksum is

@@ -16,7 +16,9 @@ _BUNDLE_METADATA: Final = ("inline_metadata_table", "external_metadata")
 
 
 def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
-    """Return a reader for a shard file. Of a chunk that cafcat wrote, only the end is read.
+    """Return a reader for a shard file. Of a chunk that cafcat wrote, only the end is read, or also the head.
+
+    The head of a chunk is read if `archive` is a LocatedArchive, because a shard of a bundle may end like a chunk.
 
     Raises:
         Corrupt: the archive, or the index of its bundle, is damaged, or the end of a chunk is missing.

@@ -73,7 +73,7 @@ class RecordPacker:
         return file.finish()
 
     def begin(self) -> "FilePacking":
-        """Begin a file that is packed in pieces. Only one file at a time may be packed."""
+        """Begin a file, and return the object that packs it in pieces. Only one file at a time may be packed."""
         return FilePacking(self)
 
     def add_piece(self, data: bytes) -> None:
@@ -123,11 +123,14 @@ class FilePacking:
 
     @property
     def space_bytes(self) -> int:
-        """Size in bytes that the next piece of the file must have to fill its record. The last may be smaller."""
+        """Size in bytes that the next piece must have to fill its record. The file's last piece may be smaller."""
         return RECORD_BYTES - self._packer.open_bytes
 
     def add_piece(self, data: bytes) -> None:
-        """Append the next piece of the file. A piece that is a complete record of zeros needs no bytes."""
+        """Append the next piece of the file. A piece that is a complete record of zeros needs no bytes.
+
+        This holds for the first 24 runs of such pieces in the file; zeros in further runs are stored as other data.
+        """
         if data == ZEROS and (len(self._runs) < MAX_ZERO_RUNS or self._continues_run()):
             self._packer.add_zero_record()
             self._count_zero_record()

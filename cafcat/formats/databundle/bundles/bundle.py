@@ -289,6 +289,7 @@ class Bundle:
                 latest.
             Unsupported: the compression is unknown, or the records have an unsupported layout.
             StoreFailed: the shard file cannot be read.
+            NotInstalled: the library for the compression is not installed.
         """
         file = self.file(path)
         with self._shard_file(file.shard) as archive:

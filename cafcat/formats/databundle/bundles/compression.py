@@ -123,10 +123,10 @@ def _decode_frames(data: bytes, max_bytes: int) -> bytes:
 def snappy_body_bytes(head: bytes) -> int | None:
     """Return the size in bytes of a snappy frame without its head, or None if the frames end before this head.
 
+    Padding ends the frames: it looks like a frame of data without a checksum, which does not exist.
+
     Args:
         head: the first four bytes of a frame, fewer at the end of the data, or padding.
-
-    Padding ends the frames: it looks like a frame of data without a checksum, which does not exist.
     """
     if len(head) < SNAPPY_HEAD_BYTES or head == bytes(SNAPPY_HEAD_BYTES):
         return None

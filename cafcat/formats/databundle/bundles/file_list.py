@@ -81,7 +81,9 @@ class BundleFileList:
         self._entries.flush()
 
     def entries(self, shard: int) -> Iterator[Entry]:
-        """Return the entries of the files in a shard. Their spans are relative to the shard's first data byte.
+        """Return the entries of the listed files in a shard, with spans relative to the shard's first data byte.
+
+        The result is empty if no file of this shard is listed.
 
         The span of a file in the last record may exceed the shard file: only the end of the file limits that
         record.

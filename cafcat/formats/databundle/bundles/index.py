@@ -25,7 +25,8 @@ _KEY_PREFIX_BYTES: Final = 9
 class BundleIndex:
     """The open index of a bundle. Only one process can open an index at a time; threads may share it.
 
-    LevelDB writes a lock and a log into the folder even if it only reads.
+    LevelDB writes a lock and a log into the folder even if it only reads. Methods raise Corrupt if the index is
+    damaged, and StoreFailed if it cannot be read or written.
     """
 
     def __init__(

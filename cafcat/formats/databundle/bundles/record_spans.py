@@ -126,7 +126,14 @@ class RecordSpans:
             )
 
     def _build_span(self, stored: Sequence[Record], decoding: RecordDecoding) -> _Span:
-        """Return the span from the first record with stored bytes to the end of the last such record."""
+        """Return the span from the first record with stored bytes to the end of the last such record.
+
+        The span is empty if no record of the file has stored bytes.
+
+        Raises:
+            Corrupt: the last record has no bytes, or ends beyond the largest offset for data.
+            Unsupported: the decoding has too many runs of zero records.
+        """
         text = str(decoding)
         if len(text) > MAX_RUNS_CHARACTERS:
             raise Unsupported("the file has too many runs of zero records")

@@ -97,7 +97,11 @@ class ShardWriter:
                 self.end_record()
 
     def end_record(self) -> None:
-        """Write the open record with its padding, and the row of the record. Zeros are not stored."""
+        """Write the open record, if any, with its padding, and add its row. A record of zeros gets only a row.
+
+        With the method NONE, zeros are written, too, and there are no rows. After 24 runs of zero records in one
+        file, zeros are written with any method.
+        """
         record = bytes(self._record)
         self._record.clear()
         if self._method == NONE:
