@@ -36,7 +36,7 @@ class ObjectOpener(Protocol[_Single_co]):
     """Opens the file, the object or the folder that the name of an archive refers to."""
 
     def open_object(self, address: ObjectAddress) -> _Single_co:
-        """Open a file or object. Raises NotFound if it is missing: then the name may be that of a folder."""
+        """Open the file or object at an address. Raises NotFound if there is none: a folder may have this name."""
 
     def open_store(self, url: str) -> Store:
         """Open the store at a URL.
@@ -89,7 +89,7 @@ def archive_address(name: str) -> ObjectAddress:
     """Return the address of a path, a file:// or s3:// URL, or the URL of a third-party kind of store.
 
     Raises:
-        InvalidInput: the URL is not valid.
+        InvalidInput: the URL is not valid, or no kind of store has its scheme.
     """
     if not _URL.match(name):
         return kind_of(os.path.abspath(name)).address(os.path.abspath(name))

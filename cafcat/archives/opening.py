@@ -45,7 +45,7 @@ class OpenArchive:
     _parts: Callable[[], Iterator[Part]]
 
     def parts(self) -> Iterator[Part]:
-        """Return the files that the archive consists of: one for most archives.
+        """Return a Part for each file of the archive that holds entries: one Part for most archives.
 
         Raises:
             NotFound: a file is missing.
@@ -66,17 +66,19 @@ def open_archive(
     Args:
         address: address of the archive.
         context: the settings for the store of this address.
-        format_choice: the format to read the archive with, or to detect it.
+        format_choice: the format to read the archive with; DETECT_FORMAT to detect the format.
 
     Raises:
-        NotFound: neither a file nor an archive in a folder has this name.
+        NotFound: neither a file nor an archive in a folder has this name, or one of the files of the archive in the
+            folder is missing.
         InvalidInput: the folder is no archive, or `format_choice` does not fit the archive.
         Corrupt: the archive is damaged, as far as opening shows it.
         Unsupported: no format recognizes the archive, or it uses a feature that cafcat does not have.
         IndexMissing: the archive is one of several files, and the file with the index is missing.
         NotInstalled: a library that the format needs is not installed.
+        Conflict: another process changed the index of the folder's archive while it was copied.
         AccessDenied: the store rejected the credentials.
-        StoreFailed: the store cannot be read.
+        StoreFailed: the store cannot be read, or a temporary file failed.
     """
     archive = find_archive(address, _Opener(context))
     if isinstance(archive, FolderArchive):

@@ -93,7 +93,8 @@ class LogIngest:
         """Pack all log files of the sources, or the files up to the moment when the user ends the operation.
 
         Archives that were committed before an error, or before the end by the user, stay. Log files that were
-        collected, but not packed yet, are then left out.
+        collected, but not packed yet, are then left out. Only if a source fails while its files are listed, the
+        collected ones are still packed before the error is raised.
 
         Raises:
             Conflict: The catalog has a log file with another size or time, and `on_conflict` is FAIL.
@@ -170,7 +171,7 @@ class LogIngest:
     def _pack_group(self) -> None:
         """Make an archive of the collected log files, and a chunk of the archive. Forget the collected files.
 
-        With `dry_run`, only count the files. Once the user ends the ingest, do neither.
+        With `dry_run`, only count the files. Once the user ends the ingest, only forget them.
         """
         group, self._group = self._group, []
         self._paths.clear()
@@ -279,9 +280,9 @@ class _ArchiveRun:
         return True
 
     def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
-        """Run clp-s on the log files, and return its result. Old archives in the output folder are removed first.
+        """Run clp-s on the log files, and return its result. Archives of earlier runs are removed first.
 
-        If clp-s makes several archives, that is an error, because they could not be committed at once.
+        If clp-s makes several archives, the result has an error, because they could not be committed at once.
         """
         with temporary_file_of("an archive of logs"):
             self._names.write_bytes("".join(f"{file.path}\n" for file in files).encode())
@@ -323,7 +324,8 @@ class _ArchiveRun:
         """Find the log files that clp-s rejects, and return a problem for each.
 
         Runs clp-s for half of the files at a time, because the error of all together does not name a file. If both
-        halves succeed, the files are too large for one archive, and those of the second half are returned.
+        halves succeed, the files together are too large for one archive: each file of the second half then gets a
+        problem, and the first half can be packed.
 
         Args:
             files: The files, for which clp-s failed.

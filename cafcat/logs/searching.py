@@ -32,7 +32,8 @@ __all__ = ["FoundRecord", "LogSearch", "SearchQuery", "SearchReport", "folder_of
 _FATAL: Final = (CatalogUnavailable, CatalogOutdated, TemporaryFileFailed)
 """Errors that would make every other archive fail, too."""
 _BUFFERED_BYTES: Final = 1 << 20
-"""Size of the first records that are buffered, in bytes. A failure within them can still be hidden by a copy."""
+"""Size in bytes of an archive's first found records, which are buffered. If the search fails within them, another
+copy of the archive can be searched instead."""
 _NO_MATCH: Final = (
     "the query cannot match any record: < and > compare only numbers, and times written as "
     'timestamp("2026-11-22T00:00:00")'
@@ -74,7 +75,8 @@ class SearchQuery(NamedTuple):
         The arguments are the attributes; slashes at the end of `prefix` are removed.
 
         Raises:
-            InvalidInput: The query is empty, the times are reversed, or `projection` is not a list of names.
+            InvalidInput: The query is empty or contains a NUL, the times are reversed, or `projection` is not a
+                list of names.
         """
         if not text.strip() or "\0" in text:
             raise InvalidInput("the query is empty", hint="write a query such as level: ERROR")
