@@ -60,8 +60,8 @@ def new_file(output: Output) -> Iterator[FileSink]:
     If the `with` block raises, the temporary file is removed, and a file of this name stays as it was.
 
     Raises:
-        Conflict: the file exists and must not be overwritten.
-        InvalidInput: the output is a device or a pipe.
+        Conflict: the file exists and must not be overwritten, or a folder has its name.
+        InvalidInput: the output is a device, pipe or socket, or the file system cannot have such a name.
         OutputFailed: the file cannot be written.
     """
     with new_output(output) as file:
@@ -73,7 +73,7 @@ def new_archive(output: Output, archive_format: Format, *, progress: Progress) -
     """Provide an object that writes a new archive into a new file.
 
     When the context ends without an error, the archive is finalized, and the file gets its name, durably. If the
-    `with` block raises, the temporary file is removed.
+    `with` block raises, the temporary file is removed, and a file of this name stays as it was.
 
     Args:
         output: the file to write.
@@ -81,9 +81,10 @@ def new_archive(output: Output, archive_format: Format, *, progress: Progress) -
         progress: receives the number of files and bytes.
 
     Raises:
-        Conflict: the file exists and must not be overwritten.
-        InvalidInput: the output is a device or a pipe.
+        Conflict: the file exists and must not be overwritten, or a folder has its name.
+        InvalidInput: the output is a device, pipe or socket, or the file system cannot have such a name.
         OutputFailed: the file cannot be written.
+        Refused: the format cannot store the name of a collected file, or the archive is full.
         Unsupported: archives of the format can only be read.
         NotInstalled: a library that the format needs is not installed.
     """
