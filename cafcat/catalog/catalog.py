@@ -1,4 +1,4 @@
-"""The catalog: one PostgreSQL database, in parts that share a connection."""
+"""The catalog: one PostgreSQL database. Its queries are methods of several classes, which share a connection."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -41,11 +41,11 @@ __all__ = ["Catalog"]
 class Catalog:
     """The catalog in one PostgreSQL database. It connects at the first query.
 
-    Its queries are methods of several classes, the parts. There is a property for each part. A part is imported
-    when it is first used, because a command that reads one file needs only one part. No part returns a connection.
+    Its queries are methods of several classes. Each property returns an object of one of these classes, which is
+    imported when the property is first used, because a command that reads one file needs only one class.
 
     Attributes:
-        files: The part that looks up and lists files.
+        files: The queries that look up and list files.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class Catalog:
 
         Args:
             database: Opens connections to the database.
-            lock_timeout: Longest wait for a lock, in seconds; None for 600 seconds, or less in some operations.
+            lock_timeout: Longest wait for a lock, in seconds; None for 600 seconds, or less in some operations. A
+                few operations have a fixed limit of their own.
         """
         self._database = database
         self._lock_wait = LockWait(lock_timeout)
@@ -66,7 +67,7 @@ class Catalog:
         self.files = Lookup(self._connection)
 
     def announce_waits(self, progress: Progress) -> None:
-        """Let `progress` receive warnings while another database session holds a lock for more than 5 seconds."""
+        """Let `progress` receive warnings when the catalog waits over 5 seconds for a lock of another session."""
         self._lock_wait.progress = progress
 
     def close(self) -> None:
@@ -75,140 +76,140 @@ class Catalog:
 
     @cached_property
     def chunks(self) -> "Chunks":
-        """Return the part that begins chunks, renews their leases and gives them up."""
+        """Return the queries that begin chunks, renew their leases and give them up."""
         from cafcat.catalog.chunks.chunks import Chunks
 
         return Chunks(self._connection)
 
     @cached_property
     def verdicts(self) -> "ServerVerdicts":
-        """Return the part that stores which checks of their features S3 servers failed."""
+        """Return the queries that store which checks of S3 features the servers of the stores failed."""
         from cafcat.catalog.stores.verdicts import ServerVerdicts
 
         return ServerVerdicts(self._connection)
 
     @cached_property
     def commit(self) -> "Commit":
-        """Return the part that commits a chunk with the locations of its files."""
+        """Return the queries that commit a chunk with the locations of its files."""
         from cafcat.catalog.chunks.commit import Commit
 
         return Commit(self._connection)
 
     @cached_property
     def adopting(self) -> "Adopting":
-        """Return the part that enters existing archives of other programs as chunks (`cafcat adopt`)."""
+        """Return the queries that enter existing archives of other programs as chunks (`cafcat adopt`)."""
         from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":
-        """Return the part that has the journal: records of all changes of file locations, in order."""
+        """Return the queries on the journal: records of all changes of file locations, in order."""
         from cafcat.catalog.history.journal import Journal
 
         return Journal(self._connection)
 
     @cached_property
     def copies(self) -> "Copies":
-        """Return the part that manages copies of chunks in further stores."""
+        """Return the queries on the rows of copies of chunks in further stores."""
         from cafcat.catalog.chunks.copies import Copies
 
         return Copies(self._connection)
 
     @cached_property
     def identities(self) -> "Identities":
-        """Return the part that has the identities of the catalog and of its stores."""
+        """Return the queries on the UUIDs of the catalog and of its stores."""
         from cafcat.catalog.stores.identity import Identities
 
         return Identities(self._connection)
 
     @cached_property
     def runs(self) -> "Runs":
-        """Return the part that records ingest runs and their failures."""
+        """Return the queries that record and list ingest runs, and record their failures."""
         from cafcat.catalog.history.runs import Runs
 
         return Runs(self._connection)
 
     @cached_property
     def sources(self) -> "Sources":
-        """Return the part that has the sources: the folders and URLs from which files were ingested."""
+        """Return the queries on the sources: the folders and URLs from which files were ingested."""
         from cafcat.catalog.files.sources import Sources
 
         return Sources(self._connection)
 
     @cached_property
     def listings(self) -> "Listings":
-        """Return the part that saves the positions of listings of remote sources."""
+        """Return the queries that save and find the positions of listings of remote sources."""
         from cafcat.catalog.history.listings import Listings
 
         return Listings(self._connection)
 
     @cached_property
     def logs(self) -> "LogUnits":
-        """Return the part that finds log files in archives of logs."""
+        """Return the queries that find log files in archives of logs."""
         from cafcat.catalog.files.log_units import LogUnits
 
         return LogUnits(self._connection)
 
     @cached_property
     def recovery(self) -> "Recovery":
-        """Return the part that finds and acquires what dead writers left."""
+        """Return the queries of `cafcat recover`: they find what dead writers left, and acquire their leases."""
         from cafcat.catalog.chunks.recovery import Recovery
 
         return Recovery(self._connection)
 
     @cached_property
     def stores(self) -> "Stores":
-        """Return the part that has the stores: the folders and buckets with chunks."""
+        """Return the queries on the stores: the folders and buckets that hold objects of the catalog."""
         from cafcat.catalog.stores.stores import Stores
 
         return Stores(self._connection)
 
     @cached_property
     def verification(self) -> "Verification":
-        """Return the part that selects objects to check and records the results."""
+        """Return the queries of `cafcat verify`: they select objects to check, and record the results."""
         from cafcat.catalog.chunks.verification import Verification
 
         return Verification(self._connection)
 
     @cached_property
     def removal(self) -> "Removal":
-        """Return the part that removes files from the catalog, and restores removed files."""
+        """Return the queries that remove files from the catalog, and restore removed files."""
         from cafcat.catalog.files.removal import Removal
 
         return Removal(self._connection)
 
     @cached_property
     def pruning(self) -> "Pruning":
-        """Return the part that marks chunks to which no path points as deleted (`cafcat prune`)."""
+        """Return the queries that mark chunks to which no path points as deleted (`cafcat prune`)."""
         from cafcat.catalog.chunks.pruning import Pruning
 
         return Pruning(self._connection)
 
     @cached_property
     def rebuilding(self) -> "Rebuilding":
-        """Return the part that fills an empty catalog from the chunks and journal records in stores."""
+        """Return the queries that fill an empty catalog from the chunks and journal records in stores."""
         from cafcat.catalog.transfer.rebuilding import Rebuilding
 
         return Rebuilding(self._connection)
 
     @cached_property
     def comparing(self) -> "Comparing":
-        """Return the part that reads this catalog for a comparison with another one."""
+        """Return the queries that read this catalog for a comparison with another catalog."""
         from cafcat.catalog.transfer.comparing import Comparing
 
         return Comparing(self._database)
 
     @cached_property
     def dump(self) -> "Dump":
-        """Return the part that writes the whole catalog into a backup, and loads it from one."""
+        """Return the queries that read the whole catalog for a backup, and load it from a backup."""
         from cafcat.catalog.transfer.dump import Dump
 
         return Dump(self._connection, self._database)
 
     @cached_property
     def backups(self) -> "Backups":
-        """Return the part that has the rows of the backups of this catalog in stores."""
+        """Return the queries on the rows of the backups of this catalog in stores."""
         from cafcat.catalog.transfer.dump import Backups
 
         return Backups(self._connection)
@@ -216,7 +217,7 @@ class Catalog:
     def consistent_read(self) -> "AbstractContextManager[ConsistentFiles]":
         """Open a repeatable-read transaction that returns files and their chunks, on a connection of its own.
 
-        It sees the catalog as of its first query, however long it takes to read the files.
+        The transaction sees the catalog as of its first query, however long it takes to read the files.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
@@ -229,7 +230,7 @@ class Catalog:
     def export(self) -> "AbstractContextManager[Export]":
         """Open a repeatable-read transaction that returns files in the order of their bytes in the chunks.
 
-        It has a connection of its own, and sees the catalog as of its first query.
+        The transaction has a connection of its own, and sees the catalog as of its first query.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
@@ -241,14 +242,14 @@ class Catalog:
 
     @cached_property
     def rewriting(self) -> "Rewriting":
-        """Return the part that finds chunks whose live files are worth copying."""
+        """Return the queries that find chunks whose live files are worth copying into new chunks."""
         from cafcat.catalog.chunks.rewriting import Rewriting
 
         return Rewriting(self._connection)
 
     @cached_property
     def reports(self) -> "Reports":
-        """Totals, histories of ingests and files, checks of the catalog, and SQL queries written by the user."""
+        """Return the reports: totals, former locations of a path, contradictory rows, SQL queries of the user."""
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)

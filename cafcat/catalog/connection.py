@@ -102,10 +102,16 @@ class Connector(Protocol):
     """Opens connections to the catalog's database."""
 
     def connect(self) -> PgConnection:
-        """Return a new connection in autocommit mode, which can read and write. Raises CatalogUnavailable."""
+        """Return a new connection in autocommit mode, which can read and write.
+
+        Raises:
+            InvalidInput: The URL of the database cannot be read.
+            CatalogUnavailable: The server does not answer, or refuses the connection.
+            AccessDenied: The server rejects user and password.
+        """
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection in autocommit mode for SQL queries of the user. Raises CatalogUnavailable."""
+        """Return a new connection in autocommit mode for SQL queries of the user. Raises the same as `connect`."""
 
 
 class Connection:
@@ -119,7 +125,8 @@ class Connection:
 
         Args:
             database: Opens the connection.
-            lock_wait: How long transactions wait for locks. None: as the database is configured.
+            lock_wait: How long transactions wait for locks, and what receives warnings about long waits. None: the
+                database's setting lock_timeout decides, except in `locking.acquire`, which has a default.
         """
         self._database = database
         self._lock_wait = lock_wait
@@ -142,6 +149,7 @@ class Connection:
                 connection.
             CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The database cannot be reached, or broke off the transaction.
+            AccessDenied: The server rejects user and password.
             InvalidInput: The database cannot store a value.
         """
         with self.statement() as connection:
@@ -179,7 +187,8 @@ class Connection:
     def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
         """Open a context with the connection for a single statement, which is a transaction by itself.
 
-        This costs one round trip to the server, not three as `transaction` does.
+        This costs one round trip to the server, not three as `transaction` does. If this thread has a transaction
+        open, the statement belongs to that transaction.
 
         Args:
             check: Check the revision of the schema, once per connection.
@@ -188,6 +197,7 @@ class Connection:
             CatalogOutdated: The database has no schema, or one of another revision.
             CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The database cannot be reached, or refused the statement.
+            AccessDenied: The server rejects user and password.
             InvalidInput: The database cannot store a value.
         """
         with self._lock, translated_errors():
@@ -206,6 +216,7 @@ class Connection:
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision.
             CatalogUnavailable: The database cannot be reached.
+            AccessDenied: The server rejects user and password.
             InvalidInput: The parameter is not valid UTF-8.
         """
         with self._lock:

@@ -94,7 +94,7 @@ class DatabaseUrl:
 
 
 def is_readable(url: str) -> bool:
-    """Return whether libpq can parse this URL or key=value string, without signs of a misread password."""
+    """Return whether libpq can parse this URL or key=value string, and read its password as the password."""
     try:
         return not _is_garbled(conninfo_to_dict(url))
     except (psycopg.ProgrammingError, UnicodeError):
@@ -126,7 +126,10 @@ def _connection_error(text: str) -> CafcatError:
 
 
 def split_password(url: str) -> tuple[str, str | None]:
-    """Return a libpq conninfo without its password, and the password, which must not show up in a process list."""
+    """Return a libpq conninfo without its password, and the password; None if it has none.
+
+    The password must not show up in a process list.
+    """
     parts = conninfo_to_dict(url)
     password = parts.pop("password", None)
     return make_conninfo("", **parts), None if password is None else str(password)

@@ -18,7 +18,7 @@ from cafcat.progress import Progress
 __all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "locked_error", "set_lock_timeout"]
 
 DEFAULT_LIMIT_SECONDS: Final = 600
-"""How long a verb waits for a lock by default, in seconds."""
+"""How long a transaction waits for a lock by default, in seconds."""
 ATTEMPT_SECONDS: Final = 5.0
 """How long one attempt waits for a lock before the holder is reported, in seconds."""
 _REPORT_SECONDS: Final = 60.0
@@ -76,7 +76,7 @@ class _Holder(NamedTuple):
 
 
 def set_lock_timeout(connection: psycopg.Connection[Any], seconds: float) -> None:
-    """Limit how long each statement of the open transaction waits for a lock: at least one millisecond."""
+    """Limit how long each later statement of the open transaction waits for a lock: `seconds`, at least 0.001."""
     connection.execute(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}".encode())
 
 
@@ -129,7 +129,8 @@ def locked_error(holders: str | psycopg.Connection[Any], seconds: float | None) 
     """Return the CatalogLocked error for a lock that was not free in time.
 
     Args:
-        holders: Description of the holders, or a connection without an open transaction on which to query them.
+        holders: Description of the sessions that hold the lock; or a connection without an open transaction, on
+            which this queries them.
         seconds: Length of the wait, if it is known.
     """
     if isinstance(holders, psycopg.Connection):
@@ -142,9 +143,10 @@ def locked_error(holders: str | psycopg.Connection[Any], seconds: float | None) 
 
 
 def _holders(connection: psycopg.Connection[Any]) -> str:
-    """Return a description of the sessions that hold locks on the catalog's tables.
+    """Return a text that describes the other sessions that hold locks on the catalog.
 
-    It has the oldest transactions first, three at most.
+    The text has at most three sessions, those with the oldest transactions first. It says that the holder is
+    unknown if there are none.
     """
     rows = connection.execute(_HOLDERS.encode()).fetchall()
     return "; ".join(_description(_Holder._make(row)) for row in rows) or "its holder is unknown"

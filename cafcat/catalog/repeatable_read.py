@@ -61,7 +61,7 @@ def repeatable_read(database: Connector) -> Iterator[RepeatableRead]:
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
-        CatalogOutdated: The schema has another revision.
+        CatalogOutdated: The database has no schema, or one of another revision.
     """
     with translated_errors(), closing(database.connect()) as connection:
         revision = revision_of(connection)

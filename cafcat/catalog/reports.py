@@ -122,7 +122,7 @@ class Reports:
     def stats(self) -> Stats:
         """Return totals of the catalog.
 
-        Live files are added up from the counters of chunks, so the cost does not depend on their number.
+        Live files are added up from the counters of chunks, so the cost does not depend on the number of files.
         """
         with self._connection.transaction() as connection:
             row = connection.execute(_STATS).fetchone()
@@ -132,7 +132,13 @@ class Reports:
         return Stats(files, size_bytes, dict(states), chunk_bytes, dead_bytes, retired, runs, catalog_bytes)
 
     def findings(self) -> list[str]:
-        """Return a line for each kind of contradiction between rows that exists; an empty list if there is none."""
+        """Check the rows of the catalog. Return a line for each kind of contradiction that exists.
+
+        The line begins with the number of cases. Leftovers that `cafcat recover` should process count, too.
+
+        Returns:
+            The lines; an empty list if nothing was found.
+        """
         found = []
         with self._connection.transaction() as connection:
             # Each query compares whole tables. The planner would choose a nested loop, which suits few rows only,
@@ -145,11 +151,11 @@ class Reports:
         return found
 
     def query(self, statement: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-        """Run one SELECT, VALUES or WITH query of the user, which can only read.
+        """Run one SELECT, VALUES, TABLE or WITH query of the user, which can only read.
 
         Returns:
-            The column names, and the rows, which stream on a connection of their own. Integers and booleans have
-            Python's types; all other values are text, as PostgreSQL prints them.
+            The column names, and the rows, which stream on a connection of their own. Integers, booleans and NULL
+            are Python's int, bool and None. All other values are text, as PostgreSQL prints them.
 
         Raises:
             InvalidInput: The statement is of another kind, or fails, or the role could do harm in spite of a

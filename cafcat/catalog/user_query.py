@@ -10,7 +10,8 @@ which is refused:
 * The transaction is READ ONLY and acquires its snapshot before the query runs. From then on, PostgreSQL refuses to
   make it READ WRITE. It is never committed.
 
-A role that can read the server's files or run programs there could do so with a SELECT, so such a role is refused.
+A role that can read or write the server's files, or run programs there, could do so with a SELECT. Such a role is
+refused, too, also if it has the power only as a member of another role.
 """
 
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ _FETCH_ALL: Final = b"FETCH ALL FROM cafcat_query"
 
 
 def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the column names of a query, and then its rows, one at a time.
+    """Yield the column names of a query in one tuple, and then each of its rows.
 
     Args:
         database: Opens a new connection, which is closed at the end.

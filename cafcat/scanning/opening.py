@@ -29,9 +29,9 @@ __all__ = ["SourceOpener", "SourceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Options that choose the files of an operation's sources, and how they are compared with the catalog.
+    """Options that choose the files of an operation's sources, and how these files are compared with the catalog.
 
-    IngestOptions documents each of them.
+    The attributes are documented at `IngestOptions`, which inherits them.
     """
 
     files_from: Annotated[
@@ -99,7 +99,7 @@ class SourceOpener:
 
     Attributes:
         options: Which files to find in the sources.
-        catalog: Has the positions of interrupted listings.
+        catalog: The catalog, which has the positions of interrupted listings.
         options_of: Returns the options that [stores.NAME] in cafcat.toml sets for a URL.
         progress: Receives warnings.
         own_folders: Folders of cafcat itself, whose files are not ingested.

@@ -30,7 +30,7 @@ class Positions:
         self._ended: list[Source] = []
 
     def begin(self, listings: Listings, ids: Mapping[Source, int]) -> None:
-        """Let `save` write positions to the catalog. Without this call, it does nothing.
+        """Let `save` write positions to the catalog. Without this call, `save` does nothing.
 
         Args:
             listings: The listings of the catalog.

@@ -10,7 +10,7 @@ from cafcat.progress import Progress
 __all__ = ["Problems"]
 
 _EVENTS: Final = 5_000
-"""Number of failures that one call stores. If the catalog fails, so many of them are kept for the next call."""
+"""Number of failures after which they are stored. If that fails, the last ones, at most so many, are kept."""
 
 
 class Problems:
@@ -41,9 +41,9 @@ class Problems:
             self.record()
 
     def record(self) -> None:
-        """Store the failures so far as events of the run. A dry run stores nothing.
+        """Store the failures since the last call as events of the run. A dry run has no run, and stores nothing.
 
-        Errors of the catalog are not raised. The failures are then kept for the next call.
+        Errors of the catalog are not raised. The last 5,000 failures are then kept for the next call.
         """
         failures, self._failures = self._failures, []
         if failures and self._report.run is not None:

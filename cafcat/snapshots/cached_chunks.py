@@ -13,7 +13,7 @@ from cafcat.stores.base import FileStore, OpenObject, Store
 __all__ = ["CachedChunk", "CachedChunks"]
 
 _MOST_FILES: Final = 256
-"""Number of chunks that are open at a time."""
+"""Largest number of chunks that are open at a time."""
 _TRUSTED_SECONDS: Final = 1.0
 """How long a descriptor is read before its name is checked again, in seconds. All bytes are compared with a
 checksum; this only decides how soon a removed chunk is noticed, and its disk space released."""
@@ -33,7 +33,7 @@ class CachedChunk:
     __slots__ = ("descriptor", "file", "until")
 
     def __init__(self, file: OpenObject) -> None:
-        """Describe a file that was just opened. Its name is checked again after one second."""
+        """Keep the file of a chunk that was just opened. The name of the file is checked again after one second."""
         self.file = file
         self.descriptor = file.descriptor
         self.until = monotonic() + _TRUSTED_SECONDS
@@ -43,7 +43,7 @@ class CachedChunks(dict[int, CachedChunk]):
     """The chunks whose files are open, by chunks.id. Threads may share this object; look-ups need no lock."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
-        """Open nothing yet.
+        """Create the mapping, which is empty. No file is opened yet.
 
         Args:
             stores: The stores by their URL.
@@ -60,8 +60,8 @@ class CachedChunks(dict[int, CachedChunk]):
             location: A file of the chunk.
 
         Returns:
-            The open chunk; None if it is in a bucket, or cannot be opened. FileReader then reads the chunk, and
-            raises the reason.
+            The open chunk; None if the chunk is in a bucket, or cannot be opened. The caller then reads the chunk
+            with a FileReader, which raises the reason.
         """
         now = monotonic()
         opened = self.get(chunk)

@@ -36,7 +36,7 @@ class SnapshotFile:
 
     Attributes:
         path: Name of the file.
-        version: Version of the layout of its tables.
+        version: Version of the format of its tables (user_version in the header of the file).
     """
 
     def __init__(self, path: str) -> None:
@@ -99,7 +99,7 @@ class Rows(threading.local):
     """Queries on a snapshot. Each thread has a connection of its own, made by its first `select`.
 
     Attributes:
-        version: Version of the snapshot's tables.
+        version: Version of the format of the snapshot's tables.
         execute: Runs a query with a new cursor, because a signal handler may read during another read. A thread has
             this attribute only after its first `select`.
     """

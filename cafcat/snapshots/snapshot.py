@@ -58,7 +58,7 @@ class Snapshot:
     renamed to its path is not read.
 
     Attributes:
-        info: When the snapshot was made, and of how many files.
+        info: When the snapshot was made, of which folder, and how many files it has.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class Snapshot:
 
         Raises:
             NotFound: The file does not exist.
-            InvalidInput: The file is not a snapshot, or a setting is wrong.
+            InvalidInput: The file is not a snapshot, or a setting is wrong, or both `settings` and `overrides` are
+                given.
             Unsupported: The file has another version.
             Corrupt: The file is damaged.
             Unavailable: The file cannot be read.
@@ -143,7 +144,11 @@ class Snapshot:
             raise self._explained(error) from error.__cause__
 
     def _from_file(self, location: Location) -> bytes | None:
-        """Return the content of a file in a local chunk; None if the chunk is not local, or on any error."""
+        """Return the content of a file in a local chunk.
+
+        Returns:
+            None if the chunk is not local, or the content cannot be read, or has another checksum.
+        """
         opened = self._open.current(self._catalog.files.chunk_of(location.path), location)
         if opened is None:
             return None
@@ -160,12 +165,17 @@ class Snapshot:
 
         Files that are near each other in a chunk share a range read. Several requests to a bucket are in flight.
         The files come in the order of archives and offsets. If a file cannot be read, its error comes in place of
-        its bytes. Errors that concern all files are raised: AccessDenied, Unavailable for a store out of reach.
+        its bytes. Errors that concern all files are raised.
 
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from its end.
             end: One past the last byte; None for the end of the file.
+
+        Raises:
+            InvalidInput: `paths` is one name, not a list of names.
+            AccessDenied: A store refuses the credentials.
+            Unavailable: A store is out of reach.
         """
         from cafcat.reading.batch import Batch
 
@@ -182,7 +192,13 @@ class Snapshot:
             raise self._explained(error) from None
 
     def paths(self, prefix: str = "") -> Iterator[str]:
-        """Yield the paths of all files below a folder, or of the file of that name, in path order."""
+        """Yield the path of the file with a name, if any, and the paths of all files below the folder of this name.
+
+        The paths come in path order. There are none if neither file nor folder exists.
+
+        Args:
+            prefix: The name; "" and "." mean all files, a name that ends in "/" only the files below the folder.
+        """
         files, folder, file = self._catalog.files, folder_of(prefix), file_of(prefix)
         if file is not None and files.locate_many([file]):
             yield file
@@ -220,9 +236,11 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """Return the error that a user of a snapshot gets in place of one of the catalog's errors.
+        """Return the error that a user of the snapshot gets in place of an error of a read.
 
-        For the catalog, a missing object is damage. A snapshot may be older than a prune or repack of the chunk.
+        Corrupt because of a missing object becomes NotFound: for the catalog, a missing object is damage, but a
+        snapshot may be older than a prune or repack of the chunk. NotFound gets a hint. Other errors are returned
+        unchanged.
         """
         if isinstance(error, Corrupt) and isinstance(error.__cause__, NotFound):
             hint = "if it was pruned or repacked since, make a new snapshot"

@@ -99,7 +99,7 @@ def _new(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def _sqlite_errors(shown: str) -> Iterator[None]:
-    """Translate errors of SQLite about a file that it cannot write to OutputFailed."""
+    """Raise OutputFailed, with the name `shown`, in place of SQLite's errors from the `with` block."""
     try:
         yield
     except sqlite3.Error as error:

@@ -33,7 +33,7 @@ class ArchiveChunk(BegunChunk):
             progress: Its checkpoint is called after each block. May raise; the caller then abandons the chunk.
 
         Raises:
-            Conflict: Another process has the lease of the chunk now.
+            Conflict: Another process has the lease of the chunk now, or the chunk is not being written any more.
             StoreFailed, AccessDenied: The store does not accept the bytes.
         """
         for block in blocks:
@@ -47,7 +47,7 @@ class ArchiveChunk(BegunChunk):
     def _finalize(self) -> FinishedArchive:
         """Return sizes and file count of the archive. Nothing has to be written, because the archive is complete.
 
-        Its index is not at its end, so the span of the index is empty.
+        The archive has no index at its end, so the returned span of the index is empty.
         """
         size = self._sink.size_bytes
         return FinishedArchive(size, size, size, self.file_count, self._mapping.size_bytes)

@@ -116,14 +116,18 @@ class BegunChunk:
         return self._mapping.file_count
 
     def check_lease(self) -> None:
-        """Raise Conflict if another process has the lease of the chunk now."""
+        """Raise the error with which the renewal of the lease failed for good, if it did.
+
+        Raises:
+            Conflict: Another process has the lease of the chunk now, or the chunk is not being written any more.
+        """
         self._lease.check()
 
     def finish(self, on_conflict: OnConflict, progress: Progress) -> FinishedChunk:
         """Complete the object, make it durable, and commit the chunk.
 
         After an error the chunk is abandoned. If the outcome of the commit is unknown, a complete object and a row
-        in state `writing` can stay, which recovery adopts.
+        in state `writing` can stay. Recovery then commits the chunk.
 
         Args:
             on_conflict: What to do with a path that the catalog has. If the chunk moves live files of other chunks,
@@ -135,7 +139,8 @@ class BegunChunk:
 
         Raises:
             Conflict: The catalog has a path, and `on_conflict` is FAIL; or the chunk is no longer being written,
-                because recovery has abandoned it.
+                because recovery has abandoned it; or its store was moved; or another archive has one of its
+                log files.
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -163,9 +168,10 @@ class BegunChunk:
         raise NotImplementedError
 
     def _make_durable(self, progress: Progress) -> ChunkSummary:
-        """Complete the object, make it durable, and stop renewing the lease. Returns sizes and checksums.
+        """Complete the object, make it durable, and stop renewing the lease. Then the chunk can be committed.
 
-        The chunk can be committed then.
+        Returns:
+            Sizes and checksums of the object.
         """
         self._mapping.flush()
         archive = self._finalize()
@@ -247,11 +253,19 @@ class OpenChunk(BegunChunk):
             raise
 
     def size_with(self, path: str, size_bytes: int) -> int:
-        """Return the size in bytes of the object if it were finished after a further file of `size_bytes`."""
+        """Return an upper bound for the size in bytes of the object if it were finished after one more file.
+
+        Raises:
+            Refused: The format cannot store the path.
+        """
         return self._writer.size_if_finalized(path, size_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the format cannot add a file of this path and size in bytes to the archive."""
+        """Return False if the format cannot add a file of this path and size in bytes to the archive.
+
+        Raises:
+            Refused: The format cannot store the path.
+        """
         return self._writer.can_add(path, size_bytes)
 
     def may_contain(self, path: str) -> bool:
@@ -318,6 +332,9 @@ class OpenChunk(BegunChunk):
         Args:
             path: Path of the file in the catalog. The chunk must not contain it.
             modified_ns: Time of the last change, in nanoseconds since 1970; None if it is unknown.
+
+        Raises:
+            Refused: The format cannot store the path, or the archive is full.
         """
         return self._writer.open(path, modified_ns)
 
@@ -328,6 +345,10 @@ class OpenChunk(BegunChunk):
             path: Path of the file, as given to `open`.
             entry: The writer that `open` returned.
             etag: Entity tag of the file at its source; None if the source has none.
+
+        Raises:
+            Refused: The format cannot store the file.
+            StoreFailed, AccessDenied: The store does not accept the bytes.
         """
         self._mapping.add(entry.close(), etag)
         if self._hashes is not None:
@@ -344,6 +365,8 @@ class OpenChunk(BegunChunk):
 
         Raises:
             ValueError: The chunk was not begun with `moves`.
+            Conflict: The chunk is no longer being written.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         if self._moves_from is None:
             raise ValueError("move_from requires a chunk that was begun with moves=True")

@@ -21,8 +21,8 @@ __all__ = ["JournalCopies"]
 class JournalCopies:
     """Copies earlier journal records into one target store.
 
-    The catalog must have a copy of a chunk there, or one that is being written: then later records are written
-    there.
+    The catalog must have a copy of a chunk in the target, complete or being written. Then records of later changes
+    are written into the target without this class.
     """
 
     def __init__(self, journal: Journal, target: Store, progress: Progress) -> None:
@@ -47,12 +47,13 @@ class JournalCopies:
         self._brought_after = None
 
     def bring(self, source: Store, after: int) -> None:
-        """Copy the records of all removals and restorations after a sequence number that the target lacks.
+        """Copy the records of removals and restorations after a chunk's commit that the target lacks.
 
-        A chunk committed at this number needs no earlier records. The chunk's own store has all of these records.
+        The chunk needs no earlier records. Its own store, the source, has all of these records. Records that an
+        earlier call has copied are not looked at again.
 
         Args:
-            source: The store of the chunk. A record that it lacks or that is damaged there causes only a warning.
+            source: The store of the chunk. A record that is damaged or cannot be read there causes only a warning.
             after: Sequence number (journal.id) of the chunk's commit.
 
         Raises:

@@ -32,7 +32,9 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
 def read_head(store: Store, key: str, size_bytes: int) -> JournalRecord | None:
-    """Return the record in the first line of a damaged journal object; None if that line is damaged, too.
+    """Return the record in the first line of a damaged journal object; None if that line cannot be used, either.
+
+    It cannot be used if it is damaged, has more than 64 KiB, or was written by a later version of cafcat.
 
     Args:
         store: The store.
@@ -84,7 +86,9 @@ class JournalObject:
             self.file_count += 1
 
     def files(self) -> Iterator[JournalFile]:
-        """Return an iterator over the files of the record, in order of path. More than 1 MiB is read again.
+        """Return an iterator over the files of the record, in order of path.
+
+        An object of more than 1 MiB is read from the store again; a smaller one was kept in memory.
 
         Raises:
             Corrupt, NotFound, StoreFailed, AccessDenied: The object was changed or removed meanwhile, or the store
@@ -101,7 +105,7 @@ class JournalObject:
             lines: All further lines.
 
         Raises:
-            Corrupt: A line is damaged, or number or checksum differ.
+            Corrupt: A line is damaged, the paths are not in ascending order, or number or checksum differ.
         """
         byte, checksum, count, line, last = 0, 0, 0, first, b""
         for following in lines:

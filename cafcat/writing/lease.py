@@ -17,12 +17,15 @@ class Leases(Protocol):
     """The part of the catalog that has the leases of one kind of object: of chunks, copies or backups."""
 
     def renew_lease(self, row_id: int, owner: str, seconds: int, /) -> None:
-        """Let a lease end in `seconds` from now. Raises Conflict if another process has it.
+        """Let a lease end in `seconds` from now.
 
         Args:
-            row_id: Row of the object.
+            row_id: Id of the object's row.
             owner: Owner of the lease.
             seconds: New length of the lease.
+
+        Raises:
+            Conflict: Another process has the lease, or the object is not being written any more.
         """
 
 
@@ -50,7 +53,11 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise the error of the last renewal, if it failed for good: Conflict if another process has the lease."""
+        """Raise the error of the last renewal, if the renewal failed for good; else do nothing.
+
+        The error is Conflict if another process has the lease, or the object is not being written any more. If the
+        catalog does not answer, nothing is raised: the renewal is tried again.
+        """
         if self._error is not None:
             raise self._error
 

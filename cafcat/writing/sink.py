@@ -50,7 +50,12 @@ class BlockSink:
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Append bytes. If the store failed to write an earlier block, raise its error, such as StoreFailed."""
+        """Append bytes.
+
+        Raises:
+            StoreFailed, AccessDenied: The store failed to write an earlier block. This is raised only by a call
+                that fills a block.
+        """
         used, end = self._used, self._used + len(data)
         if end < BLOCK_BYTES:
             self._block[used:end] = data

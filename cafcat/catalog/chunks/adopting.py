@@ -86,10 +86,10 @@ class Adopting:
         return int(row[0])
 
     def check_new(self, store_url: str, object_key: str) -> None:
-        """Check that the catalog does not have an object, neither as a chunk nor as a copy.
+        """Check that an object can be adopted: the catalog has it neither as a chunk nor as a copy.
 
         Raises:
-            Conflict: The catalog has this object.
+            Conflict: The catalog has this object. A chunk that cafcat wrote counts even after it was deleted.
         """
         with self._connection.statement() as connection:
             row = connection.execute(_SAME_OBJECT, (store_url, object_key, store_url, object_key)).fetchone()
@@ -139,7 +139,8 @@ class Adopting:
             units: The log files and times of an archive of logs.
 
         Raises:
-            Conflict: The catalog has the object, or a path of the mapping under OnConflict.FAIL.
+            Conflict: The catalog has a chunk with this object, or a path of the mapping under OnConflict.FAIL.
+            CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The adoption failed, or its outcome cannot be found out.
         """
         commit = Commit(self._connection)

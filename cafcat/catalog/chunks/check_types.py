@@ -52,7 +52,7 @@ class VerifyScope(NamedTuple):
     sample: float | None = None
 
     def as_scope(self) -> dict[str, Any]:
-        """Return the value for `verify_runs.scope`. It is equal for equal scopes, whatever the level."""
+        """Return all conditions except the level, by name, as the value for `verify_runs.scope`."""
         given = self._asdict() | {"chunks": sorted(map(str, self.chunks)) or None}
         return {name: value for name, value in given.items() if value is not None and name != "level"}
 
@@ -150,12 +150,15 @@ class CheckResult(NamedTuple):
 class VerifyTally(NamedTuple):
     """Totals of the checks of a verify run, including those before it was resumed.
 
+    If an object was checked several times in the run, only its last check counts.
+
     Attributes:
         ok: Number of objects (or sources) without errors.
         damaged: Number of damaged objects with at least one error that concerns a live file.
         missing: Number of missing objects that a live file needs.
         unreadable: Number of objects that could not be read.
-        unneeded: Number of damaged or missing objects whose errors concern no live file.
+        unneeded: Number of damaged or missing objects whose errors concern no live file, or whose chunk was deleted
+            since.
         files_checked: Number of files whose bytes or rows were checked.
         bytes_read: Bytes read from stores and sources.
         findings: Number of findings.
@@ -172,7 +175,9 @@ class VerifyTally(NamedTuple):
 
 
 class DamagedChunk(NamedTuple):
-    """A chunk whose last failed check was not followed by a successful check of the same depth.
+    """A chunk with a failed check that no later successful check refutes (see `Verification.damaged`).
+
+    If there are several such checks, the attributes describe the last one.
 
     Attributes:
         id: chunks.id.

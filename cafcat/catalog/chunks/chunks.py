@@ -75,9 +75,10 @@ class Chunks:
         Args:
             files: The batch.
             source_ids: sources.id of each file; None for a source that is not in the catalog.
-            comparison: TIME: a file is unchanged if size, source, and entity tag are the same. If either side has
-                no tag, the times are compared. A file is doubtful if only the source differs. CHECKSUM: every file
-                of the same size is doubtful. NOTHING: every file is changed.
+            comparison: TIME: a file is unchanged if size, source, and entity tag are the same as in the catalog. If
+                either side has no tag, the times are compared. A file whose source the catalog does not know counts
+                as one of the same source. A file is doubtful if only the source differs. CHECKSUM: every file of
+                the same size is doubtful. NOTHING: every file that the catalog has is changed.
         """
         if not files or not self._has_path_between(files):
             return ExistingFiles(frozenset(), frozenset(), {})
@@ -194,7 +195,7 @@ class Chunks:
                 raise Conflict(_LEASE_LOST, chunk=str(chunk_id))
 
     def abandon_chunk(self, chunk_id: int, reason: str) -> None:
-        """Set the state of a chunk from `writing` to `abandoned`.
+        """Set the state of a chunk from `writing` to `abandoned`, and record the reason as an event.
 
         Raises:
             Conflict: The chunk is in another state.

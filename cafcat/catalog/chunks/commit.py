@@ -20,7 +20,7 @@ __all__ = ["ChunkCommit", "Commit"]
 
 
 class Commit:
-    """Queries that commit chunks. Every method is one transaction, tried again if the connection is lost."""
+    """Queries that commit chunks. Each commit is one transaction, tried again if the connection is lost."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -46,8 +46,8 @@ class Commit:
             summary: Sizes and checksums of the object.
             mapping: The files of the chunk. Their paths are distinct.
             on_conflict: What to do with paths that the catalog has already.
-            all_new: True if the catalog had none of the paths when it was last queried. Then the rows are copied
-                directly into file_locations, which is faster.
+            all_new: True if the catalog had none of the paths when it was last queried. Then rows in path order are
+                copied directly into file_locations, which is faster.
             is_late: True if recover commits the chunk of a dead writer. Then a path keeps its location, whatever
                 `on_conflict` is, if that location is in a chunk that was begun later. A path that was removed after
                 this chunk was begun is not added. Both count as skipped.
@@ -57,8 +57,10 @@ class Commit:
             The counts of files. If recover has committed the chunk in place of this writer, those of that commit.
 
         Raises:
-            Conflict: The chunk is not in the state `writing` any more, and recover did not commit it. Or another
-                archive has a log file of `units`. Or the catalog has a path of the mapping under OnConflict.FAIL.
+            Conflict: The chunk is not in the state `writing` any more, or its store was moved, and recover did not
+                commit the chunk. Or another archive has a log file of `units`. Or the catalog has a path of the
+                mapping under OnConflict.FAIL.
+            CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
@@ -92,7 +94,8 @@ class Commit:
             The counts of files. Moved files count as replaced.
 
         Raises:
-            Conflict: The chunk is no longer in the state `writing`.
+            Conflict: The chunk is no longer in the state `writing`, or its store was moved.
+            CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
@@ -141,7 +144,7 @@ class Commit:
         return row is not None and bool(row[0])
 
     def _recorded_result(self, chunk_id: int) -> ChunkCommit:
-        """Return the counts of files that the commit of a chunk recorded as an event."""
+        """Return the counts of files that the commit of a chunk recorded as an event; all 0 without this event."""
         statement = "SELECT detail FROM events WHERE chunk_id = %s AND kind = 'chunk_committed'"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [chunk_id]).fetchone()
@@ -153,8 +156,8 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
     """Begin the commit of a chunk: lock its row, and return the URL of its store.
 
     Raises:
-        Conflict: The chunk is not in the state `writing`, or its lease has no owner. In the latter case its store
-            was moved, and the object was not moved with it.
+        Conflict: The chunk is not in the state `writing`, or its lease has no owner. It has none if its store was
+            moved; the object was not moved with the store.
         CatalogLocked: The lock was not free in time.
     """
     # Override settings of the role or database: a long commit is no error, and each statement has to see the latest

@@ -178,7 +178,7 @@ class Copies(Objects):
         super().__init__(connection, "chunk_copies")
 
     def of_chunk(self, chunk: UUID) -> list[tuple[str, str]]:
-        """Return the store URL and object key of each committed copy of a chunk, the oldest copy first."""
+        """Return store URL and key of each committed copy of a chunk, active or retired, oldest copy first."""
         statement = (
             "SELECT k.store, k.object_key FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
             "WHERE c.uuid = %s AND k.state = 'committed' ORDER BY k.id"
@@ -189,15 +189,16 @@ class Copies(Objects):
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return the current store URL and object key of a chunk itself, then those of each committed copy.
 
-        Copies that a migration has retired come last.
+        Copies that a migration has retired come last. The list is empty if the catalog has no such chunk.
         """
         return [(store_url, key) for _, store_url, key in self._replicas(chunk, last=2)]
 
     def active_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
-        """Return the objects of a chunk without copies that a migration has retired.
+        """Return the objects of a chunk: its own, and its copies, except those that a migration has retired.
 
         Returns:
-            For the chunk itself, then for each copy: whether it is a copy, store URL, object key.
+            For each object: True if it is a copy, False for the chunk's own object; store URL; object key. The
+                chunk's own object comes first. The list is empty if the catalog has no such chunk.
         """
         return self._replicas(chunk, last=1)
 
@@ -305,7 +306,7 @@ class Copies(Objects):
         """Make a copy that a migration has retired an active copy again, which prune does not remove.
 
         Raises:
-            Conflict: Prune has marked the copy as deleted meanwhile.
+            Conflict: The store has no committed copy of the chunk. Prune has marked it as deleted meanwhile.
         """
         statement = (
             "UPDATE chunk_copies AS k SET retired_at = NULL FROM chunks AS c "
@@ -320,8 +321,8 @@ class Copies(Objects):
     def switch(self, chunk: UUID, old: str, new: str) -> None:
         """Make the copy in one store the chunk itself, and the object in another store a retired copy.
 
-        Reads then use the new object first, and prune removes the retired copy later. If the old store has only a
-        copy of the chunk, that copy is retired.
+        Reads then use the object in `new` first, and prune removes the retired copy later. If `old` has only a copy
+        of the chunk, this copy is retired, the copy in `new` becomes active, and the chunk itself is not changed.
 
         Args:
             chunk: UUID of the chunk.
@@ -365,8 +366,8 @@ class Copies(Objects):
 def drop_copies(connection: PgConnection, chunk_ids: Sequence[int]) -> None:
     """Set the committed copies of chunks to `deleted`, in the caller's transaction, which deletes these chunks.
 
-    From then on, the copies are not read any more, and recover removes them. A copy that is still being written
-    cannot be committed any more.
+    From then on, the copies are not read any more, and prune or recover removes their objects. A copy that is still
+    being written cannot be committed any more.
 
     Args:
         connection: A connection with an open transaction.

@@ -104,7 +104,8 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
 def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
     """Add the files of a chunk to file_locations, some of whose paths the catalog may have.
 
-    For each path that both have, one of both locations is copied to retired_locations.
+    For each path that both the chunk and the catalog have, the location that the path does not get, or loses, is
+    copied to retired_locations.
 
     Raises:
         Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.
@@ -271,7 +272,7 @@ def _refuse_conflicts(connection: PgConnection) -> None:
 
 
 def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) -> int:
-    """Copy one location of each path that both file_locations and `staged` have to retired_locations.
+    """For each path in both file_locations and `staged`, copy one of the two locations to retired_locations.
 
     With OnConflict.REPLACE, these are the locations in file_locations, and they are subtracted from the counters of
     their chunks. With OnConflict.SKIP, they are the staged locations.

@@ -23,8 +23,8 @@ class LeftoverObject(NamedTuple):
         id: Id of its row.
         store: URL of its store.
         object_key: Key of the object in that store.
-        upload_id: Id of the multipart upload that writes the object; None for folders.
-        owner: Name of the process that has, or had, the lease.
+        upload_id: Id of the multipart upload that writes the object; None for folders, or if none was recorded.
+        owner: Name of the process that has, or had, the lease; None if a move of the store has ended the lease.
     """
 
     id: int
@@ -37,7 +37,7 @@ class LeftoverObject(NamedTuple):
 class Objects:
     """Queries on the rows of one table, `chunk_copies` or `backups`.
 
-    Every method is one transaction. Every method that does not raise Conflict is idempotent.
+    Every method is one transaction. `record_upload`, `drop` and `record_removed` are idempotent.
     """
 
     def __init__(self, connection: Connection, table: str) -> None:

@@ -55,7 +55,7 @@ def is_dead(owner: str | None) -> bool:
 
 
 def _is_gone(process: int) -> bool:
-    """Return whether a process whose start time /proc does not show has ended.
+    """Return whether a process whose start time /proc does not show has ended. A zombie has ended.
 
     /proc may hide the processes of other users (mount option hidepid), so this sends signal 0 to the process.
     """

@@ -156,7 +156,7 @@ class Pruning:
         An earlier prune that was interrupted leaves such deleted chunks.
 
         Args:
-            grace_seconds: Yield only chunks that were retired more than this many seconds ago.
+            grace_seconds: Of the retired chunks, yield only those that were retired longer ago than this.
             store_url: Yield only chunks in this store; None for all stores.
         """
         after = 0
@@ -203,8 +203,8 @@ class Pruning:
         """Set the state of a retired copy to `deleted`, so that its object may be removed.
 
         Returns:
-            False if the copy is not retired any more, or the copy or its chunk is in another place than
-            `retired_copies` returned.
+            True if the state was set. False if the copy is not retired any more, or its grace period is not over,
+            or its chunk was deleted, or copy or chunk is in another place than `retired_copies` returned.
         """
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -236,7 +236,8 @@ class Pruning:
         From then on, undelete cannot restore its files.
 
         Returns:
-            False if the chunk is not retired any more, or its grace period is not over, or a path points to it.
+            True if the state was set. False if the chunk is not retired any more, or its grace period is not over,
+            or a path points to it.
         """
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")

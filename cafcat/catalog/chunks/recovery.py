@@ -1,4 +1,4 @@
-"""The catalog's queries for recover: leftovers of dead writers, and the states of rows by object key."""
+"""The catalog's queries for recover: leftovers of dead writers, and states of chunks, copies and backups by key."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -24,11 +24,11 @@ class LeftoverChunk(NamedTuple):
         format: Format of the archive.
         store: URL of its store.
         object_key: Key of its object in that store.
-        upload_id: Id of the multipart upload that writes the object; None for folders.
-        owner: Name of the process that has, or had, the lease.
+        upload_id: Id of the multipart upload that writes the object; None for folders, or if none was recorded.
+        owner: Name of the process that has, or had, the lease; None if a move of the store has ended the lease.
         moves_from: chunks.id of the chunks whose live files were copied into it; None for the chunk of an ingest.
         on_conflict: Whether the files of the chunk replace those that the catalog has (REPLACE) or not (SKIP), by
-            the options of its run. A run with FAIL counts as SKIP.
+            the options of its run. A run with FAIL counts as SKIP; a chunk without a run has REPLACE.
     """
 
     id: int
@@ -43,7 +43,7 @@ class LeftoverChunk(NamedTuple):
 
 
 class Leases(NamedTuple):
-    """The chunks that are being written into a store.
+    """The chunks that are being written into a store by writers that may be alive.
 
     Attributes:
         chunks: Number of these chunks.
@@ -58,7 +58,8 @@ class Leftovers(NamedTuple):
     """Whether dead writers left anything that an operation should recover before it writes into a store.
 
     Attributes:
-        in_store: True if a store has chunks or copies of dead writers, or lacks journal records.
+        in_store: True if the store has chunks or copies of dead writers, may have remains of abandoned or deleted
+            chunks or copies, or lacks journal records.
         of_runs: True if an ingest run of a dead process, into any store, still has the state `running`.
     """
 
@@ -132,7 +133,7 @@ class Recovery:
         return {row[0] for row in rows}
 
     def newest(self, store_url: str, limit: int) -> list[str]:
-        """Return keys of chunks, copies and backups that a store should have, the newest first.
+        """Return keys of chunks, copies and backups that a store should have: the newest of each kind.
 
         Args:
             store_url: URL of the store.
@@ -145,7 +146,7 @@ class Recovery:
     def leftovers(self, store_url: str) -> Leftovers:
         """Return whether dead writers left chunks, copies or unwritten journal records in a store, or ingest runs.
 
-        Leftovers of backups are not included. Costs one query.
+        Ingest runs into any store count. Leftovers of backups are not included. Costs one query.
         """
         with self._connection.statement() as connection:
             rows = connection.execute(_LEFTOVERS.encode(), {"store": store_url}).fetchall()

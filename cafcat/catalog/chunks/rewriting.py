@@ -96,7 +96,7 @@ class Rewriting:
         """Return the chunks with these UUIDs, which must be committed, the oldest first.
 
         Raises:
-            InvalidInput: A chunk is not committed, so it has no live file to copy.
+            InvalidInput: A chunk is not committed, so it has no live file to copy, or the catalog does not have it.
         """
         statement = f"{_CHUNK} WHERE c.state = 'committed' AND c.uuid = ANY(%s) ORDER BY c.id"
         chunks = self._chunks(statement, [list(uuids)])

@@ -123,14 +123,14 @@ class ChunkRows(Spool):
 
 
 def _further(text: bytes, at: int) -> tuple[int, str, int] | None:
-    """Decode the last two fields of a row, content_bytes and decoding, if they are not NULL.
+    """Decode the last two fields of a row, content_bytes and decoding, neither of which is NULL.
 
     Args:
         text: Bytes of the COPY stream.
         at: Offset of the fields in them.
 
     Returns:
-        content_bytes, decoding, and the offset after them; None if the text ends before.
+        content_bytes, decoding, and the offset after them; None if `text` ends before the end of both fields.
     """
     if at + _FURTHER.size > len(text):
         return None

@@ -293,7 +293,10 @@ class Verification:
         return int(row[0]) if row else 0
 
     def tally(self, run_id: int) -> VerifyTally:
-        """Return totals of the recorded checks of a verify run, including those before it was resumed."""
+        """Return totals of the recorded checks of a verify run: of each object, the last check counts.
+
+        Checks before the run was resumed are included.
+        """
         with self._connection.statement() as connection:
             row = connection.execute(_TALLY, [run_id]).fetchone()
         assert row is not None  # noqa: S101 - an aggregate gives one row
@@ -316,8 +319,9 @@ class Verification:
     def damaged(self, chunks: Sequence[UUID] | None = None) -> list[DamagedChunk]:
         """Return chunks with a failed check that no later successful check refutes, oldest chunk first.
 
-        A successful check refutes a failed one if its level is the same, or `data`, or if the object was missing.
-        Checks of copies do not count.
+        A successful check refutes a failed one if both have the same level, or the successful one has the level
+        `data`, or the failed one found no object. Checks of copies do not count. Only committed and retired chunks
+        are returned, each with its last failed check of this kind.
 
         Args:
             chunks: UUIDs of the chunks to return; None for all.

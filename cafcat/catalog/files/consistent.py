@@ -94,7 +94,7 @@ class ConsistentFiles:
         self.journal_id, self.journal_uuid = last[0] if last else (None, None)
 
     def totals(self, path: str | None, folder: str) -> tuple[int, int]:
-        """Return the number of the files that `files` returns, and their total size in bytes."""
+        """Return the number of the files that `files` yields for these arguments, and their total size in bytes."""
         self._transaction.read_by_index(everything=not folder)
         [(file_count, size_bytes)] = self._transaction.rows(
             _TOTALS_BELOW if folder else _TOTALS, _bounds(path, folder) if folder else None
@@ -117,11 +117,14 @@ class ConsistentFiles:
         yield from self._transaction.pages(_FILES.format(condition=_BELOW if folder else "true"), parameters)
 
     def chunks(self, ids: Collection[int]) -> list[SnapshotChunk]:
-        """Return the chunks with these values of chunks.id."""
+        """Return the chunks with these values of chunks.id, in the order of chunks.id."""
         return [SnapshotChunk(*row) for row in self._transaction.rows(_CHUNKS, {"ids": list(ids)})]
 
     def copies(self, ids: Collection[int]) -> list[SnapshotCopy]:
-        """Return the copies of the chunks with these values of chunks.id, the oldest copy of each chunk first."""
+        """Return the committed copies of the chunks with these values of chunks.id, each chunk's oldest copy first.
+
+        Copies that a migration has retired are not among them.
+        """
         parameters = {"ids": list(ids), "state": str(ChunkState.COMMITTED)}
         return [SnapshotCopy(*row) for row in self._transaction.rows(_COPIES, parameters)]
 
@@ -137,7 +140,7 @@ def consistent_read(database: Connector) -> Iterator[ConsistentFiles]:
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
-        CatalogOutdated: The schema has another revision.
+        CatalogOutdated: The database has no schema, or one of another revision.
     """
     with repeatable_read(database) as transaction:
         yield ConsistentFiles(transaction)

@@ -60,7 +60,7 @@ class Export:
         return named[int(rows[0][0]) - 1][0] if rows else None
 
     def totals(self, scopes: Sequence[PathScope]) -> tuple[int, int]:
-        """Return the number of the files that `files` returns, and their total size in bytes."""
+        """Return the number of the files that `files` yields for these scopes, and their total size in bytes."""
         source, parameters = self._source(scopes)
         [(file_count, size_bytes)] = self._transaction.rows(_TOTALS.format(files=source), parameters)
         return int(file_count), int(size_bytes)
@@ -112,7 +112,7 @@ def export(database: Connector) -> Iterator[Export]:
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
-        CatalogOutdated: The schema has another revision.
+        CatalogOutdated: The database has no schema, or one of another revision.
     """
     with repeatable_read(database) as transaction:
         yield Export(transaction)

@@ -177,6 +177,8 @@ class LogUnits:
     def below(self, prefix: str) -> Iterator[StoredUnit]:
         """Yield the log files below a folder, and the one with the folder's name, in the order of their names.
 
+        Log files in deleted archives are left out.
+
         Args:
             prefix: The folder, without a slash at its end; "" for all log files.
         """
@@ -195,6 +197,8 @@ class LogUnits:
         self, archive_format: str, prefix: str, from_ms: int | None, to_ms: int | None
     ) -> Iterator[SearchedArchive]:
         """Yield committed archives that may contain matches of a search, oldest first.
+
+        With a limit of time, archives with unknown times are yielded, but not those whose records have no times.
 
         Args:
             archive_format: Format of the archives.
@@ -297,10 +301,10 @@ def logs_elsewhere(connection: PgConnection, chunk_id: int, restored: Sequence[i
     Args:
         connection: A connection with an open transaction.
         chunk_id: chunks.id of an archive that cafcat wrote and to which no path points any more.
-        restored: chunks.id of other archives that this transaction is going to restore.
+        restored: chunks.id of archives that this transaction is going to restore. They count like committed ones.
 
     Returns:
-        Name of the log file and UUID of the other archive; None if there is no such log file.
+        Name of the log file, and UUID of the other archive, which cafcat wrote; None if there is no such log file.
     """
     return connection.execute(_FIRST_ELSEWHERE.encode(), {"chunk": chunk_id, "coming": list(restored)}).fetchone()
 

@@ -127,7 +127,9 @@ ORDER BY walk.n
 
 
 class FindFilter(NamedTuple):
-    """Conditions of `find`. None stands for no condition.
+    """Conditions on the files that `cafcat find` lists. None stands for no condition.
+
+    A file without a modification time meets no condition on this time.
 
     Attributes:
         name_regex: POSIX regular expression that the path must match.
@@ -199,7 +201,7 @@ def successor(path: str) -> str:
 
 
 class Lookup:
-    """Look-ups and listings of files. A list, and a page of a listing, is one transaction.
+    """Look-ups and listings of files. Each look-up, and each page of a listing, is one transaction.
 
     A prefix is a name as the user typed it: "" and "." mean the whole catalog. "a" means the file "a" and all files
     below the folder "a", "a/" only the files below the folder.
@@ -213,7 +215,7 @@ class Lookup:
 
         Raises:
             NotFound: The catalog has no such file.
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
         """
         rows = self._connection.select(_LOCATE_ONE, path)
         if not rows:
@@ -221,13 +223,13 @@ class Lookup:
         return location_of(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
-        """Return the locations of those of these paths that the catalog has. Costs one query.
+        """Return the locations, by path, of those of these paths that the catalog has. Costs one query.
 
         Args:
             paths: Up to LOOKED_UP_PATHS paths.
 
         Raises:
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
         """
         if not paths:
             return {}
@@ -243,7 +245,7 @@ class Lookup:
         return {row[0] for row in rows}
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
-        """Yield the file with a name, if there is one, and then the files and folders directly in its folder.
+        """Yield the file with a name, if any, and then the files and folders directly in the folder of this name.
 
         Args:
             prefix: The name, as typed.
@@ -262,9 +264,9 @@ class Lookup:
         """Yield the file with a name, and then all files below the folder with that name, in lists and path order.
 
         Args:
-            prefix: The name.
-            where: Conditions that the files have to meet.
-            page_rows: Most files of a page.
+            prefix: The name, as typed.
+            where: Conditions that the files have to meet; None for none.
+            page_rows: Largest number of files in a list.
         """
         if file := self._file(prefix, where):
             yield file
@@ -294,7 +296,7 @@ class Lookup:
             folder: A folder that ends in "/"; "" for all files.
             after: Return only paths after this one.
             limit: Largest number of locations.
-            where: Conditions on the files.
+            where: Conditions that the files have to meet; None for none.
         """
         low, high = folder_range(folder)
         low = low if after is None else successor(after)

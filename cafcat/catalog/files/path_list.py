@@ -18,7 +18,11 @@ _ROW: Final = Struct(">hi")
 
 
 class PathList(Spool):
-    """Paths in the order in which they were added."""
+    """Paths in the order in which they were added. They can be iterated repeatedly, once all are added.
+
+    Attributes:
+        count: Number of paths.
+    """
 
     def __init__(self, paths: Iterable[str] = ()) -> None:
         super().__init__("paths", _MEMORY_BYTES)

@@ -53,7 +53,8 @@ class Change:
         stores: URLs of the stores into which the journal record has to be written.
         files: Number of files removed or restored.
         bytes: Their total size.
-        chunks: Number of chunks that were retired, or committed again.
+        chunks: In a removal, number of chunks that were retired, because they lost their last live file. In a
+            restoration, number of chunks of the restored files.
     """
 
     missing: PathList
@@ -86,7 +87,7 @@ class RemovedPage(NamedTuple):
     """A page of removed files that can be restored.
 
     Attributes:
-        files: The files, in path order.
+        files: The files, in path order. There may be none, even if there are further pages.
         last: The last path that was examined; None if there are no further pages.
     """
 
@@ -146,7 +147,7 @@ class Removal:
         return self._change(lambda connection, change: _restore(connection, change, names, folders, progress))
 
     def count(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
-        """Return the numbers and missing names that `remove` would return for these arguments.
+        """Return the numbers, missing names and empty folders that `remove` would return for these arguments.
 
         The catalog is not changed. The caller closes the result.
         """
@@ -356,7 +357,7 @@ def _exclude(connection: PgConnection, condition: str, paths: PathList) -> None:
 def _exclude_repacked_logs(connection: PgConnection) -> list[RepackedLogs]:
     """Leave the files of archives out of a restoration if another archive has one of their log files by now.
 
-    They are deleted from the temporary table `wanted`, and returned.
+    These files are deleted from the temporary table `wanted`, and returned; an empty list if there are none.
 
     A log file may be in one archive only. A commit of an archive with the same log file changes file_locations
     first, so it waits for this transaction. Of several removed archives with the same log file, the newest is
@@ -395,11 +396,11 @@ def _restore_rows(connection: PgConnection) -> None:
 def _record_change(connection: PgConnection, change: Change, kind: JournalKind, table: str, state: str) -> None:
     """Count the changed files and chunks, and append the record of the change to the journal.
 
-    This is the end of the transaction, as `append` requires.
+    This is the end of the transaction, as `append` requires. If no file changed, no record is appended.
 
     Args:
         connection: A connection with an open transaction.
-        change: Receives the counts and the record.
+        change: Receives the counts, the id and UUID of the journal record, and the stores that need the record.
         kind: Kind of the record.
         table: Temporary table with the changed files.
         state: State that the counted chunks have now.

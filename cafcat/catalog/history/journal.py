@@ -92,7 +92,7 @@ class JournalFile(NamedTuple):
 
     Attributes:
         path: Path of the file.
-        chunk: UUID of the chunk to which the path pointed, or points again.
+        chunk: UUID of the chunk that contains the file.
         start_byte: First byte of the file in that chunk.
     """
 
@@ -222,8 +222,8 @@ class Journal:
             store_url: URL of the store.
 
         Returns:
-            True if the store was added. False if the record is already written into all its stores. Then the
-            catalog has deleted the list of its files, and the record cannot be written again.
+            True if the record must be written into the store now. False if the record is already written into all
+            its stores. Then the catalog has deleted the record's list of files, and cannot write the record again.
         """
         statement = (
             "UPDATE journal SET unwritten = array_append(array_remove(unwritten, %s), %s) "
@@ -235,7 +235,7 @@ class Journal:
     def record_written(self, sequence: int, store_url: str) -> None:
         """Note in the catalog that a journal record was written into a store.
 
-        When all stores have the record that need it, the catalog's list of its files is deleted.
+        When all stores that need the record have it, the catalog's list of the record's files is deleted.
 
         Args:
             sequence: journal.id of the record.

@@ -21,7 +21,7 @@ class Identity(NamedTuple):
 
     Attributes:
         catalog: UUID of the catalog.
-        store: UUID of the store; None if the catalog has not read a marker there.
+        store: UUID of the store; None if the catalog has not read a marker there, or does not have the store.
     """
 
     catalog: UUID

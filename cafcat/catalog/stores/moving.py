@@ -74,6 +74,11 @@ WHERE url = %s
 def check_movable(connection: PgConnection, old: str, new: str) -> None:
     """Check that a store can move to another URL, and lock its row until the transaction ends.
 
+    Args:
+        connection: A connection with an open transaction.
+        old: Present URL of the store.
+        new: The URL to which the store moves.
+
     Raises:
         NotFound: The catalog has no such store.
         InvalidInput: Both URLs are the same.
@@ -93,17 +98,23 @@ def check_movable(connection: PgConnection, old: str, new: str) -> None:
 def move_store(connection: PgConnection, old: str, new: str) -> str | None:
     """Change the URL of a store, in the caller's transaction.
 
-    If the catalog still has a row of the new URL, without chunks and copies, `reuse_url` merges it into this store.
+    If the catalog still has a row of the new URL, without chunks and copies, `reuse_url` merges that row into the
+    row of this store.
+
+    Args:
+        connection: A connection with an open transaction.
+        old: Present URL of the store.
+        new: The URL to which the store moves.
 
     Returns:
-        The name of that other row, if it is lost because this store keeps its own name; else None.
+        The name of that other row, if the name is lost because this store keeps its own name; else None.
 
     Raises:
         NotFound: The catalog has no such store.
         InvalidInput: Both URLs are the same.
         Locked: A command is writing to the store.
-        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or it has
-            rows of the same object at both URLs.
+        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or
+            both URLs have a row of a chunk with the same object key.
     """
     check_movable(connection, old, new)
     _end_leases(connection, old)
@@ -119,14 +130,21 @@ def reuse_url(connection: PgConnection, old: str, new: str) -> str | None:
 
     The rows of deleted and abandoned objects, and of backups, at the new URL are added to the store at the old URL.
     This store also gets name and UUID of the removed row, where it has none, and the failed checks of the removed
-    row, which describe the server at the new URL.
+    row, which describe the server at the new URL. If both URLs have a row of the same backup, one of these rows is
+    deleted. Remains of a copy that an object of this store has overwritten are marked as removed. Nothing is
+    done if the catalog has no row of the new URL.
+
+    Args:
+        connection: A connection with an open transaction.
+        old: Present URL of the store that moves.
+        new: The URL to which the store moves, and whose own row is removed.
 
     Returns:
-        The name of the removed row, if it is lost because the store at the old URL keeps its own; else None.
+        The name of the removed row, if the name is lost because the moved store keeps its own; else None.
 
     Raises:
-        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or it has
-            rows of the same object at both URLs.
+        Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or
+            both URLs have a row of a chunk with the same object key.
     """
     if _is_in_use(connection, new):
         raise Conflict(f"the catalog already has objects in {new}")
@@ -140,7 +158,7 @@ def reuse_url(connection: PgConnection, old: str, new: str) -> str | None:
 
 
 def set_url(connection: PgConnection, old: str, new: str, home_path: str | None) -> None:
-    """Change the URL of a store, and where journal records name the store as one into which they are to be written.
+    """Change the URL of a store in its row, and in the journal records that must still be written into the store.
 
     Foreign keys with ON UPDATE CASCADE change the rows of its chunks, copies and backups.
 
@@ -241,7 +259,8 @@ def _merge_rows(connection: PgConnection, old: str, new: str) -> str | None:
     """Move all rows at the new URL to the store at the old URL, and delete the row of the new URL.
 
     Returns:
-        The name of the deleted row, if the store at the old URL has a name of its own; else None.
+        The name of the deleted row, if the store at the old URL has a name of its own; else None. Also None if the
+        deleted row had no name.
     """
     urls = {"old": old, "new": new}
     for statement in (_DROP_OVERWRITTEN, *_DROP_DUPLICATE_BACKUPS):

@@ -76,7 +76,7 @@ class StoreRow(NamedTuple):
         url: URL of the store.
         name: Short name of the store; None if it has none.
         moves_with_home: True if the store is inside CAFCAT_HOME, so that its URL changes with the home.
-        uuid: UUID in the store's marker object; None while it has none.
+        uuid: UUID in the store's marker objects; None if the catalog has not read a marker there.
         chunks: Number of chunks that cafcat wrote.
         size_bytes: Total size of these chunks.
         adopted: Number of adopted archives.
@@ -192,6 +192,10 @@ class Stores:
     def check_movable(self, old: str, new: str) -> None:
         """Check that a store can move to another URL. The catalog is not changed.
 
+        Args:
+            old: Present URL of the store.
+            new: The URL to which the store is to move.
+
         Raises:
             NotFound: The catalog has no such store.
             InvalidInput: Both URLs are the same.
@@ -207,14 +211,18 @@ class Stores:
         The rows of unfinished objects of dead writers are changed, too. If the catalog still has a row of the new
         URL, without chunks and copies, that row is merged into the row of this store.
 
+        Args:
+            old: Present URL of the store.
+            new: The URL to which the store moves.
+
         Returns:
-            The name of that other row, if it is lost because this store keeps its own name; else None.
+            The name of that other row, if the name is lost because this store keeps its own name; else None.
 
         Raises:
             NotFound: The catalog has no such store.
             InvalidInput: Both URLs are the same.
-            Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or it has
-                rows of the same object at both URLs.
+            Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or
+                both URLs have a row of a chunk with the same object key.
             Locked: A command is writing to the store, or another transaction has locked its rows for 30 seconds.
         """
         with self._moving(old) as connection:
@@ -318,7 +326,7 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
         other_names: URLs of the same folder through symbolic links.
 
     Returns:
-        Old and new URL of each store that was changed.
+        Old and new URL of each store that was changed; an empty list if no URL had to change.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")

@@ -19,16 +19,16 @@ class ServerVerdicts:
     """The checks that the servers of stores failed: `stores.checks`, such as `{"failed": ["entity_tag"]}`."""
 
     def __init__(self, connection: Connection) -> None:
-        """Run the queries on a connection of their own.
+        """Create the queries. Nothing is queried yet.
 
         Args:
-            connection: A connection that no other part uses meanwhile. A check may fail while another part of the
-                catalog is in a transaction, and its result must be stored independently of that transaction.
+            connection: Connection of the catalog. It should have no open transaction: a check may fail during a
+                transaction of an operation, and its result must be stored independently of that transaction.
         """
         self._connection = connection
 
     def failed(self, store_url: str) -> Collection[str]:
-        """Return the names of the checks that the server of a store failed.
+        """Return the names of the checks that the server of a store failed; none if no failed check is recorded.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
@@ -58,7 +58,8 @@ class ServerVerdicts:
         """Add a failed check to a store, if the catalog has the store.
 
         Returns:
-            False if the catalog had this failed check of the store before, else true.
+            False if the catalog had this failed check of the store before. True if it was added, or if the catalog
+            does not have the store.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.

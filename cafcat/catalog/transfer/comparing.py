@@ -113,7 +113,7 @@ class Comparing:
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
         """
         with repeatable_read(self._database) as transaction:
             yield ComparedCatalog(transaction)

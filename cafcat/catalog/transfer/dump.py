@@ -96,7 +96,7 @@ class Backups(Objects):
         Args:
             store_url: URL of the store.
             object_key: Key of the object in that store.
-            journal_id: journal.id of the last change in the backup.
+            journal_id: journal.id of the last change in the backup; None if unknown.
             owner: Name of the writer (owners.owner_name).
             lease_seconds: Length of the lease.
 
@@ -151,7 +151,7 @@ class DumpReader:
         taken_at: Start of the transaction: ISO 8601, UTC.
         catalog: UUID of the catalog.
         revision: Revision of the schema.
-        tables: The columns of each table.
+        tables: Names of the columns of each table, by the name of the table.
     """
 
     def __init__(self, transaction: RepeatableRead) -> None:
@@ -184,7 +184,7 @@ class Dump:
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
-            CatalogOutdated: The schema has another revision.
+            CatalogOutdated: The database has no schema, or one of another revision.
         """
         with repeatable_read(self._database) as transaction:
             yield DumpReader(transaction)
@@ -323,7 +323,12 @@ class Loader:
 
 
 def _lock_empty(connection: PgConnection) -> None:
-    """Lock all tables against other writers. Check that they are empty, and empty those that are always filled."""
+    """Lock all tables against other writers. Check that they are empty, and empty those of _ALWAYS_FILLED.
+
+    Raises:
+        Conflict: Another table has rows.
+        Locked: Another command is writing to the catalog.
+    """
     try:
         tables = ", ".join(TABLES)
         acquire(connection, f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE", default_seconds=0)

@@ -196,13 +196,16 @@ class Stage:
                     copy.write_row((row[0], start_byte, chunk_uuid, path))
 
     def discard_other_catalogs(self, catalog: UUID | None) -> list[UUID]:
-        """Drop the records of all other catalogs, and all chunks without a record of this catalog.
+        """Drop the records of all catalogs but one, and all chunks without a record of this one catalog.
+
+        They are dropped from the temporary tables only: the objects in the stores stay.
 
         Args:
-            catalog: UUID of the catalog to rebuild; None for records of earlier versions, which have no UUID.
+            catalog: UUID of the catalog to rebuild; None to rebuild from the records of earlier versions, which
+                have no UUID.
 
         Returns:
-            UUIDs of the chunks without a record of any catalog.
+            UUIDs of the chunks without a record of any catalog, which are dropped, too.
         """
         self._connection.execute(statements.OTHER_RECORDS, {"catalog": catalog})
         unclaimed = [row[0] for row in self._connection.execute(statements.UNCLAIMED).fetchall()]
@@ -274,7 +277,7 @@ class Stage:
             self._connection.execute(statements.ADD_COPY, row)
 
     def add_backups(self, backups: Sequence[tuple[int, str, int, str]]) -> None:
-        """Add backups of catalogs that were found in the stores.
+        """Insert rows of backups that were found in the stores, and rows of these stores, into the catalog.
 
         Args:
             backups: For each backup position of its store, object key, size in bytes, and start (ISO 8601, UTC).
@@ -292,6 +295,9 @@ class Stage:
             identity: UUID of the catalog from now on.
             last_sequence: Later journal records get a higher journal.id than this.
             losses: A line for each chunk or record that could not be read. They are stored as events.
+
+        Returns:
+            The numbers of chunks, files and other rows that the catalog has now.
         """
         set_catalog_uuid(self._connection, identity)
         self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
