@@ -114,7 +114,8 @@ class ShownProgress(Progress):
     def problem(self, problem: FileProblem) -> None:
         """Count a problem of a file, and print it.
 
-        With --json, each problem is printed on stdout; with -v, each on stderr; else the first hundred failures.
+        With --json, each problem is printed on stdout; with -v, each on stderr; else the first hundred
+        failures on stderr.
         """
         self.problems[problem.kind] += 1
         self._failures += problem.kind.is_failure

@@ -42,7 +42,7 @@ _ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: Not
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat rm` and `undelete`. If the user gave a single name, its problem is raised as an error."""
+    """Progress of `cafcat rm` and `undelete`. Its problem with a single given name is raised as an error."""
 
     def __init__(self, call: Call, *, single: bool) -> None:
         super().__init__(call)

@@ -251,7 +251,7 @@ class _Read(NamedTuple):
 
     Attributes:
         name: Path or URL of the archive.
-        failed: Number of entries that cannot be read.
+        failed: Number of entries that cannot be read, are damaged, or have a name that the catalog cannot store.
         unchecked_blocks: Number of blocks with a hash function that cafcat does not check.
     """
 

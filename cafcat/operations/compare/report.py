@@ -19,5 +19,5 @@ class CompareReport:
 
     @property
     def equal(self) -> bool:
-        """True if no row differs."""
+        """True if no row differs, and no row is in only one of the catalogs."""
         return not any(self.differences.values())

@@ -107,7 +107,7 @@ class Repack:
         Raises:
             NotFound: The catalog has no such chunk.
             InvalidInput: A chunk has no live files.
-            Unsupported: A chunk is an archive of logs, and the new format is none or that of logs.
+            Unsupported: A named chunk is an archive of logs, and the options choose no other format for it.
         """
         rewriting = self._catalog.rewriting
         if options.chunks:
@@ -227,7 +227,7 @@ class Repack:
     def _report_failure(
         self, store: Store, chunk: RewritableChunk, file: Entry, error: Unreadable, report: RepackReport
     ) -> None:
-        """Report a damaged file.
+        """Report a damaged file. Raises `error` again if the store does not answer or denies access.
 
         A file that left the chunk meanwhile is not damaged: the chunk can have been removed.
         """
