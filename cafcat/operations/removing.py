@@ -39,7 +39,7 @@ class Removing:
         self._progress = session.progress
 
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:
-        """Remove files from the catalog in one transaction, then write a journal record of it into the stores.
+        """Remove files from the catalog in one transaction, then write a journal record of the removal into stores.
 
         Each name that the catalog does not have is reported and counted.
 
@@ -66,7 +66,7 @@ class Removing:
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
-        """Bring removed files back in one transaction, then write a journal record of it into the stores.
+        """Bring removed files back in one transaction, then write a journal record of their return into stores.
 
         Each name without a removed file, and each file that cannot come back, is reported and counted.
 

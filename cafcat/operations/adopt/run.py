@@ -44,6 +44,7 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
 
     Raises:
         InvalidInput: There is no such format, or `archives` is a single name.
+        ValueError: `on_conflict` is not the name of an action.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:

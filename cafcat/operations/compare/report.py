@@ -10,7 +10,8 @@ class CompareReport:
     """Totals of one `cafcat compare`.
 
     Attributes:
-        rows: Number of rows that are equal in both catalogs, by table.
+        rows: Number of rows that are equal in both catalogs, by table. A chunk's checksum that only one catalog
+            knows is no difference.
         differences: Number of rows that differ or that only one catalog has, by table.
     """
 

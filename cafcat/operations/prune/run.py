@@ -137,8 +137,8 @@ class _Prune:
         """Set the state of a retired chunk to `deleted`, except in a dry run. Returns False if it must stay.
 
         A chunk stays if a path points to it again. Unless it was adopted, its store must answer, and must have the
-        journal records of all removals. Otherwise a rebuild from the rest of this store would bring back older files
-        with the same paths.
+        journal records of all removals. Otherwise a rebuild from the rest of this store would bring back older
+        files with the same paths.
         """
         if chunk.is_adopted:
             return self._dry_run or self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)

@@ -65,7 +65,7 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
         NotFound: The catalog has no such chunk or store.
         InvalidInput: A chunk has no live files, or an option is out of range.
         Unsupported, NotInstalled: Chunks of the format cannot be written.
-        StoreFailed: A store failed; chunks that were committed before stay.
+        StoreFailed, AccessDenied: A store failed, or refused a request; chunks that were committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:

@@ -67,8 +67,8 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
 
     Each object is copied, read back and compared with its checksum; then the catalog points to the new store.
     `prune` removes the old chunks and copies after its grace period; an old backup is removed at once. Adopted
-    archives stay where they are. An interrupted
-    migration continues when it is called again. An object that fails is reported; the others are migrated.
+    archives stay where they are. An interrupted migration continues when it is called again. An object that fails
+    is reported; the others are migrated.
 
     Args:
         session: The session.

@@ -24,9 +24,9 @@ class VerifyOptions:
         sources: At level source: the folders, files and URLs to compare, named as for `ingest`.
         level: What to check: only the rows of the catalog, the index of each chunk, all bytes, or sources.
         sample: At levels index and data: check only this random share of the chunks and copies, above 0 and up
-            to 1; None for all.
+            to 1; None to check all.
         older_than: At levels index and data: check only objects without a good result of at least this level in the
-            last so many seconds; None for all.
+            last so many seconds; None: whatever results they have.
         chunks: Check only these chunks: their uuids, or at least the first 8 digits of each; empty for all.
         prefix: Check only chunks that have, or had, a file below this folder of the catalog, or of this name. At
             level source: the prefix that `ingest` was called with.
