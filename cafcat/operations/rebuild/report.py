@@ -27,7 +27,8 @@ class RebuildReport:
         adopted: Uuids of chunks without a journal record that were entered into the catalog.
         unclaimed: Uuids of chunks without a record in stores of several catalogs: they can be from any, and were
             left out.
-        foreign_objects: Number of objects whose key is not that of a chunk, journal record, backup, marker or probe.
+        foreign_objects: Number of objects whose key is not that of a chunk, journal record, backup, marker or
+            probe.
         files_lost: Number of paths whose files were in lost chunks. Only paths that journal records name are
             counted.
         damages: The first thousand damages.

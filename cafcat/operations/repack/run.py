@@ -42,7 +42,8 @@ class RepackPlan(NamedTuple):
     """The chunks to repack.
 
     Attributes:
-        chunks: The chosen chunks, those with the largest share of dead space first.
+        chunks: The chosen chunks, those with the largest share of dead space first; chunks that the user named, the
+            oldest first.
         taken: Number of chunks left out because another repack or repair is copying their files.
         waiting: Number of chunks left out because the limit of bytes to write was reached.
         format: Format of the new chunks; None for the format of the old ones.
