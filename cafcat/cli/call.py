@@ -132,8 +132,8 @@ class Call:
     def reading(self) -> Iterator["PackedFiles"]:
         """Yield the repository for a command that reads files by name.
 
-        If the `with` block raises NotFound, and the catalog is empty although its store is not, a warning about the
-        lost catalog is printed. NotFound is raised in any case.
+        If the `with` block raises NotFound, and the catalog is empty although its store has chunks, a warning about
+        the lost catalog is printed. NotFound is raised in any case.
         """
         with self.files() as repository:
             try:

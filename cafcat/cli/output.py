@@ -154,7 +154,10 @@ class Output:
         return printable(text) if self._on_terminal else text
 
     def line(self, text: str) -> None:
-        """Print a line on stdout. All methods that write to stdout raise OutputFailed and BrokenPipeError."""
+        """Print a line on stdout.
+
+        All methods that write to stdout raise OutputFailed if that fails, and BrokenPipeError for a closed pipe.
+        """
         with _TO_STDOUT:
             sys.stdout.write(text + "\n")
 

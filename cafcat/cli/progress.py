@@ -68,6 +68,8 @@ class ShownProgress(Progress):
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
         """Begin a stage of the operation: set `files` and `size_bytes` to 0, and start a new display.
 
+        With --quiet, nothing is displayed.
+
         Args:
             verb: Name of the stage, as it is shown.
             files: Number of files of the stage; None if it is unknown.
@@ -114,7 +116,8 @@ class ShownProgress(Progress):
     def problem(self, problem: FileProblem) -> None:
         """Count a problem of a file, and print it.
 
-        With --json, each problem is printed on stdout; with -v, each on stderr; else the first hundred failures.
+        With --json, each problem is printed on stdout; with -v, each on stderr; else the first hundred
+        failures on stderr.
         """
         self.problems[problem.kind] += 1
         self._failures += problem.kind.is_failure

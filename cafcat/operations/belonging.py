@@ -24,7 +24,8 @@ def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
         None for a damaged backup, or one that an earlier version of cafcat wrote.
 
     Raises:
-        StoreFailed, AccessDenied: The store failed.
+        NotFound: The store does not have the backup.
+        StoreFailed, AccessDenied: The store failed, or refused the request.
     """
     blocks = store.stream(key, 0, min(size_bytes, _HEAD_BYTES))
     reader = TarReader(iter(blocks), store.locate(key))

@@ -27,11 +27,11 @@ def default_store(session: Session) -> Store:
 
 
 def named_store(session: Session, given: str) -> Store:
-    """Return the store with a name.
+    """Return the store that the user means by a name, a URL or a folder.
 
     Args:
         session: The session.
-        given: A name in the configuration or in the catalog, a URL, or a folder.
+        given: What the user typed: a name in the configuration or in the catalog, a URL, or a folder.
 
     Raises:
         InvalidInput: The text is neither a name of a store, nor a URL or folder.
@@ -56,7 +56,7 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
 
     Args:
         session: The session.
-        given: Name of the store; None for the store of the settings.
+        given: The store: a name, a URL or a folder; None for the store of the settings.
 
     Raises:
         InvalidInput: The text is a bare word, and neither a store nor a folder has this name. A typing error must
@@ -77,7 +77,7 @@ def store_to_write(session: Session, given: str | None = None, *, dry_run: bool 
 
     Args:
         session: The session.
-        given: Name of the store; None for the store of the settings.
+        given: The store: a name, a URL or a folder; None for the store of the settings.
         dry_run: Check the store, but do not register it.
 
     Raises:
@@ -91,7 +91,7 @@ def store_to_write(session: Session, given: str | None = None, *, dry_run: bool 
 
 
 def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
-    """Return the URL of a named store; None without a name.
+    """Return the URL of the store that the user named; None if `given` is None.
 
     Raises:
         NotFound: The catalog has no chunk, copy or backup in this store. Without this error, a typing error in the

@@ -133,7 +133,7 @@ def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def check(file: Entry, found: int) -> None:
-    """Compare the CRC-32C of a file's content with the one in the catalog. Raises Unreadable if they differ."""
+    """Compare the CRC-32C of a file's content (`found`) with the catalog's. Raises Unreadable if they differ."""
     if found != file.crc32c:
         message = f"its bytes are damaged: CRC-32C {found:08x}, the catalog has {file.crc32c:08x}"
         raise Unreadable(Corrupt(message))

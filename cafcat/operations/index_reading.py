@@ -33,7 +33,7 @@ def read_index(
         mapping: Receives the entries.
         span: First byte of the index and the byte after it, as in the journal record; None if they are unknown.
         head: The first bytes of the object, if the format needs them to find the index.
-        prefix: Put before the names in the archive.
+        prefix: Put before the names in an archive without an index at its end; not used for other archives.
 
     Returns:
         The summary of the chunk. Its crc64nvme is 0, because a checksum needs all bytes.

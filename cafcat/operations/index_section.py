@@ -20,6 +20,12 @@ class IndexSection(Spool):
 
     More than 8 MiB are in a temporary file. Before the index, only the head of the object can be read, for formats
     that need it to find the index.
+
+    Attributes:
+        name: Name of the object, for messages.
+        start_byte: First byte of the index in the object.
+        size_bytes: Size of the whole object.
+        crc32c: CRC-32C of the bytes from the index to the end of the object.
     """
 
     def __init__(self, name: str, start_byte: int, blocks: Iterable[bytes], head: bytes = b"") -> None:

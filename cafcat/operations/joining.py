@@ -179,7 +179,7 @@ class _Joining:
 
 
 def has_chunks(store: Store) -> bool:
-    """Return True if a store has journal records, or has a chunk among its first keys.
+    """Return True if a store has journal records, or has a chunk among its first 10,000 keys.
 
     Raises:
         StoreFailed, AccessDenied: The store cannot be listed.
@@ -188,9 +188,9 @@ def has_chunks(store: Store) -> bool:
 
 
 def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
-    """Return an error with the remedies if the catalog is empty and the store is not; else None.
+    """Return an error with the remedies if the catalog is empty, but its store is in use; else None.
 
-    The store is read only if the catalog is empty.
+    A store is in use if it has chunks, or the marker of another catalog. It is read only if the catalog is empty.
 
     Raises:
         StoreFailed, AccessDenied: The store cannot be read.
@@ -209,7 +209,13 @@ def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
 
 
 def describe_catalogs(catalogs: Iterable[tuple[UUID, Marker | None]]) -> str:
-    """Return catalogs as text for messages: uuid, time of joining the store, and host and database at that time."""
+    """Return catalogs as text for messages: their uuids and, of those with a marker, what the marker says.
+
+    That is the time of joining the store, and host and database at that time.
+
+    Args:
+        catalogs: Uuid and marker of each catalog; None for a damaged marker, or one of a later version.
+    """
     found = list(catalogs)
     names = [
         f"{uuid}" if marker is None else f"{uuid} (since {marker.since}, {marker.host}, {marker.database})"

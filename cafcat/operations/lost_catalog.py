@@ -11,7 +11,9 @@ __all__ = ["lost_catalog"]
 
 
 def lost_catalog(session: Session) -> CafcatError | None:
-    """Return an error with the remedies if the catalog is empty, but the store of the settings has chunks.
+    """Return an error with the remedies if the catalog is empty, but the store of the settings is in use.
+
+    A store is in use if it has chunks, or the marker of another catalog.
 
     Returns:
         None if the catalog is not lost, or if that cannot be found out, because the store cannot be read.

@@ -29,7 +29,8 @@ class OtherReplicas:
         """Check that an object would be a new replica of a chunk.
 
         The location must differ from those of the chunk itself and of its copies, copies left by a migration
-        included. Stores that cannot be compared count as different. This is enough for writing, not for removing.
+        included. A replica's store that cannot be opened or probed counts as a different place. This is enough for
+        writing, not for removing.
 
         Args:
             store: The store of the object.
@@ -37,8 +38,9 @@ class OtherReplicas:
             key: Key of the object.
 
         Raises:
-            InvalidInput: The store is the store of a replica under another name.
-            StoreFailed, AccessDenied: The store does not accept the probe object.
+            InvalidInput: The store is the store of a replica under another name, or both objects are the same file.
+            StoreFailed: The store does not accept the probe object, or two folders cannot be compared.
+            AccessDenied: The store refuses the probe object.
         """
         for url, other_key in self._copies.replicas_of(chunk):
             if url != store.url and (other := self._opened(url)) is not None:
@@ -55,7 +57,8 @@ class OtherReplicas:
             key: Key of the object.
 
         Raises:
-            InvalidInput: The store is the store of the chunk or of a copy under another name.
+            InvalidInput: The store is the store of the chunk or of a copy under another name, or both objects are
+                the same file.
             Conflict: The catalog has the chunk at exactly this location.
             Unavailable, AccessDenied: The proof is impossible.
         """

@@ -52,7 +52,7 @@ class WholeObject:
                 entry needs a right checksum and a name that the catalog can store, and no two entries may share a
                 byte.
             Unsupported: The format, or a version of it, cannot be read.
-            StoreFailed: The store does not give the bytes.
+            StoreFailed, AccessDenied: The store does not give the bytes.
         """
         archive = StoredObject(self._store, self._key)
         reader = self._format.reader(archive)

@@ -26,11 +26,11 @@ class ReachableStores:
         self._found: dict[str, Store | CafcatError] = {}
 
     def __getitem__(self, url: str) -> Store:
-        """Return a store that answers, and has at least one of its newest objects (`open`)."""
+        """Return a store that answers, and has one of its newest objects, or is new to the catalog (`open`)."""
         return self.open(url)
 
     def open(self, url: str) -> Store:
-        """Return a store that answers, and has at least one of its newest objects.
+        """Return a store that answers, and has one of its newest objects, or is new to the catalog.
 
         This excludes the empty folder where a disk is not mounted, and a bucket of the same name on another server.
         Objects written there would be lost, and objects missing there can still be in the right store.

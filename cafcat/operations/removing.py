@@ -39,7 +39,7 @@ class Removing:
         self._progress = session.progress
 
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:
-        """Remove files from the catalog in one transaction, then write its journal record into the stores.
+        """Remove files from the catalog in one transaction, then write a journal record of the removal into stores.
 
         Each name that the catalog does not have is reported and counted.
 
@@ -66,7 +66,7 @@ class Removing:
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
-        """Bring removed files back in one transaction, then write its journal record into the stores.
+        """Bring removed files back in one transaction, then write a journal record of their return into stores.
 
         Each name without a removed file, and each file that cannot come back, is reported and counted.
 
@@ -92,7 +92,14 @@ class Removing:
         return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.repacked_logs), behind)
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
-        """Yield the removed files below a folder, or with its name, that `undelete` can restore, in path order."""
+        """Yield the removed files that `undelete` can restore, in path order.
+
+        Args:
+            prefix: Folder, whose files are yielded, or path of a file, as the user typed it; "" for all files.
+
+        Raises:
+            InvalidInput: The name cannot be that of a folder.
+        """
         scope = _below(prefix or ".")
         if scope.file is not None:
             yield from self._catalog.removal.removed(scope.file, successor(scope.file)).files
@@ -144,8 +151,12 @@ class Removing:
     def _report_left(self, change: Change, *, of_folders: bool) -> None:
         """Report names that could not be brought back.
 
-        A live or pruned file is a failure if the user named the file. In a named folder, other files can have been
-        brought back in other ways, so such a file is only noted.
+        A path with a newer file, or a file whose chunk was pruned, is a failure if the user named only files. If
+        the user named folders, it is only noted: their files can have been brought back in other ways.
+
+        Args:
+            change: The result of the undelete.
+            of_folders: True if the user named at least one folder.
         """
         for path in change.missing:
             self._progress.emit(FileProblem(path, ProblemKind.MISSING, _NEVER_REMOVED))
@@ -173,10 +184,10 @@ class Removing:
     def _write_record(self, change: Change) -> tuple[str, ...]:
         """Write the journal record of a change into every store that needs it.
 
+        The change is committed already, so each failure is only a warning.
+
         Returns:
             The URLs of the stores into which the record could not be written.
-
-        The change is committed already, so each failure is only a warning.
         """
         behind = []
         for url in change.stores:

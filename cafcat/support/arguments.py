@@ -59,7 +59,7 @@ def parse_new_file(text: str) -> str:
 
 
 def parse_range(text: str) -> ByteRange:
-    """Parse a byte range as in HTTP (RFC 9110, 14.1.2). Both ends are inclusive.
+    """Parse a byte range as in HTTP (RFC 9110, 14.1.2). Both ends of the text are inclusive.
 
     "0-99" means 100 bytes, "100-" all bytes from byte 100 on, "-100" the last 100 bytes.
 

@@ -50,8 +50,9 @@ class NewFile:
     def take_name(self, name: str, *, overwrite: bool) -> None:
         """Give the file its final name, and close it.
 
-        This is one step: at every moment, the name leads to the old file or to this file. The caller makes the
-        content durable before, and the name afterwards.
+        This is one step: at every moment, the name leads to the old file or to this file. Only where a file system
+        has neither hard links nor RENAME_NOREPLACE, a new name leads to an empty file for a moment. The caller
+        makes the content durable before, and the name afterwards.
 
         Args:
             name: The final name in the folder.

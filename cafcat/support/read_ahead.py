@@ -5,7 +5,7 @@ from typing import Final, Generic, Protocol, TypeVar
 __all__ = ["ReadAhead"]
 
 _FIRST_BYTES: Final = 64 << 10
-"""Size of the first read, in bytes."""
+"""Size of a read after a jump, in bytes."""
 _MOST_BYTES: Final = 8 << 20
 """Largest read in bytes. A request takes some 30 ms, in which a connection transfers 2 MB. Larger reads are
 hardly faster."""
@@ -26,11 +26,11 @@ class ReadAhead(Generic[_Folder_co]):
     """Reads a LocatedArchive through a buffer with the bytes of the last request. Is a LocatedArchive itself.
 
     Each request reads more than the caller needs: 64 KiB after a jump, and twice as much as before, up to 8 MiB, if
-    the read begins in the buffer or shortly after it.
+    the read begins in the buffer or shortly after it. A first read at the beginning of the archive takes 128 KiB.
 
     Attributes:
-        name: name of the archive.
-        size_bytes: size of the archive in bytes.
+        name: Name of the archive.
+        size_bytes: Size of the archive in bytes.
     """
 
     def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:

@@ -269,7 +269,7 @@ class StoreSuite:
         assert max(map(len, blocks)) <= MIB
 
     def test_missing_objects_are_not_found(self, store: Store, raw: RawObjects) -> None:
-        """`Store.read`, `stream` and `stat` raise NotFound for a key without an object, as for a folder."""
+        """`Store.read`, `stream` and `stat` raise NotFound for a key without an object, even if a folder has it."""
         raw.write("folder/chunk.caf", b"x")
         for key in ("chunk.caf", "folder", "folder/chunk", "folder/chunk.caf/below", "nowhere/chunk.caf"):
             with pytest.raises(NotFound):
@@ -339,7 +339,7 @@ class StoreSuite:
         BAD_KEYS,
     )
     def test_keys_that_could_lead_elsewhere_are_refused(self, store: Store, key: str) -> None:
-        """All methods of a store raise InvalidInput for keys that are not allowed."""
+        """`create`, `read`, `stat`, `delete` and `locate` of a store raise InvalidInput for forbidden keys."""
         with pytest.raises(InvalidInput):
             store.create(key)
         with pytest.raises(InvalidInput):

@@ -42,7 +42,11 @@ _ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: Not
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat rm` and `undelete`. If the user gave a single name, its problem is raised as an error."""
+    """Progress of `cafcat rm` and `undelete`.
+
+    If the user gave a single name, a problem with it is raised: NotFound if it is missing, Conflict if its path has
+    a newer file.
+    """
 
     def __init__(self, call: Call, *, single: bool) -> None:
         super().__init__(call)

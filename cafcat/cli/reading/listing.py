@@ -152,7 +152,9 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
 
 
 def _why(before: dict[str, Any]) -> str:
-    """Return why an earlier version of a file ended, such as "replaced, run 7". Only replacements have a run.
+    """Return why an earlier version of a file ended, such as "replaced, run 7".
+
+    Only a version that an ingest replaced or skipped has a run: that of the ingest.
 
     Args:
         before: The earlier version, as `cafcat stat --json` prints it.

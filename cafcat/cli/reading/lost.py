@@ -12,9 +12,10 @@ __all__ = ["warn_if_lost"]
 
 
 def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
-    """Print a warning with the remedies if the catalog is empty, but the store of the settings has chunks.
+    """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
 
-    This costs one query. The store is read only if the catalog is empty.
+    A store is in use if it has chunks, or the marker of another catalog. It is read only if the catalog is empty,
+    which one query shows.
 
     Returns:
         The error with the remedies that was printed; None if the catalog is not lost, or this cannot be found out.

@@ -16,14 +16,14 @@ class AdoptOptions:
     """Enter existing archives into the catalog. Their bytes stay where they are, and are never changed or removed.
 
     Every entry is read once. A folder or prefix that is one archive in several files gives one chunk per file. An
-    archive that cannot be adopted, and an entry that cannot be read, is reported; the others are adopted.
+    archive that cannot be adopted, and an entry that cannot be read or stored, is reported; the others are adopted.
 
     Attributes:
         archives: Paths, file:// URLs, or s3:// URLs of objects or prefixes.
         prefix: Folder of the catalog that is put before the names in the archives.
         on_conflict: What to do with a path that the catalog has.
         format: Format of all these archives; None to find out from their contents.
-        zero_padding: The first section of size zero ends a CAR.
+        zero_padding: True to treat the first section of size zero as the end of a CAR.
         dry_run: Read and check the archives; change nothing.
     """
 

@@ -13,8 +13,9 @@ class AdoptReport:
         archives: Number of adopted archives.
         files: Number of files that were entered.
         bytes: Bytes of these files.
-        skipped: Number of paths that keep another file.
-        files_failed: Number of entries that cannot be read.
+        skipped: Number of entries that were left out, because the catalog keeps another file under their path.
+        files_failed: Number of entries that were left out, because they cannot be read, are damaged, or have a name
+            that the catalog cannot store.
         unchecked_blocks: Number of blocks of CARs whose hash function cafcat does not check.
         failed: One message for each archive that was not adopted.
         interrupted: True if the user ended the operation.

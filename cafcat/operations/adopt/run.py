@@ -44,6 +44,7 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
 
     Raises:
         InvalidInput: There is no such format, or `archives` is a single name.
+        ValueError: `on_conflict` is not the name of an action.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:
@@ -251,7 +252,7 @@ class _Read(NamedTuple):
 
     Attributes:
         name: Path or URL of the archive.
-        failed: Number of entries that cannot be read.
+        failed: Number of entries that cannot be read, are damaged, or have a name that the catalog cannot store.
         unchecked_blocks: Number of blocks with a hash function that cafcat does not check.
     """
 

@@ -15,7 +15,8 @@ class BackupOptions:
 
     Attributes:
         to: The store: a name, a URL or a folder; None for the store of the settings.
-        keep: Afterwards, remove all backups in this store but this number of the newest ones; None keeps all.
+        keep: Afterwards, remove this catalog's backups in the store, except this number of the newest ones, the new
+            one included; None keeps all. Backups of other catalogs stay.
         join_store: Write into a store that has chunks of another catalog.
     """
 

@@ -14,7 +14,7 @@ class BackupReport:
         object_key: Key of the backup.
         size_bytes: Size of the backup.
         journal_id: Sequence number of the last journal record in the backup.
-        rows: Number of rows by table.
+        rows: Number of rows in the backup, by table.
         removed: Keys of older backups that were removed.
     """
 

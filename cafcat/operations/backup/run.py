@@ -75,7 +75,8 @@ class _Backup:
         by `recover` or the next backup.
 
         Args:
-            keep: Number of newest backups in the store that stay; None to remove none.
+            keep: Number of this catalog's newest backups in the store that stay, the new one included; None to
+                remove none.
         """
         recover_backups(self._catalog, self._store, self._owner)
         # The consistent read begins before the row of the backup is inserted: the backup does not contain its own

@@ -22,7 +22,8 @@ HEAD_NAME: Final = "backup.json"
 MANIFEST_NAME: Final = "manifest.json"
 
 PART_BYTES: Final = 32 << 20
-"""Size in bytes of the rows in a part, before compression. Rows are not split: a part can have one row more."""
+"""Size of the rows, before compression, at which a part of a table is complete, in bytes. Rows are not split, so a
+part can be larger by a piece of its last row."""
 _LEVEL: Final = 1
 """Level of zlib. Higher levels take longer than the database needs for the rows, and save only a tenth."""
 _GZIP: Final = 31

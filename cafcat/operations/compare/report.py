@@ -10,7 +10,8 @@ class CompareReport:
     """Totals of one `cafcat compare`.
 
     Attributes:
-        rows: Number of rows that are equal in both catalogs, by table.
+        rows: Number of rows that are equal in both catalogs, by table. A chunk's checksum that only one catalog
+            knows is no difference.
         differences: Number of rows that differ or that only one catalog has, by table.
     """
 
@@ -19,5 +20,5 @@ class CompareReport:
 
     @property
     def equal(self) -> bool:
-        """True if no row differs."""
+        """True if no row differs, and no row is in only one of the catalogs."""
         return not any(self.differences.values())

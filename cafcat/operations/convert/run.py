@@ -98,7 +98,7 @@ def _rewrite(archive: OpenArchive, target: Format, output: Output, *, progress: 
 def _repack(
     source: ReassemblableFormat, archive: RandomReader, output: Output, *, progress: Progress
 ) -> tuple[int, int, int]:
-    """Let the format write an archive of its own anew, as one whole.
+    """Write an archive into a new archive of the same format, as a whole, not file by file.
 
     Returns:
         Number of sections of the archive, bytes of their contents, and size of the new archive.

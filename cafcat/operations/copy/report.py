@@ -12,8 +12,9 @@ class CopyReport:
     Attributes:
         store: URL of the store with the copies.
         copied: Number of chunks that were copied.
-        found: Number of chunks whose bytes the store had already, without a row in the catalog.
-        there: Number of chunks that had a copy before.
+        found: Number of chunks whose bytes the store had already: the catalog did not have this copy, or had it as
+            one that a migration left.
+        there: Number of chunks that had a copy in this store before.
         own: Number of chunks whose own object is in this store: they get no copy.
         damaged: Number of chunks whose object is damaged or missing.
         bytes_copied: Bytes of the copied chunks.

@@ -160,9 +160,10 @@ class ChunkCopier:
         )
 
     def copy(self, selection: Selection) -> Iterator[ChunkCopied]:
-        """Copy the chunks of a selection, and yield each chunk when its copy is committed.
+        """Copy the chunks of a selection, and yield each chunk when its copy is committed, or none is needed.
 
-        A chunk that fails, or whose store fails, is noted in the report; the others are copied.
+        A chunk that fails, or whose store fails, is noted in the report; the others are copied. Nothing more is
+        copied once the user ends the operation.
 
         Raises:
             NotFound: No chunk has a file with the prefix.
@@ -227,9 +228,9 @@ class ChunkCopier:
         return CopyOutcome.FOUND
 
     def _copy(self, chunk: ChunkToCopy) -> CopyOutcome:
-        """Write the object of a chunk into the target, or use an equal object that is there, and commit its row.
+        """Write the object of a chunk into the target, or use an equal object there, and commit the copy.
 
-        The row is inserted first: every removal from then on is written to the target's journal, too.
+        The copy's row is inserted first: every removal from then on is written to the target's journal, too.
 
         Raises:
             Locked: The catalog has an unfinished copy of the chunk in the target.
@@ -266,7 +267,7 @@ class ChunkCopier:
         return CopyOutcome.FOUND if is_there else CopyOutcome.COPIED
 
     def _check_place(self, chunk: ChunkToCopy) -> None:
-        """Check that the target is not the chunk's own store under another name: an object is no copy of itself."""
+        """Raise _Unreadable if the target is the store of the chunk, or of a copy of it, under another name."""
         try:
             self._replicas.check(self._target, chunk.uuid, chunk.object_key)
         except (InvalidInput, Unproven) as error:
@@ -287,7 +288,11 @@ class ChunkCopier:
         return whole.summary.crc64nvme
 
     def _is_there(self, chunk: ChunkToCopy, expected: int) -> bool:
-        """Return True if the target has an object with these bytes, which no row of this catalog names.
+        """Return True if the target has the bytes of a chunk under its key; False if it has no object there.
+
+        Args:
+            chunk: The chunk.
+            expected: CRC-64/NVME of the chunk.
 
         Raises:
             Conflict: The target has another object with this key.
@@ -315,7 +320,7 @@ class ChunkCopier:
 
 
 class _OpenCopy:
-    """A copy that is being written: its row has the state `writing`. Call exactly one of `commit` and `abandon`."""
+    """A copy that is being written: its row has the state `writing`. Call `commit`; after any error, `abandon`."""
 
     def __init__(self, catalog: Catalog, target: Store, key: str, copy_id: int, owner: str) -> None:
         self._catalog = catalog

@@ -34,7 +34,7 @@ class ExportReport:
     Attributes:
         output: Path of the archive.
         format: Format of the archive.
-        made_at: Time whose catalog was exported, ISO 8601 in UTC.
+        made_at: The moment as of which the catalog was exported, ISO 8601 in UTC.
         prefixes: Folders and files that were exported; empty for the whole catalog.
         files: Number of files.
         bytes: Bytes of their contents.
@@ -53,7 +53,7 @@ class ExportReport:
 def export_archive(
     session: Session, reader: FileReader, prefixes: Sequence[str], output: Output, name: str | None
 ) -> ExportReport:
-    """Write files of the catalog, as of one moment, into one archive, which appears complete and durable.
+    """Write files of the catalog, as of one moment, into one archive, which appears complete, or not at all.
 
     Args:
         session: The session.

@@ -160,7 +160,8 @@ class Ingest:
     def _existing(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
         """Return which files of the batch are in the catalog, and whether they changed.
 
-        Doubtful files are read and compared, so that none is doubtful any more. A dry run leaves them doubtful.
+        Doubtful files, about which only their content can decide, are read and compared, so that none is doubtful
+        any more. A dry run leaves them doubtful.
         """
         existing = self._catalog.chunks.find_existing(batch, source_ids, self._comparison)
         if not existing.doubtful or self._dry_run:

@@ -89,7 +89,7 @@ class Packer:
         Raises:
             SourceBroke: No further file of the source can be read.
             Conflict: A commit failed, because another process changed a path or the chunk.
-            StoreFailed, AccessDenied: The store failed.
+            StoreFailed, AccessDenied: The store failed, or refused the request.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         group: list[NewFile] = []
@@ -233,7 +233,7 @@ class Packer:
         Raises:
             Conflict: The catalog has a path of the chunk, and `on_conflict` is FAIL; or another process has the
                 lease of the chunk now.
-            StoreFailed, AccessDenied: The store failed.
+            StoreFailed, AccessDenied: The store failed, or refused the request.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         chunk = self.chunk

@@ -38,6 +38,7 @@ class Inspection:
         * clp-s: `version`, `log_bytes`, `packets` of metadata, `ranges` of records by log file, `timestamps`.
         * DataBundle: `version`, `shards`, `compression`, `record_size`, and the numbers of `files` and
           `directories`.
+        * Other formats: nothing.
 
         Raises:
             Corrupt: The archive is damaged.

@@ -19,7 +19,7 @@ class PruneOptions:
 
     Attributes:
         grace_seconds: Seconds without any file after which a chunk may be removed.
-        store: Only chunks in this store: a name, a URL or a folder.
+        store: Only chunks in this store: a name, a URL or a folder; None for all stores.
         dry_run: Count the chunks and objects that would be removed; change nothing.
     """
 

@@ -134,10 +134,11 @@ class _Prune:
         self._session.emit(ChunkPruned(chunk.uuid, chunk.store, 0, 0, chunk.retired_at))
 
     def _decide(self, chunk: PrunableChunk) -> bool:
-        """Set the state of a retired chunk to `deleted`. Returns False if a path points to the chunk again.
+        """Set the state of a retired chunk to `deleted`, except in a dry run. Returns False if it must stay.
 
-        The store must answer, and must have the journal records of all removals. Otherwise a rebuild from the rest
-        of this store would bring back older files with the same paths.
+        A chunk stays if a path points to it again. Unless it was adopted, its store must answer, and must have the
+        journal records of all removals. Otherwise a rebuild from the rest of this store would bring back older
+        files with the same paths.
         """
         if chunk.is_adopted:
             return self._dry_run or self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)

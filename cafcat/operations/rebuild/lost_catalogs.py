@@ -21,13 +21,13 @@ _LEAST_DIGITS: Final = 8
 
 @dataclass(slots=True)
 class _Found:
-    """Markers and journal records of one catalog.
+    """What the stores have of one catalog.
 
     Attributes:
-        marker: Its marker; None if no store has a readable one.
-        has_marker: True if a store has a marker, readable or not.
+        marker: One of its readable markers; None if no store has one.
+        has_marker: True if a store has a marker of it, readable or not.
         records: Number of its journal records.
-        last: Time of its last record, ISO 8601 in UTC.
+        last: Time of its last record, ISO 8601 in UTC; "" without records.
     """
 
     marker: Marker | None = None
@@ -66,7 +66,8 @@ class LostCatalogs:
             catalog: The identity in the record or backup; None if it has none.
 
         Returns:
-            For an object without an identity, the catalog whose marker claims such objects; None if no marker does.
+            The given identity; without one, that of the catalog whose marker claims such records and backups; None
+            if no marker does.
         """
         return catalog or self._claims
 

@@ -24,10 +24,11 @@ class RebuildReport:
         retired_files: Number of earlier locations of paths.
         journal_records: Number of journal records.
         backups: Number of backups in the stores.
-        adopted: Uuids of chunks without a journal record.
+        adopted: Uuids of chunks without a journal record that were entered into the catalog.
         unclaimed: Uuids of chunks without a record in stores of several catalogs: they can be from any, and were
             left out.
-        foreign_objects: Number of objects whose key is not that of a chunk, journal record or backup.
+        foreign_objects: Number of objects whose key is not that of a chunk, journal record, backup, marker or
+            probe.
         files_lost: Number of paths whose files were in lost chunks. Only paths that journal records name are
             counted.
         damages: The first thousand damages.

@@ -59,9 +59,9 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
     Raises:
         Conflict: The catalog is not empty.
         Locked: Another process writes to the catalog.
-        NotFound: The stores have neither a chunk nor a journal.
-        InvalidInput: Several catalogs wrote to the stores, and none is chosen.
-        StoreFailed, AccessDenied: A store does not answer.
+        NotFound: The stores have neither a chunk nor a journal record, or the chosen catalog did not write there.
+        InvalidInput: Several catalogs wrote to the stores, and the options do not choose one of them.
+        StoreFailed, AccessDenied: A store does not answer, or refuses the request.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     found = [named_store(session, store) for store in options.stores] or [default_store(session)]
@@ -141,7 +141,8 @@ class Rebuild:
         """Read the journal records of all catalogs, and add them to the stage. The lost catalog is chosen later.
 
         Returns:
-            The damage by the catalog whose records are concerned.
+            The damage of journal records, by the catalog that wrote them. Damage of records whose catalog is
+            unknown, because they cannot be read, is not returned, but noted for the report.
         """
         self._progress.begin("read the journal")
         damages: dict[UUID | None, Damages] = defaultdict(Damages)
@@ -338,7 +339,8 @@ class _ReadRecord(NamedTuple):
     """Result of reading a journal record.
 
     Attributes:
-        record: The record; None if not even its first line can be read.
+        record: The record. If no store has it complete, its first line, but only that of a commit or a move; else
+            None.
         object: The complete record; None if no store has it.
         failures: Damage in the stores that were tried.
     """
@@ -369,7 +371,7 @@ class _ReadChunk(NamedTuple):
 
     Attributes:
         planned: The chunk.
-        found: The object; None if no store has a complete one.
+        found: The object and the contents of its index; None if no store has a right one.
         failures: Damage in the stores that were tried.
     """
 

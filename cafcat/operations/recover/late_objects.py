@@ -41,8 +41,9 @@ class LateObjects:
         """Remove uploads and objects that a dead writer's late requests made.
 
         These are uploads whose chunk, copy or backup is no longer being written, and objects whose row is
-        abandoned. Probe objects of dead processes are removed, too. Uploads and objects without a row in the
-        catalog are only counted, because another catalog may write them. With `dry_run`, nothing is removed.
+        abandoned. All probe objects and their uploads are removed, too. Uploads and objects with the key of a chunk
+        that have no row in the catalog are only counted, because another catalog may write them. With `dry_run`,
+        nothing is removed.
         """
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))

@@ -19,7 +19,7 @@ def recover_backups(catalog: Catalog, store: Store, owner: str) -> int:
         The number of backups whose leftovers were removed.
 
     Raises:
-        StoreFailed, AccessDenied: The store failed.
+        StoreFailed, AccessDenied: The store failed, or refused the request.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     backups = catalog.backups
@@ -43,7 +43,7 @@ def remove_backup(catalog: Catalog, store: Store, backup: int, key: str, upload_
         upload_id: The unfinished upload, if there is one.
 
     Raises:
-        StoreFailed, AccessDenied: The store failed.
+        StoreFailed, AccessDenied: The store failed, or refused the request.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     store.discard(key, upload_id)

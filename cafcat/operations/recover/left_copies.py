@@ -45,7 +45,7 @@ class LeftCopies:
         self._dry_run = dry_run
 
     def clean(self, store: Store, copy: LeftoverObject) -> None:
-        """Remove the upload and the object of an abandoned or deleted copy, and report that.
+        """Remove upload and object of an abandoned or deleted copy, except with `dry_run`, and report that.
 
         Raises:
             InvalidInput: The object is the chunk's own object under another name.
@@ -121,7 +121,7 @@ class LeftCopies:
         )
 
     def _remove(self, store: Store, copy: LeftoverObject) -> None:
-        """Remove upload, object and journal record of an abandoned copy.
+        """Remove upload, object and journal record of an abandoned or deleted copy, except with `dry_run`.
 
         The upload is aborted first: until then, a late request can complete it to an object. The object is removed
         only if it is not the chunk's own object under another name.

@@ -12,12 +12,12 @@ class RecoverReport:
     Attributes:
         adopted: Number of chunks with a complete object that were committed.
         abandoned: Number of chunks that were abandoned and removed.
-        cleaned: Number of chunks that had been abandoned before and whose objects were removed now.
+        cleaned: Number of chunks that had been abandoned or deleted before and whose objects were removed now.
         uploads_removed: Number of uploads that appeared after their chunk, copy or backup was recovered.
         objects_removed: Number of objects that appeared after their chunk, copy or backup was abandoned.
         still_leased: Number of chunks that are being written.
-        unknown_uploads: Number of uploads that no chunk of this catalog names. They stay.
-        unknown_objects: Number of objects that no chunk of this catalog names. They stay.
+        unknown_uploads: Number of uploads with the key of a chunk that this catalog does not have. They stay.
+        unknown_objects: Number of objects with the key of a chunk that this catalog does not have. They stay.
         leases_end_at: When the last lease ends, ISO 8601 in UTC; None without leases.
         failed: One message for each chunk, copy or store that could not be recovered.
         files_adopted: Number of files in adopted chunks that their paths point to now. A dry run counts all files.
@@ -26,7 +26,7 @@ class RecoverReport:
         copies_adopted: Number of complete copies that were committed.
         copies_removed: Number of copies whose leftovers were removed.
         backups_removed: Number of backups whose leftovers were removed.
-        records_written: Number of journal records that a store lacked, up to a thousand.
+        records_written: Number of journal records that the stores lacked, counted up to a thousand for each store.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """

@@ -245,7 +245,7 @@ class Recovery:
         """Acquire the lease of a chunk whose writer died, and adopt or abandon the chunk.
 
         If another process has the lease now, nothing is done. After an error, this process's lease is ended at
-        once.
+        once. A dry run acquires no lease, and only reports what would be done.
         """
         chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:
@@ -327,7 +327,7 @@ def _read_whole(store: Store, chunk: LeftoverChunk, mapping: Mapping, progress: 
     Raises:
         NotFound: The store does not have the object.
         Corrupt: The object is incomplete or damaged.
-        StoreFailed, AccessDenied: The store failed.
+        StoreFailed, AccessDenied: The store failed, or refused the request.
     """
     whole = WholeObject(store, chunk.object_key, formats.by_name(chunk.format), progress)
     for entry in whole.entries():

@@ -19,7 +19,7 @@ class RepackReport:
         bytes_written: Size of the new chunks in bytes.
         files_moved: Number of live files that were moved. A dry run counts all live files.
         bytes_moved: Bytes of these files.
-        files_changed: Number of files that were replaced or removed meanwhile.
+        files_changed: Number of files that were copied, but replaced or removed meanwhile.
         files_damaged: Number of damaged files, which stay where they are.
         failed: One message for each store that could not be used, and for each missing chunk.
         interrupted: True if the user ended the operation.

@@ -42,7 +42,8 @@ class RepackPlan(NamedTuple):
     """The chunks to repack.
 
     Attributes:
-        chunks: The chosen chunks, those with the largest share of dead space first.
+        chunks: The chosen chunks, those with the largest share of dead space first; chunks that the user named, the
+            oldest first.
         taken: Number of chunks left out because another repack or repair is copying their files.
         waiting: Number of chunks left out because the limit of bytes to write was reached.
         format: Format of the new chunks; None for the format of the old ones.
@@ -65,7 +66,7 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
         NotFound: The catalog has no such chunk or store.
         InvalidInput: A chunk has no live files, or an option is out of range.
         Unsupported, NotInstalled: Chunks of the format cannot be written.
-        StoreFailed: A store failed; chunks that were committed before stay.
+        StoreFailed, AccessDenied: A store failed, or refused a request; chunks that were committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:
@@ -107,7 +108,7 @@ class Repack:
         Raises:
             NotFound: The catalog has no such chunk.
             InvalidInput: A chunk has no live files.
-            Unsupported: A chunk is an archive of logs, and the new format is none or that of logs.
+            Unsupported: A named chunk is an archive of logs, and the options choose no other format for it.
         """
         rewriting = self._catalog.rewriting
         if options.chunks:
@@ -227,7 +228,7 @@ class Repack:
     def _report_failure(
         self, store: Store, chunk: RewritableChunk, file: Entry, error: Unreadable, report: RepackReport
     ) -> None:
-        """Report a damaged file.
+        """Report a damaged file. Raises `error` again if the store does not answer or denies access.
 
         A file that left the chunk meanwhile is not damaged: the chunk can have been removed.
         """

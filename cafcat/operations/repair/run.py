@@ -90,7 +90,8 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
     Raises:
         NotFound: The catalog has no such chunk, or there is no such source.
         InvalidInput: A chunk has no live files, or an option is out of range.
-        StoreFailed: New chunks cannot be written; chunks that were committed before stay.
+        Conflict: The store has chunks of another catalog, and `join_store` is false.
+        StoreFailed, AccessDenied: New chunks cannot be written, or a source failed. Chunks committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     options.check()

@@ -12,7 +12,7 @@ class RestoreReport:
     Attributes:
         store: URL of the store with the backup.
         object_key: Key of the backup.
-        taken_at: Time whose catalog was restored, ISO 8601 in UTC.
+        taken_at: The moment as of which the backup has the catalog, ISO 8601 in UTC.
         journal_id: Sequence number of the last journal record in the backup.
         rows: Number of rows by table.
         newer_records: Number of later changes, by the journal records in the stores.

@@ -91,10 +91,13 @@ class _Restore:
         )
 
     def _follow(self, loader: Loader, store: Store, catalog: UUID) -> str | None:
-        """Change the URL of the backup's store in the catalog if the store was moved. Returns the old URL.
+        """Change the URL of the backup's store in the catalog if the store was moved after the backup.
 
-        The marker shows which store of the catalog it is. If the store is still at its old URL, too, nothing
-        changes.
+        The marker in the store shows which store of the catalog it is. If this store is still at its old URL, too,
+        nothing changes.
+
+        Returns:
+            The old URL; None if nothing was changed.
         """
         identity = _identity(store, catalog)
         old = None if identity is None else loader.store_with(identity)

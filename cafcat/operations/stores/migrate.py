@@ -66,8 +66,9 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
     """Copy all chunks, copies and backups of a store to another store, and read them from there.
 
     Each object is copied, read back and compared with its checksum; then the catalog points to the new store.
-    `prune` removes the old objects after its grace period. Adopted archives stay where they are. An interrupted
-    migration continues when it is called again. An object that fails is reported; the others are migrated.
+    `prune` removes the old chunks and copies after its grace period; an old backup is removed at once. Adopted
+    archives stay where they are. An interrupted migration continues when it is called again. An object that fails
+    is reported; the others are migrated.
 
     Args:
         session: The session.
@@ -90,7 +91,11 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
 
 
 def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple[Store, Store]:
-    """Check both stores, and make the new one a store of the catalog."""
+    """Check the old and the new store, enter the new one into the catalog, and recover leftovers in both.
+
+    Returns:
+        The old store and the new store.
+    """
     url, target = store_row(session, old).url, store_for_new_objects(session, new)
     if url == target.url:
         raise InvalidInput(f"both names mean the store {url}", hint="name another store to migrate to")

@@ -129,7 +129,7 @@ class _Move:
             self._compare(expected, found if is_there else None)
 
     def _look_for_records(self, old: str, new: Store, *, look_at_all: bool) -> None:
-        """Check that the journal records of the store have arrived at the new URL.
+        """Note journal records of the store that are missing at the new URL, of a hundred random ones or of all.
 
         Without them the store would seem complete, but a rebuild from it would bring removed files back.
         """

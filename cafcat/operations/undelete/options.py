@@ -15,7 +15,8 @@ class UndeleteOptions:
 
     Attributes:
         paths: Paths of files, any number of them.
-        folders: Folders of the catalog: all files that were removed below them are brought back.
+        folders: Folders of the catalog: all files that were removed below them are brought back. A name also means
+            the file of this name; "." is the whole catalog.
     """
 
     paths: Iterable[str] = ()

@@ -30,5 +30,13 @@ def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
 
 
 def removed(session: Session, prefix: str = "") -> Iterator[RetiredLocation]:
-    """Yield the removed files below a folder, or with its name, that `undelete` can restore, in path order."""
+    """Yield the removed files that `undelete` can restore, in path order.
+
+    Args:
+        session: The session.
+        prefix: Folder, whose files are yielded, or path of a file, as the user typed it; "" for all files.
+
+    Raises:
+        InvalidInput: The name cannot be that of a folder.
+    """
     return Removing(session).removed(prefix)

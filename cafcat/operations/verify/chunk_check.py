@@ -239,7 +239,13 @@ class ObjectCheck:
             self._findings.add(FindingKind.INDEX, f"the archive is damaged: {error.message}")
 
     def _read_index(self, size_bytes: int) -> IndexSection:
-        """Return the bytes of the object from the expected start of its index to its expected end."""
+        """Return the bytes from the expected start of the index to the expected end of the object.
+
+        If the object is shorter than the catalog says, these are fewer bytes, or none.
+
+        Args:
+            size_bytes: Actual size of the object.
+        """
         target = self._target
         end = min(size_bytes, target.size_bytes)
         start = min(target.index_start_byte, end)

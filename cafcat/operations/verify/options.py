@@ -24,13 +24,13 @@ class VerifyOptions:
         sources: At level source: the folders, files and URLs to compare, named as for `ingest`.
         level: What to check: only the rows of the catalog, the index of each chunk, all bytes, or sources.
         sample: At levels index and data: check only this random share of the chunks and copies, above 0 and up
-            to 1.
+            to 1; None to check all.
         older_than: At levels index and data: check only objects without a good result of at least this level in the
-            last so many seconds.
-        chunks: Check only these chunks: their uuids, or at least the first 8 digits of each.
+            last so many seconds; None: whatever results they have.
+        chunks: Check only these chunks: their uuids, or at least the first 8 digits of each; empty for all.
         prefix: Check only chunks that have, or had, a file below this folder of the catalog, or of this name. At
             level source: the prefix that `ingest` was called with.
-        store: Check only objects in this store: a name, a URL or a folder.
+        store: Check only objects in this store: a name, a URL or a folder; None for all stores.
         follow_symlinks: At level source: the value that `ingest` was called with.
         unpack_tars: At level source: the value that `ingest` was called with.
         restart: Begin again, even if an earlier verify with these options was interrupted.
@@ -72,10 +72,10 @@ class VerifyOptions:
     ] = None
 
     def check(self) -> None:
-        """Check that the options do not contradict each other, and are in range.
+        """Check that the options do not contradict each other, and that their values are in range.
 
         Raises:
-            InvalidInput: They do, or are not.
+            InvalidInput: Two options contradict each other, or one is out of range.
             ValueError: `level` is not the name of a level.
         """
         level = VerifyLevel(self.level)

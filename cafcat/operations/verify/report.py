@@ -23,13 +23,13 @@ class VerifyReport:
         missing: Number of missing objects that a live file needs.
         unreadable: Number of objects that could not be read, or need a program that is not installed.
         unneeded: Number of damaged or missing objects whose damage concerns no live file.
-        gone: Number of objects that were deleted while they were checked, without earlier parts.
+        gone: Number of objects that were deleted while they were checked; those of earlier parts are not counted.
         files_checked: Number of files that were checked.
         bytes_read: Number of bytes that were read.
         findings: Number of findings in all objects.
         interrupted: True if the user ended the verify before all objects were checked.
-        unchecked_blocks: Number of blocks of adopted CARs whose hash function cafcat does not check, without
-            earlier parts.
+        unchecked_blocks: Number of blocks of adopted CARs whose hash function cafcat does not check; those of
+            earlier parts are not counted.
     """
 
     run: int

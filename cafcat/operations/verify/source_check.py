@@ -147,7 +147,7 @@ class _Missing:
         self.is_reliable = True
 
     def add_problem(self, problem: FileProblem) -> None:
-        """Remember a problem: the source could not read this path, or the folder of this path."""
+        """Remember a problem: a file or folder that the source could not read, or a path that is no file there."""
         self._problems[problem.path] = problem
         self.is_reliable = self.is_reliable and len(self._problems) <= _MOST_PROBLEMS
 
