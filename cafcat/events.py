@@ -93,7 +93,7 @@ class ChunkRecovered(NamedTuple):
         outcome: What was done.
         files: Number of files in the index of an adopted chunk, else 0.
         size_bytes: Size of the object of an adopted chunk, else 0.
-        reason: Why the chunk was abandoned.
+        reason: Why the chunk was abandoned; None for other outcomes.
     """
 
     uuid: UUID
@@ -111,7 +111,7 @@ class CopyRecovered(NamedTuple):
         copy_of: Uuid of the chunk.
         store: URL of the store with the copy.
         outcome: What was done.
-        reason: Why the copy was abandoned.
+        reason: Why the copy was abandoned; None for other outcomes.
     """
 
     copy_of: str

@@ -63,7 +63,9 @@ class Walk:
         self._open_flags |= 0 if follow_symlinks else os.O_NOFOLLOW
 
     def visit(self, locator: str, path: str, relative_from: int, *, typed: bool = False) -> Iterator[Found]:
-        """Yield a file, or all files of a folder.
+        """Yield a file, or all files below a folder, except those that the filter excludes.
+
+        A problem is yielded for each file or folder that cannot be ingested.
 
         Args:
             locator: Path of the file or folder.

@@ -37,13 +37,13 @@ _NEEDED: Final = ("Key", "Size", "LastModifiedDate")
 
 
 class InventoryRow(NamedTuple):
-    """One object of the inventory.
+    """One object of a bucket, as an inventory or a listing describes it.
 
     Attributes:
         key: Key in the bucket.
         size_bytes: Size in bytes.
         modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
-        etag: Entity tag without quotes, None if the inventory has none.
+        etag: Entity tag without quotes; None if the inventory or listing has none.
     """
 
     key: str

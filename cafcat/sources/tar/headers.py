@@ -51,8 +51,8 @@ def decoded(block: bytes, at: int) -> TarInfo:
 def is_header(block: bytes) -> bool:
     """Return True if a block of 512 bytes is the header of a tar member: its checksum must be right.
 
-    A checksum field without digits is refused, although tarfile reads it as 0. Compressed data can contain blocks
-    whose bytes add up to 0.
+    A checksum field without digits is refused. tarfile reads it as 0, and a block of compressed data can have the
+    checksum 0, because tarfile also accepts the sum of the bytes as signed numbers.
     """
     if not block[148:156].strip(b"\0 "):
         return False
@@ -144,7 +144,8 @@ def decimal_number(digits: bytes, at: int) -> int:
 def octal_number(field: bytes, at: int) -> int:
     """Return a number of a sparse map in a header block.
 
-    It is octal, or base 256, which the first bit marks. Raises SourceFailed if it is not a number.
+    The number is octal, or base 256, which the first bit of the field marks. Raises SourceFailed if the field has
+    no number.
     """
     if field[0] == 0x80:
         return int.from_bytes(field[1:])

@@ -70,7 +70,7 @@ class Input(Protocol):
 
 
 class MemberKind(Enum):
-    """How an ingest treats a member."""
+    """How an ingest treats a member of a tar archive."""
 
     FILE = auto()
     LINK = auto()
@@ -129,7 +129,7 @@ class Member(NamedTuple):
 
 
 class _Extension:
-    """Values from the headers before a member's own header."""
+    """Names and pax records of a member, from the extended headers before the member's own header."""
 
     __slots__ = ("lengths", "link_name", "name", "offsets", "records")
 
@@ -307,7 +307,10 @@ class Members:
         return member
 
     def _with_old_map(self, member: Member, block: bytes) -> Member:
-        """Return a sparse member in the format "oldgnu": pairs of numbers in the header, and in blocks after it."""
+        """Return a sparse member of the format "oldgnu" with its size and its pieces.
+
+        The pieces are pairs of numbers in the header block, and in blocks after it.
+        """
         at = member.offset_byte
         size = octal_number(block[483:495], at)
         extents = _pairs(block[386:482], at)
@@ -321,9 +324,10 @@ class Members:
         return member._replace(size_bytes=size, start_byte=self._archive.position_byte, extents=extents)
 
     def _with_pax_map(self, member: Member, extension: _Extension) -> Member:
-        """Return a sparse member.
+        """Return a sparse member of the pax formats with its size and its pieces.
 
-        Its map is one record per number (format 0.0), one record (0.1), or stored before the contents (1.0).
+        The list of pieces is one pax record for each number (format 0.0), a single record (0.1), or stored before
+        the contents (1.0).
         """
         at, records = member.offset_byte, extension.records
         version = records.get(b"GNU.sparse.major"), records.get(b"GNU.sparse.minor")
