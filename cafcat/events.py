@@ -48,13 +48,16 @@ class ChunkCommitted(NamedTuple):
 
 
 class ObjectChecked(NamedTuple):
-    """`verify` checked an object, a source, or the catalog, and the result is in the catalog.
+    """`verify` checked an object, a source or the catalog, or found that a whole store is out of reach.
+
+    The result of a check is in the catalog by now, unless it is inconclusive. That of a store is not stored.
 
     Attributes:
         chunk: Uuid of the chunk; None for the catalog, a source, or a whole store that is out of reach.
         store: URL of the store; None for the catalog and for sources.
         is_copy: True for a copy of a chunk, False for the chunk's own object.
-        object: Path or URL of the object, or the name of the source.
+        object: Path or URL of the object, name of the source, or URL of the store that is out of reach. None for
+            the catalog.
         verdict: Result of the check.
         files: Number of files that were checked.
         bytes_read: Number of bytes that were read.

@@ -175,7 +175,7 @@ class RemoteObject:
         return answer
 
     def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        """Read with obstore if possible, else with boto3.
+        """Send a GET request with obstore if possible, else with boto3, and return the answer.
 
         obstore refuses an answer with status 200 to a request for a range, even with the right Content-Range.
         """

@@ -101,8 +101,8 @@ def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Itera
         null_separated: True if NUL bytes end the names.
 
     Raises:
-        InvalidInput: 65,536 bytes of a name were read without its end. Errors of the iteration of `blocks` are
-            raised unchanged.
+        InvalidInput: More than 65,536 bytes of a name were read without its end. Errors of the iteration of
+            `blocks` are raised unchanged.
     """
     separator = b"\0" if null_separated else b"\n"
     rest = b""

@@ -85,7 +85,10 @@ class DistinctStores:
             raise _same_place(store, other)
 
     def _is_visible(self, writer: Store, reader: Store) -> bool:
-        """Return True if an object that is written into one store appears in the other one. Cached."""
+        """Return True if an object that is written into `writer` appears in `reader`.
+
+        The result for these two stores is cached, and so is the error of a failed probe, which is raised.
+        """
         pair = (writer.url, reader.url)
         if pair not in self._results:
             try:

@@ -90,7 +90,7 @@ class ObjectInFolder(RangeReader, Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Size in bytes."""
+        """Size of the object in bytes."""
 
     def parent_folder(self) -> "StoredFolder":
         """Return the folder that the object is in."""

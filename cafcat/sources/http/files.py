@@ -186,7 +186,12 @@ class HttpFiles:
         raise AssertionError("the last attempt returns or raises")
 
     def _follow(self, method: str, file: SourceFile, conditions: dict[str, str]) -> "BaseHTTPResponse":
-        """Send a request, and follow its redirects."""
+        """Send a request, follow its redirects, and return the last answer with an unread body.
+
+        Raises:
+            SourceFailed: The server redirects too often, or to another kind of URL. Errors of urllib3 are raised
+                unchanged.
+        """
         url = parsed_url(file.locator)
         first, login = _origin(url), _login(url)
         for _ in range(MOST_REDIRECTS + 1):
@@ -239,7 +244,7 @@ def _login(url: "Url") -> dict[str, str]:
 
 
 def _conditions(file: SourceFile, position: int) -> dict[str, str]:
-    """Return the headers that request only this version of the file, or the rest of it."""
+    """Return the headers that request only this version of a file, from `position` on; none without entity tag."""
     if file.etag is None:
         return {}
     tag = f'"{file.etag}"'

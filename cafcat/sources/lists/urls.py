@@ -138,7 +138,7 @@ class ListedUrls:
 
 
 def _refused(name: str) -> str | None:
-    """Return why a name made of a URL is refused, or None."""
+    """Return why a name made of a URL is refused; None if the name is allowed."""
     if not name:
         return "the URL names no object"
     if ".." in name.split("/"):

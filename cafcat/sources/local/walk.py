@@ -109,7 +109,7 @@ class Walk:
                 levels.pop()
 
     def _descend(self, levels: list[_Level], locator: str, path: str) -> FileProblem | None:
-        """Add a folder to the levels, or return why it cannot be entered."""
+        """Add a folder to the levels. Return None, or the problem why the folder cannot be entered."""
         try:
             # With the slash, the first folder may be a symbolic link. The folders below it are not links.
             folder = os.open(locator[:-1] if levels else locator, self._open_flags)

@@ -31,7 +31,7 @@ PAGE_KEYS: Final = 1000
 
 
 def lists_in_order(bucket: str) -> bool:
-    """Return False for a directory bucket. It lists its keys in no order, so a listing cannot be resumed."""
+    """Return True if a bucket lists its keys in order, so that a listing can be resumed: not a directory bucket."""
     return not bucket.endswith(UNORDERED)
 
 

@@ -181,7 +181,11 @@ class _DataFile(NamedTuple):
         return self.file.read_at(start_byte, end_byte)
 
     def check(self) -> None:
-        """Read the whole file if the manifest has its MD5. Raises Corrupt if size or MD5 differ."""
+        """Read the whole data file if the manifest has its MD5; else do nothing.
+
+        Raises:
+            Corrupt: Size or MD5 of the file differ from the manifest.
+        """
         if self.md5 is not None:
             for _ in self.blocks():
                 pass

@@ -165,7 +165,7 @@ def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> Inventor
 
 
 def _records(file: Listed) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line of a CSV file that is not empty. Raises Corrupt."""
+    """Yield line number and fields of each line of a CSV file, except empty lines. Raises Corrupt."""
     reader = csv.reader(_lines(file), strict=True)
     try:
         for fields in reader:

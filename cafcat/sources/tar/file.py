@@ -237,7 +237,7 @@ class _LinkTargets:
             self.note(member, own_item(member, _locator(member)))
 
     def note(self, member: Member, found: Found) -> None:
-        """Store a member that may be the target of a later link."""
+        """Store the file or problem for a member, if its name is noted as the target of a hard link."""
         name = key(member.name)
         if name in self._found and member.kind is not MemberKind.NOTHING:
             self._found[name] = found

@@ -37,7 +37,7 @@ _MAX_SECONDS_DIGITS: Final = 20
 
 
 def decoded(block: bytes, at: int) -> TarInfo:
-    """Return the header in a block. Raises SourceFailed if it is not valid."""
+    """Return the tar header in a block of 512 bytes. Raises SourceFailed if the header is not valid."""
     try:
         header = TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (HeaderError, ValueError) as error:
@@ -85,7 +85,7 @@ def bad_map(at: int) -> SourceFailed:
 
 
 def whole_blocks(size_bytes: int) -> int:
-    """Return how many bytes some contents take in an archive, rounded up to whole blocks."""
+    """Return how many bytes contents of this size take in a tar archive: the size, rounded up to whole blocks."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -95,7 +95,7 @@ def as_text(name: bytes) -> str:
 
 
 def up_to_nul(field: bytes) -> str:
-    """Return the name in a field that is filled with NUL bytes."""
+    """Return the name in a field of a header: the text before the first NUL byte, decoded by `as_text`."""
     return as_text(field.partition(b"\0")[0])
 
 

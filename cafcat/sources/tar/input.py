@@ -153,7 +153,7 @@ class OpenArchive:
 
 
 class FileInput:
-    """A file of `size_bytes` bytes as an Input, from `position_byte` on."""
+    """The bytes of an uncompressed tar archive in an open file, from `position_byte` on: an Input."""
 
     def __init__(self, descriptor: int, size_bytes: int, position_byte: int = 0) -> None:
         self.position_byte = position_byte
@@ -184,7 +184,10 @@ class FileInput:
 
 
 class StreamInput:
-    """A stream of pieces as an Input. After an error, each call raises this error again."""
+    """The bytes of a tar archive that arrive in pieces, and are read once: an Input.
+
+    After an error of the stream, each call that needs another piece raises this error again.
+    """
 
     def __init__(self, stream: Iterator[bytes]) -> None:
         self.position_byte = 0

@@ -75,7 +75,7 @@ class Items:
         return self._enters(name.rpartition("/")[0]) and self._filter.includes(name)
 
     def _is_entered(self, folder: str) -> bool:
-        """Return True if a walk would reach this folder: no folder above it is excluded."""
+        """Return True if a walk would enter this folder: neither the folder nor one above it is excluded."""
         if self._filter is None or not folder:
             return True
         ends = (n for n, character in enumerate(f"{folder}/") if character == "/")

@@ -144,7 +144,10 @@ class _Extension:
         return any(key in self.records for key in _SPARSE_KEYS)
 
     def note_records(self, data: bytes, at: int) -> None:
-        """Store the needed records of an extended header."""
+        """Store the records of a pax extended header that describe name, size, time and pieces of the member.
+
+        Raises SourceFailed if a record is not valid.
+        """
         self.offsets, self.lengths = [], []
         for key, value in pax_records(data, at):
             self._note(key, value, at)
@@ -352,7 +355,10 @@ class Members:
         return [(next(numbers), next(numbers)) for _ in range(count)]
 
     def _numbers(self, member: Member) -> Iterator[int]:
-        """Yield decimal numbers, one per line, in whole blocks at the beginning of the stored bytes."""
+        """Yield the numbers of the list of pieces that is stored before the contents of a sparse member.
+
+        They are decimal, one per line, in whole blocks. Raises SourceFailed if the list is not valid.
+        """
         lines = b""
         while True:
             line, newline, rest = lines.partition(b"\n")

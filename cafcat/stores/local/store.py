@@ -178,7 +178,11 @@ class LocalStore:
         return sorted(names, reverse=True)
 
     def _size_of(self, key: str) -> int | None:
-        """Return the size of an object. None for a file with another kind of name, and for a deleted one."""
+        """Return the size of an object.
+
+        Returns:
+            None if the name of the file is no allowed key, if the file was removed, or if it is no regular file.
+        """
         path = f"{self.folder}/{key}"
         try:
             check_key(key)

@@ -256,7 +256,10 @@ class S3Upload:
         self._parts.append(self._pool.submit(self._upload_part, number, buffer, size_bytes, checksum))
 
     def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
-        """Send a part, in a thread of the pool. The buffer is free again when the server has the bytes."""
+        """Send a part, in a thread of the pool, and return its number and entity tag for the completion.
+
+        The buffer is free again when the server has the bytes, or the request has failed.
+        """
         try:
             if self._failure is not None:
                 raise self._failure
