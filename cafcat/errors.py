@@ -47,10 +47,11 @@ class CafcatError(Exception):
         kind: Name of the class of errors for scripts. It never changes.
         retryable: True if the same call may succeed later.
         message: The failure, in one line, without place and hint.
-        path: The file's name in the catalog, if the error is about a file.
-        chunk: UUID or object key of the chunk, if the error is about a chunk.
-        byte: Offset in the chunk, in bytes, if the error is about one place in it.
-        hint: The next step for the user.
+        path: Name of the file in its catalog or archive, or path on disk, if the error is about a file; else None.
+        chunk: UUID of the chunk, or key, path or URL of the object, if the error is about a chunk or another object
+            of a store; else None.
+        byte: Offset in that object, in bytes, if the error is about one place in it; else None.
+        hint: The next step for the user; None if there is none.
     """
 
     kind: ClassVar[str] = "failure"
@@ -153,7 +154,7 @@ class SourceFailed(CafcatError):
 
 
 class Unavailable(CafcatError):
-    """A service or device did not answer. Another try may succeed."""
+    """A service or device did not answer, or could not do its work. Another try may succeed."""
 
     kind = "unavailable"
     retryable = True
@@ -168,7 +169,7 @@ class StoreFailed(Unavailable):
 class ServerFailed(StoreFailed):
     """The server of a store did not answer, or answered several times that it cannot work now.
 
-    This concerns the whole store. Any other StoreFailed concerns one object.
+    This concerns the whole store. A StoreFailed that is no ServerFailed usually concerns one object.
     """
 
 

@@ -48,13 +48,16 @@ class ChunkCommitted(NamedTuple):
 
 
 class ObjectChecked(NamedTuple):
-    """`verify` checked an object, a source, or the catalog, and the result is in the catalog.
+    """`verify` checked an object, a source or the catalog, or found that a whole store is out of reach.
+
+    The result of a check is in the catalog by now, unless it is inconclusive. That of a store is not stored.
 
     Attributes:
         chunk: Uuid of the chunk; None for the catalog, a source, or a whole store that is out of reach.
         store: URL of the store; None for the catalog and for sources.
         is_copy: True for a copy of a chunk, False for the chunk's own object.
-        object: Path or URL of the object, or the name of the source.
+        object: Path or URL of the object, name of the source, or URL of the store that is out of reach. None for
+            the catalog.
         verdict: Result of the check.
         files: Number of files that were checked.
         bytes_read: Number of bytes that were read.
@@ -93,7 +96,7 @@ class ChunkRecovered(NamedTuple):
         outcome: What was done.
         files: Number of files in the index of an adopted chunk, else 0.
         size_bytes: Size of the object of an adopted chunk, else 0.
-        reason: Why the chunk was abandoned.
+        reason: Why the chunk was abandoned; None for other outcomes.
     """
 
     uuid: UUID
@@ -111,7 +114,7 @@ class CopyRecovered(NamedTuple):
         copy_of: Uuid of the chunk.
         store: URL of the store with the copy.
         outcome: What was done.
-        reason: Why the copy was abandoned.
+        reason: Why the copy was abandoned; None for other outcomes.
     """
 
     copy_of: str

@@ -314,12 +314,12 @@ class Finding(NamedTuple):
 
 
 class LogUnit(NamedTuple):
-    """The records of one log file in an archive of logs. They are counted from 0.
+    """One log file that was compressed into an archive of logs: a range of the archive's records.
 
     Attributes:
         file_name: Name of the log file in the archive; empty if it has none.
-        first_record: Its first record.
-        end_record: One past its last record.
+        first_record: Number of its first record in the archive; the records are counted from 0.
+        end_record: One past the number of its last record.
         fields: All else that the archive records about the log file, as a JSON object.
         source_bytes: Size of the log file when it was packed; None if the archive does not record it.
         modified_ns: Its modification time, in nanoseconds since 1970 UTC; None if the archive does not record it.
@@ -589,7 +589,7 @@ class IngestReport:
         files_skipped: Files left out for an expected reason (ProblemKind).
         files_failed: Files that failed.
         bytes_added: Total size of the files added and replaced.
-        chunks_committed: Number of chunks.
+        chunks_committed: Number of chunks that were committed.
         interrupted: True if the user stopped the ingest.
         dry_run: True if nothing was packed.
     """

@@ -145,7 +145,8 @@ class PackedFiles:
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, with one query and one range read.
 
-        A whole file is compared with its checksum. If the chunk's own object fails, its copies are read.
+        A whole file is compared with its checksum, and so is a file that has to be decoded. If the chunk's own
+        object fails, its copies are read.
 
         Args:
             path: Path of the file in the catalog.
@@ -155,7 +156,8 @@ class PackedFiles:
         Raises:
             NotFound: The catalog has no such file.
             Corrupt: The bytes are damaged or missing, and no copy can give them.
-            InvalidInput: The range begins beyond the file or ends before it begins, or no path can have this text.
+            InvalidInput: The range begins at or beyond the end of the file or ends before it begins, or no path can
+                have this text.
             StoreFailed, AccessDenied: The store does not give the bytes, and no copy can.
             Unavailable: The whole store is out of reach, and no copy can give the bytes.
             NotInstalled, Unsupported: The file cannot be decoded here.
@@ -167,7 +169,8 @@ class PackedFiles:
         """Yield the bytes of a file, or a range of them, in blocks of at most 1 MiB.
 
         A file of at most 8 MiB is compared with its checksum before the first block is yielded, a larger one before
-        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried.
+        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried. A range of a
+        file is compared only if the file has to be decoded.
 
         Args:
             path: Path of the file in the catalog.
@@ -225,9 +228,10 @@ class PackedFiles:
     ) -> Iterator[tuple[str, bytes | CafcatError]]:
         """Yield the path and the bytes of many files, with one query per thousand files, and few range reads.
 
-        The files come in the order of archives and offsets. If a single file fails, its error is yielded in place
-        of its bytes: NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, or InvalidInput for a range beyond
-        the file.
+        Of each five thousand paths, those that cannot be found or have no such range come first, then the others in
+        the order of archives and offsets. If a single file fails, its error is yielded in place of its bytes:
+        NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, or InvalidInput for a range beyond the file or a
+        name that no path can have.
 
         Args:
             paths: Paths of files in the catalog.
@@ -246,9 +250,9 @@ class PackedFiles:
     ) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
         """Yield the path of each of many files, and an iterator over its bytes, in the order of the paths.
 
-        Of each five thousand paths, those that cannot be found come first, with their error (NotFound, or
-        InvalidInput for a range beyond the file) in place of the iterator. The iterator yields blocks of bytes, and
-        raises Corrupt, StoreFailed, NotInstalled and Unsupported. Use it before the next path is taken.
+        Of each five thousand paths, those that cannot be found or have no such range come first, with their error
+        (NotFound or InvalidInput) in place of the iterator. An iterator yields blocks of bytes, and raises Corrupt,
+        StoreFailed, NotInstalled and Unsupported. Use it before the next path is taken.
 
         Args:
             paths: Paths of files in the catalog.

@@ -68,7 +68,7 @@ def open(
         warn: Called with each warning, for instance that a copy was read. The default logs them to the logger
             "cafcat".
         **overrides: Single settings by name: home, database_url, store, target_size, upload_memory,
-            read_requests, prepared_statements, config, profile.
+            read_requests, prepared_statements, lock_timeout; also config and profile (`Settings.load`).
 
     Raises:
         InvalidInput: A setting is invalid, or both settings and overrides are given.
@@ -282,7 +282,8 @@ class Repository(PackedFiles):
     def check_store(self, store: str) -> "CheckedStore":
         """Find out which features a store has, by writing small objects, which are removed afterwards.
 
-        If the catalog has the store, the failed checks are stored in the catalog. No database is started for that.
+        If the catalog has the store, the failed checks are stored in the catalog. An embedded database that does
+        not exist yet is not created for that.
 
         Args:
             store: A name in the configuration or in the catalog, a URL, or a folder.
@@ -292,6 +293,7 @@ class Repository(PackedFiles):
             AccessDenied: The store rejects the credentials.
             StoreFailed: The store does not answer.
             InvalidInput: The text names no store.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         from cafcat.operations.stores.check import check_store
 
@@ -353,7 +355,7 @@ class Repository(PackedFiles):
 
         Raises:
             NotFound: The catalog has no such store.
-            Conflict: The catalog refers to objects in the store.
+            Conflict: The catalog refers to objects in the store, or journal records still have to be written there.
         """
         from cafcat.operations.stores import rows
 

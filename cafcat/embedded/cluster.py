@@ -66,6 +66,8 @@ def _restrict_mode(folder: Path) -> None:
 def _check_accessible(user: ServerUser, home: Path, programs: Path) -> None:
     """Check that a server which root starts without root's privileges can enter its folders.
 
+    If this process does not run as root, nothing is checked.
+
     Args:
         user: The user that runs the server.
         home: Parent of the data folder.

@@ -49,7 +49,7 @@ _environment_lock = threading.Lock()
 def connect_running(folder: Path, role: str = OWNER) -> PgConnection | None:
     """Return a connection to the database `cafcat` of the embedded server, if the server is running.
 
-    A log of more than 8 MiB is truncated before.
+    Before that, a server log of more than 8 MiB is shortened to its last 256 KiB.
 
     Args:
         folder: The data folder of the server, without symbolic links.
@@ -105,9 +105,9 @@ class Postmaster:
     def is_alive(self, folder: Path) -> bool:
         """Return True if process `pid` exists and is the server of a data folder.
 
-        The process id may belong to another process by now. It may be that of a zombie whose parent does not wait
-        for it, as in a container whose process 1 is an application. Or the folder is a copy, and the process id
-        comes from another machine.
+        The result is False if the process id belongs to another process by now, or to a zombie whose parent does
+        not wait for it, as in a container whose process 1 is an application. It is also False if the folder is a
+        copy, whose process id comes from another machine.
 
         Args:
             folder: The data folder, in which postmaster.pid was found.

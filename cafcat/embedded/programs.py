@@ -99,7 +99,9 @@ def choose_user(folder: Path) -> ServerUser:
     """Return the system user that runs the embedded server of a data folder.
 
     This is the user of this process. Only for root it is the owner of the folder, or of its parent as long as the
-    folder does not exist. So `sudo cafcat` does not change the owner of a user's database.
+    folder does not exist. So `sudo cafcat` does not change the owner of a user's database. If the chosen user is
+    root, or has no name, the programs run in a user namespace in which this user is `nobody`. On a system without
+    namespaces, root's programs run as the real user `nobody`.
 
     Raises:
         CatalogUnavailable: This process runs as root, and there is no other user to run the server.
@@ -164,7 +166,11 @@ def first_inaccessible(user: ServerUser, paths: Iterable[Path]) -> Path | None:
 
 
 def fatal_line(output: str) -> str:
-    """Return the last error message in a program's output or in the server's log, without its prefix."""
+    """Return the last error message in a program's output or in the server's log, without its prefix.
+
+    PANIC messages come before FATAL messages, and these before others. Without any error message, this is the last
+    line; "no message" if there is no line.
+    """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for mark in ("PANIC:", "FATAL:", "error:"):
         for line in reversed(lines):

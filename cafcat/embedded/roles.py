@@ -93,8 +93,9 @@ def set_up_database(sockets: Path) -> None:
 
 
 def _set_up_roles(connection: PgConnection) -> None:
-    """Create both roles, and make the owner role the owner of the database and of all objects in it.
+    """Create the owner role and the reader role if they are missing, and set owners and privileges.
 
+    The owner role becomes the owner of the database, and of all objects of the superuser in the schema `public`.
     This is one transaction.
 
     Args:

@@ -43,8 +43,8 @@ class Batch:
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | CafcatError]]:
         """Yield each path with the requested bytes of its file, or with its error.
 
-        Of each five thousand paths, those that cannot be found come first, then the others in the order of archives
-        and offsets.
+        Of each five thousand paths, those that cannot be found or have no such range come first, then the others in
+        the order of archives and offsets.
         """
         for failed, reads in self._windows(paths):
             yield from failed
@@ -55,8 +55,9 @@ class Batch:
     def stream(self, paths: Iterable[str]) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
         """Yield each path with an iterator over the requested bytes of its file, or with its error.
 
-        Of each five thousand paths, those that cannot be found come first, then the others in the order of the
-        paths. The iterator raises the errors of reading its file. Use it before the next path is taken.
+        Of each five thousand paths, those that cannot be found or have no such range come first, with their error.
+        The others follow in the order of the paths, each with an iterator, which raises the errors of reading its
+        file. Use an iterator before the next path is taken.
         """
         for failed, reads in self._windows(paths, in_order=True):
             yield from failed

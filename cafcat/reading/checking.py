@@ -10,7 +10,7 @@ __all__ = ["Damaged", "check", "checked"]
 
 
 class Damaged(Corrupt):
-    """A file proved to be damaged after most of its content had been yielded.
+    """A file proved to be damaged after all of its content but the last block may have been yielded.
 
     A caller that can discard that content may read the file again from another replica.
     """

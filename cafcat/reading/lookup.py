@@ -50,14 +50,15 @@ class LocationCatalog(Protocol):
 
 
 def locate_as_typed(files: PathLookup, path: str) -> Location:
-    """Return where a file is whose typed name begins with "./" or "/", as no path in the catalog does.
+    """Return where a file is, by its typed name without the leading "./" and "/", which no path in the catalog has.
 
     Args:
         files: Finds files by path.
         path: The name as typed. The catalog is known to have no file with exactly this name.
 
     Raises:
-        NotFound: The catalog has no such file without the "./" or "/", either. If it is a folder, the hint differs.
+        NotFound: The catalog has no file with the shortened name, either. If this is the name of a folder, the
+            message says so.
         InvalidInput: No path can have the name.
     """
     names = list(_names(path))

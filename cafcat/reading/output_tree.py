@@ -91,7 +91,7 @@ class OutputTree(Generic[Of]):
         self._files.write(self._last_folder, name, blocks, modified_ns, shown=shown, of=of)
 
     def _check_free(self, name: str, shown: str) -> None:
-        """Raise Conflict if the current folder has something with this name.
+        """Raise Conflict if the folder of the new file already has a file, folder or link with this name.
 
         Args:
             name: Name of the new file in its folder.

@@ -204,8 +204,8 @@ class ChunkReads:
         files: Number of files that are read.
         requests: Number of requests to the store.
         bytes_wanted: Bytes that are needed from the chunk for the files.
-        bytes_read: Bytes that are requested, with the gaps between files. If a file is requested twice, its bytes
-            are counted once.
+        bytes_read: Bytes that are requested, with the gaps between files. If one read serves a file twice, its
+            bytes are counted once.
     """
 
     chunk: UUID

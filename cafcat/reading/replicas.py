@@ -122,7 +122,7 @@ class Replicas:
     def instead_of(self, location: Location) -> Replica | None:
         """Return the copy to read in place of a chunk's own object that failed in the last five minutes.
 
-        A warning is reported if the store of the object is out of reach.
+        A warning is reported if there is a copy, and the store of the object is out of reach.
 
         Returns:
             The first other replica; None if the object did not fail, or there is no other replica.
@@ -137,8 +137,8 @@ class Replicas:
     def others(self, location: Location, *, refresh: bool = False) -> list[Replica]:
         """Return the replicas of a location's chunk other than the object that the location names.
 
-        These are the chunk's own object, if it was moved since the file was looked up, and the copies. The catalog
-        is queried for a chunk at most every five minutes.
+        These are the chunk's own object, if it was moved since the file was looked up, and the copies. Without
+        `refresh`, the catalog is queried for a chunk at most every five minutes.
 
         Args:
             location: Where the file was when it was looked up.

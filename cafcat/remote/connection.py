@@ -76,7 +76,10 @@ class S3Connection:
 
     @property
     def region(self) -> str:
-        """Region in the configuration. If it has none, one request to AWS finds the region of the bucket."""
+        """Region of the bucket: the configured one.
+
+        If none is configured, one request to AWS finds it; for any other server it is "us-east-1".
+        """
         configured = self._access.region or self._boto_session().region_name
         if configured or not self._is_aws():
             return configured or "us-east-1"

@@ -128,9 +128,10 @@ class RemoteObject:
         raise AssertionError("the last attempt returns or raises")
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB.
+        """Yield the bytes `[start_byte, end_byte)` of the object in blocks of at most 1 MiB.
 
-        This is one request, and another one each time that the connection breaks.
+        This costs one request, and another one each time that the connection breaks. After six breaks in a row
+        without another byte, StoreFailed is raised.
 
         Raises:
             NotFound: There is no such object.
@@ -174,7 +175,7 @@ class RemoteObject:
         return answer
 
     def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        """Read with obstore if possible, else with boto3.
+        """Send a GET request with obstore if possible, else with boto3, and return the answer.
 
         obstore refuses an answer with status 200 to a request for a range, even with the right Content-Range.
         """
@@ -309,7 +310,10 @@ def nanoseconds(when: "datetime") -> int:
 
 
 def unquoted(etag: str | None) -> str | None:
-    """Return an entity tag without the quotes that S3 shows around it. A weak tag (W/...) is returned unchanged."""
+    """Return an entity tag without the quotes that S3 shows around it; None for a missing or empty tag.
+
+    A weak tag (W/...) is returned unchanged.
+    """
     if not etag or etag.startswith("W/"):
         return etag or None
     return etag.removeprefix('"').removesuffix('"')

@@ -77,7 +77,10 @@ class Database:
         return connection
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection for SQL queries of the user. Its role in the embedded database can only read.
+        """Return a new connection for SQL queries of the user.
+
+        Its role in the embedded database can only read. For a database with a given URL, this is what `connect`
+        returns.
 
         Raises:
             CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
@@ -203,6 +206,8 @@ class Database:
 
         Raises:
             CatalogUnavailable: The server does not answer or start.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The given URL cannot be read.
         """
         if not self.is_embedded:  # for the embedded database, `url` connects
             self.connect().close()

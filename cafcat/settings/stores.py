@@ -83,7 +83,10 @@ def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -
 
 
 def is_store_name(text: str) -> bool:
-    """Return True if a text can be the name of a store: only letters, digits, "_", "-" and "."."""
+    """Return True if a text can be the name of a store.
+
+    A name has letters, digits, "_", "-" and ".", and begins with neither "-" nor ".".
+    """
     return _NAME.fullmatch(text) is not None
 
 

@@ -40,7 +40,7 @@ class OpenFile(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Size in bytes."""
+        """Size of the file in bytes."""
 
     @property
     def modified_ns(self) -> int | None:
@@ -48,15 +48,18 @@ class OpenFile(Protocol):
 
     @property
     def etag(self) -> str | None:
-        """Entity tag without quotes. None if the source has none."""
+        """Entity tag of the file, without quotes. None if the source has none."""
 
     def read(self) -> bytes:
-        """Return all `size_bytes` bytes. Raises SourceFailed if the file has changed."""
+        """Return all bytes of the file. Raises SourceFailed if the file has changed, or cannot be read."""
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in blocks of at most 1 MiB.
+        """Yield all bytes of the file in blocks of at most 1 MiB.
 
-        The blocks are valid only if no SourceFailed follows. It is raised if the file has changed.
+        The blocks are valid only if no SourceFailed follows.
+
+        Raises:
+            SourceFailed: The file has changed, or cannot be read.
         """
 
     def __enter__(self) -> Self: ...
@@ -88,9 +91,10 @@ class Source(Opener, Protocol):
         """
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield every file once, and a problem for everything that cannot be ingested.
+        """Yield the files to ingest, and a FileProblem in place of each file or folder that cannot be ingested.
 
-        A single file that cannot be read does not raise an error.
+        Files that the source leaves out, for instance because of a filter, are not yielded. A single file that
+        cannot be read does not raise an error.
         """
 
 
@@ -113,17 +117,20 @@ class ShareableSource(Source, Protocol):
 
     @property
     def opener(self) -> Opener:
-        """Opens files of the source. It can be pickled."""
+        """Opens files of the source, also in another process: it can be pickled."""
 
 
 @runtime_checkable
 class BatchingSource(Source, Protocol):
-    """A source that is read once, from front to back: a file can be opened only before the next batch is read."""
+    """A source that yields its files in batches, such as the pages of a bucket's listing.
+
+    If the source is read once, from front to back, a file can be opened only until the next batch is requested.
+    """
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
         """Yield all files and problems of `files()` in lists.
 
-        The files of a list can be opened until the next list is requested.
+        The files of a list can be opened at least until the next list is requested.
         """
 
 
@@ -166,7 +173,7 @@ class ResumableSource(Source, Protocol):
     """A source with a long listing that can continue where it was interrupted."""
 
     def position_of(self, file: SourceFile) -> str:
-        """Return the position from which a listing continues after this file."""
+        """Return the position after a file, from which a later listing of the source can continue."""
 
 
 @runtime_checkable
@@ -188,7 +195,7 @@ class LocalSource(Source, Protocol):
 
     @property
     def locators_are_paths(self) -> bool:
-        """True if `SourceFile.locator` of each file is its path."""
+        """True if `SourceFile.locator` of each file is the path of the file on this machine."""
 
 
 class _OpenerOf(Protocol[OpenedFile_co]):

@@ -40,12 +40,12 @@ def fetched(function: Callable[[Item], Result], items: Iterable[tuple[Item, int]
 
 
 def bytes_when_open(file: SourceFile) -> int:
-    """Return how many bytes of memory a file takes once it is open."""
+    """Return how many bytes of memory a file takes once it is open: its size up to 1 MiB, 0 for a larger file."""
     return file.size_bytes if file.size_bytes <= SMALL_BYTES else 0
 
 
 class FetchedFile:
-    """An OpenFile over a network. A small file is in memory; a large one is requested when it is read."""
+    """An opened file of a network or stream: an OpenFile. A small file is in memory; a large one is read later."""
 
     __slots__ = ("_content", "_stream", "etag", "modified_ns", "size_bytes")
 
@@ -57,12 +57,13 @@ class FetchedFile:
         *,
         modified_ns: int | None,
     ) -> None:
-        """Describe a file that was requested.
+        """Describe a file that was requested, or is next in a stream.
 
         Args:
             file: The file as it was found.
             content: All bytes of the file. None: `stream` has them.
-            stream: The bytes of a large file in blocks of at most 1 MiB. Each iteration requests them again.
+            stream: The bytes of a large file in blocks of at most 1 MiB. Over a network, each iteration requests
+                them again.
             modified_ns: Time of the last modification, in nanoseconds since 1970 UTC. None: unknown.
         """
         self._content = content
@@ -77,11 +78,15 @@ class FetchedFile:
         return self._content is not None
 
     def read(self) -> bytes:
-        """Return all bytes. Raises SourceFailed if the file has changed since it was found, or cannot be read."""
+        """Return all bytes of the file.
+
+        Raises:
+            SourceFailed: The file has changed since it was found, or cannot be read.
+        """
         return b"".join(self._stream) if self._content is None else self._content
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in blocks of at most 1 MiB.
+        """Yield all bytes of the file in blocks of at most 1 MiB.
 
         Raises:
             SourceFailed: The file has changed since it was found, or cannot be read.

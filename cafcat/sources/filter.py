@@ -27,7 +27,8 @@ class PathFilter:
         """Return True if a file is to be ingested, or if the files of a folder are to be looked at.
 
         Args:
-            path: Path of the file, or of a folder with "/" at its end. "" is the source itself.
+            path: Path of the file, or of a folder with "/" at its end, relative to the source. "" is the source
+                itself, which is always included.
         """
         if not path:
             return True

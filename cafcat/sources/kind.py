@@ -96,7 +96,8 @@ class SourceKind:
         """Return the source at a URL, as in `cafcat ingest URL`.
 
         Raises:
-            InvalidInput: The URL is not valid, or is only allowed in a list, which is the default.
+            InvalidInput: The URL is not valid, or is only allowed in a list (--files-from). A kind that does not
+                override this method raises this for every URL.
             NotFound: There is nothing at the URL.
             AccessDenied, SourceFailed, StoreFailed: The source cannot be listed.
         """
@@ -108,7 +109,8 @@ class SourceKind:
         """Return the opener of the files in a list (--files-from) that have this scheme. This sends no request.
 
         Raises:
-            InvalidInput: URLs of this scheme are not allowed in a list, which is the default.
+            InvalidInput: URLs of this scheme are not allowed in a list. A kind that does not override this method
+                always raises this.
         """
         del context
         hint = "name the URL as an argument of the command"

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LIST_BLOCK_BYTES: Final = 1 << 16
-"""Bytes of a list that are read at once."""
+"""How many bytes of a list of names (--files-from) are read at once."""
 _AUTHORITY: Final = re.compile(r"(?:.*@)?([^@:\[\]]*|\[[^@\[\]]*\])(:[0-9]*)?", re.DOTALL)
 """User and password, host, and port of a URL (RFC 3986, 3.2)."""
 _MAX_NAME_BYTES = 1 << 16
@@ -93,7 +93,7 @@ class WarnOnce(Progress):
 
 
 def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Iterator[str]:
-    """Yield the names in a list: one per line, or each ended by NUL.
+    """Yield the names in a list: one per line, or each ended by NUL. Empty names are left out.
 
     Args:
         blocks: The bytes of the list.
@@ -101,7 +101,8 @@ def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Itera
         null_separated: True if NUL bytes end the names.
 
     Raises:
-        InvalidInput: A name is longer than 65,536 bytes. Errors of `blocks` pass.
+        InvalidInput: More than 65,536 bytes of a name were read without its end. Errors of the iteration of
+            `blocks` are raised unchanged.
     """
     separator = b"\0" if null_separated else b"\n"
     rest = b""
@@ -118,7 +119,8 @@ def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Itera
 def check_name(path: str) -> str | None:
     """Return why the catalog cannot store a name, or None if it can.
 
-    A name is a text of Postgres (UTF-8 without NUL), and must fit into a page of a b-tree.
+    A name must not be empty. It must be a text of Postgres (UTF-8 without NUL), and have at most 2,048 bytes, so
+    that it fits into a page of a b-tree.
     """
     if path.isascii():
         size_bytes = len(path)

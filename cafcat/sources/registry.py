@@ -31,5 +31,8 @@ def scheme_of(text: str) -> str | None:
 
 
 def find_kind(scheme: str) -> SourceKind | None:
-    """Return the kind of source for a scheme in lower case. None if no kind has the scheme: then it is a path."""
+    """Return the kind of source for a scheme in lower case; None if no kind is registered for the scheme.
+
+    A text with such an unknown scheme is a path.
+    """
     return cast("SourceKind | None", find_plugin(_GROUP, scheme, _BUILT_IN))

@@ -132,7 +132,8 @@ class Store(Protocol):
 
         Raises:
             InvalidInput: The key is not allowed (cafcat.stores.keys.check_key).
-            Conflict: The store has an object with this key, or an unfinished upload of the key.
+            Conflict: The store has an object with this key, or an unfinished upload of the key. A bucket does not
+                check this before the commit.
             StoreFailed: The store cannot write.
         """
 
@@ -157,10 +158,12 @@ class Store(Protocol):
         """
 
     def stat(self, key: str) -> ObjectInfo:
-        """Return size and entity tag of an object.
+        """Return key, size and entity tag of an object.
 
         Raises:
             NotFound: There is no such object.
+            InvalidInput: The key is not valid.
+            StoreFailed: The store cannot look at the object.
         """
 
     def delete(self, key: str) -> None:
@@ -169,7 +172,8 @@ class Store(Protocol):
     def discard(self, key: str, upload_id: str | None = None) -> None:
         """Remove every unfinished upload of a key, which dead writers left behind.
 
-        When this returns, nothing of these uploads is left. A key without uploads is not an error.
+        When this returns, nothing of these uploads is left, unless the server cannot list or abort uploads. A key
+        without uploads is not an error.
 
         Args:
             key: Key of the object.
@@ -177,7 +181,10 @@ class Store(Protocol):
         """
 
     def uploads(self) -> Iterator[str]:
-        """Yield the key of each unfinished upload. A key with several uploads is yielded several times."""
+        """Yield the key of each unfinished upload, whether or not its writer is alive.
+
+        A key with several uploads is yielded several times. Nothing is yielded if the server cannot list uploads.
+        """
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects in order of key. Unfinished uploads are not included.
@@ -239,7 +246,7 @@ class PresigningStore(Protocol):
             seconds: How long the URL is valid.
 
         Raises:
-            InvalidInput: The range is empty, or `seconds` is more than 7 days.
+            InvalidInput: The range is empty, or `seconds` is less than 1 or more than 7 days.
             AccessDenied: There are no credentials to sign with.
         """
 
@@ -366,7 +373,10 @@ class StoredFolder:
         self.name: str = store.locate(prefix.rstrip("/")) if prefix else _name_of(store)
 
     def files(self, below: str) -> Iterator[tuple[str, int]]:
-        """Yield names and sizes (in bytes) of the files whose names begin with `below`. Raises StoreFailed."""
+        """Yield name and size in bytes of each file below the subfolder `below`, such as "index/"; "" for all.
+
+        The names are relative to this folder. Raises StoreFailed if the store cannot list its objects.
+        """
         for found in self._store.list(self._prefix + below):
             yield found.key.removeprefix(self._prefix), found.size_bytes
 

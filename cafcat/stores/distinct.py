@@ -24,7 +24,10 @@ _PROBE: Final = b"cafcat checks whether two stores are the same place; this obje
 
 
 class Unproven(StoreFailed):
-    """Two stores may be the same place: a store refused the check, or did not answer."""
+    """It could not be found out whether two stores are the same place.
+
+    A store refused the check or did not answer, or the operating system cannot compare the two folders.
+    """
 
 
 class DistinctStores:
@@ -46,7 +49,8 @@ class DistinctStores:
 
         Raises:
             InvalidInput: Both are the same place, or both objects are the same file.
-            Unproven: A store refuses the probe, or does not answer.
+            Unproven: A store refuses the probe or does not answer, or the operating system cannot compare two
+                folders.
         """
         check_files(store, other, keys)
         for writer, reader in ((store, other), (other, store)):
@@ -68,7 +72,8 @@ class DistinctStores:
 
         Raises:
             InvalidInput: Both are the same place, or both objects are the same file.
-            StoreFailed, AccessDenied: `store` refuses the probe.
+            StoreFailed, AccessDenied: `store` refuses the probe or does not answer, or the operating system cannot
+                compare two folders.
         """
         check_files(store, other, keys)
         is_visible = False
@@ -80,7 +85,10 @@ class DistinctStores:
             raise _same_place(store, other)
 
     def _is_visible(self, writer: Store, reader: Store) -> bool:
-        """Return True if an object that is written into one store appears in the other one. Cached."""
+        """Return True if an object that is written into `writer` appears in `reader`.
+
+        The result for these two stores is cached, and so is the error of a failed probe, which is raised.
+        """
         pair = (writer.url, reader.url)
         if pair not in self._results:
             try:
@@ -127,7 +135,10 @@ def _is_same_file(path: str, other: str) -> bool:
 
 
 def _probe(writer: Store, reader: Store) -> bool:
-    """Write a probe into one store and look for it in the other one. A missing folder is not created."""
+    """Return True if a probe that is written into `writer` appears in `reader`. The probe is removed afterwards.
+
+    If `writer` is a missing folder, the folder is not created, and the result is False.
+    """
     if isinstance(writer, FolderStore) and not os.path.isdir(writer.folder):
         return False
     key = probe_key()

@@ -59,7 +59,7 @@ def check_key(key: str) -> str:
 
 
 def is_chunk_key(key: str) -> bool:
-    """Return False for the keys of journal records, backups, markers and probes."""
+    """Return True for a key that a chunk can have, False for those of journal records, backups, markers, probes."""
     return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)) and not is_probe_key(key)
 
 

@@ -28,10 +28,14 @@ class Verdicts(Protocol):
     """Remembers which checks a server failed, beyond the end of this process if there is a catalog."""
 
     def failed(self, store_url: str) -> Collection[str]:
-        """Return the names of the checks that the server of a store failed earlier."""
+        """Return the names of the checks that the server of a store failed earlier; none if it failed none."""
 
     def remember(self, store_url: str, check: str) -> bool:
-        """Remember a failed check. Return False if it was remembered before, by any process."""
+        """Remember that the server of a store failed a check.
+
+        Returns:
+            False if that was remembered before, by any process; else True.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class ObjectInFolder(RangeReader, Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Size in bytes."""
+        """Size of the object in bytes."""
 
     def parent_folder(self) -> "StoredFolder":
         """Return the folder that the object is in."""

@@ -26,7 +26,8 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
     """Return why the whole store seems to be elsewhere, or None if it is present.
 
     A store is present if it has an object that cafcat wrote: a chunk, a journal record, a backup or a marker. The
-    mount point of an unmounted disk has none, nor has a bucket of the same name on another server.
+    mount point of an unmounted disk has none, nor has a bucket of the same name on another server. The first 1,000
+    objects are examined, and whether there is any journal record.
 
     Args:
         store: The store.
@@ -34,8 +35,8 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
             adopted. Then any object in the store proves that the store is present.
 
     Raises:
-        StoreFailed, AccessDenied: The server does not answer. A local folder that cannot be listed counts as
-            present.
+        StoreFailed, AccessDenied: The server does not answer, or refuses the request. A local folder that cannot
+            be listed counts as present.
     """
     if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
         return "its folder does not exist"

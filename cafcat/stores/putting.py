@@ -22,6 +22,7 @@ def put_once(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> 
     Raises:
         InvalidInput: The key is not allowed.
         StoreFailed: The store cannot write the object, or another process keeps writing it.
+        AccessDenied: The store refuses the request.
     """
     for _ in range(2):
         try:

@@ -36,7 +36,8 @@ CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 60
 """How long a server may send nothing before the request fails, in seconds."""
 ATTEMPTS: Final = 6
-"""Most attempts of one request, and how often a body may break off in a row without another byte."""
+"""Most attempts of one request. A file fails, too, when its body broke off this often in a row without another
+byte."""
 FIRST_PAUSE_SECONDS: float = 0.2
 """Pause before the second attempt, in seconds. Each further pause is twice as long: 6 seconds in all."""
 LONGEST_PAUSE_SECONDS: Final = 30
@@ -103,8 +104,8 @@ class HttpFiles:
     def look(self, file: SourceFile) -> SourceFile:
         """Request the headers of a file, and return the file with its size, time and strong entity tag.
 
-        A file without a tag and a time cannot be compared. Its time is then the current time, which is never that
-        of a file in the catalog.
+        If the server sends a tag and no time, the time is 0. A file without a tag and a time cannot be compared:
+        its time is then the current time, which is never that of a file in the catalog.
 
         Raises:
             SourceFailed: The file cannot be read, or the server does not show its size.
@@ -130,10 +131,13 @@ class HttpFiles:
         return FetchedFile(file, content, _Blocks(self, file), modified_ns=modified_ns)
 
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
-        """Yield all bytes in blocks of at most 256 KiB. If the connection breaks, another request continues.
+        """Yield all bytes of a file in blocks of at most 256 KiB.
+
+        If the connection breaks, another request continues at the same byte. That needs an entity tag, and a server
+        that supports ranges.
 
         Raises:
-            SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
+            SourceFailed: The file has changed since `look`, has vanished, or cannot be read to its end.
         """
         position, failures = 0, 0
         while True:
@@ -182,7 +186,12 @@ class HttpFiles:
         raise AssertionError("the last attempt returns or raises")
 
     def _follow(self, method: str, file: SourceFile, conditions: dict[str, str]) -> "BaseHTTPResponse":
-        """Send a request, and follow its redirects."""
+        """Send a request, follow its redirects, and return the last answer with an unread body.
+
+        Raises:
+            SourceFailed: The server redirects too often, or to another kind of URL. Errors of urllib3 are raised
+                unchanged.
+        """
         url = parsed_url(file.locator)
         first, login = _origin(url), _login(url)
         for _ in range(MOST_REDIRECTS + 1):
@@ -205,7 +214,10 @@ class HttpFiles:
 
 
 def _without_query(record: logging.LogRecord) -> bool:
-    """Remove queries from log records: urllib3 warns of malformed headers with the whole URL."""
+    """Remove queries from a log record, and return True: the record is logged.
+
+    urllib3 warns of malformed headers with the whole URL, whose query may hold a secret.
+    """
     if isinstance(record.args, tuple):
         record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
     return True
@@ -232,7 +244,7 @@ def _login(url: "Url") -> dict[str, str]:
 
 
 def _conditions(file: SourceFile, position: int) -> dict[str, str]:
-    """Return the headers that request only this version of the file, or the rest of it."""
+    """Return the headers that request only this version of a file, from `position` on; none without entity tag."""
     if file.etag is None:
         return {}
     tag = f'"{file.etag}"'

@@ -30,9 +30,9 @@ __all__ = ["NameListSource"]
 
 
 class NameListSource:
-    """Files and folders by path, and URLs. Folders are walked, as `tar -T` does.
+    """The files and folders, by path, and the URLs of a list of names, as a source.
 
-    A local name that looks like a URL must be written "./s3://...".
+    Folders are walked, as `tar -T` does. A local name that looks like a URL must be written "./s3://...".
 
     Files come in the order of the list. A file that is listed twice (once by its folder, say) comes twice. Patterns
     are matched with the whole name. A missing name or URL is one failed file. A symbolic link is skipped unless
@@ -106,6 +106,7 @@ class NameListSource:
         Raises:
             SourceFailed: The file has vanished, cannot be read, or is not a regular file any more. A file at a URL
                 has changed since it was listed.
+            AccessDenied: A server refuses the credentials.
         """
         return self._urls.open(file) if self._is_remote(file) else self._opener.open(file)
 

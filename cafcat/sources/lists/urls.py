@@ -61,7 +61,7 @@ def in_turn(
 
 
 class ListedUrls:
-    """The URLs of one list. Safe to share between threads."""
+    """Finds and opens the files at the URLs of one list (--files-from). Safe to share between threads."""
 
     def __init__(self, context: SourceContext) -> None:
         """Store the settings. No request is sent.
@@ -83,7 +83,7 @@ class ListedUrls:
         return scheme is not None and self._kind(scheme) is not None
 
     def find(self, url: str) -> Iterable[SourceFile | FileProblem]:
-        """Return one file or one problem for a URL, or nothing if the filter does not match.
+        """Return the file at a URL, or the problem why it cannot be ingested; nothing if the filter excludes it.
 
         Raises:
             AccessDenied: The credentials are refused.
@@ -138,7 +138,7 @@ class ListedUrls:
 
 
 def _refused(name: str) -> str | None:
-    """Return why a name made of a URL is refused, or None."""
+    """Return why a name made of a URL is refused; None if the name is allowed."""
     if not name:
         return "the URL names no object"
     if ".." in name.split("/"):

@@ -24,7 +24,7 @@ class DirectorySource:
     Files come in ascending byte order of their catalog paths. Hard links are ordinary files: each one is ingested.
 
     Attributes:
-        name: Path of the source, as the user typed it. Printable.
+        name: Path of the source as the user typed it, with escapes for unprintable characters.
         opener: Opens files of this source, also in another process: it can be pickled.
         locators_are_paths: True: the locator of each file is its path, which other programs can open.
         catalog_folder: Folder of the catalog of which this source supplies every file, with a slash at its end.
@@ -55,7 +55,7 @@ class DirectorySource:
 
         Raises:
             NotFound: There is nothing at the path.
-            InvalidInput: This is neither a folder nor a regular file.
+            InvalidInput: This is not a valid path, or neither a folder nor a regular file.
             SourceFailed: The operating system cannot look at it.
         """
         self._typed = typed
@@ -78,7 +78,10 @@ class DirectorySource:
         return self._root
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield all files below the folder. Yield a problem for each file or folder that cannot be read."""
+        """Yield the file, or all files below the folder, except those that the filter excludes.
+
+        A problem is yielded for each file or folder that cannot be ingested.
+        """
         return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
 
     def open(self, file: SourceFile) -> OpenLocalFile:

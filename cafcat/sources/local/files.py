@@ -1,6 +1,7 @@
 """Reads one regular file of the local file system, and detects changes while it is read.
 
-A small file takes few system calls: open, fstat, read, fstat, close. They are most of its cost.
+A small file takes few system calls, which are most of its cost: open, read, fstat, close if the file was read at
+once (`FileOpener.read_each`), and open, fstat, read, fstat, close if it was opened first.
 """
 
 import errno
@@ -67,7 +68,8 @@ class FileOpener:
 
         Args:
             follow_symlinks: True to open the targets of symbolic links.
-            typed: This path is followed in any case, if it is a symbolic link.
+            typed: Path of the source as typed. If it is a symbolic link, it is followed in any case. None: no such
+                path.
         """
         self._typed = typed
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
@@ -173,7 +175,11 @@ class OpenLocalFile:
         self.etag: str | None = None  # file systems have no entity tags
 
     def read(self) -> bytes:
-        """Return all bytes of the file. Raises SourceFailed if the file has changed since it was opened."""
+        """Return all bytes of the file.
+
+        Raises:
+            SourceFailed: The file has changed since it was opened, or cannot be read.
+        """
         wanted = self.size_bytes + 1  # one byte more detects growth, and ends the file with one call
         data = self._read(wanted)
         if len(data) != self.size_bytes:
@@ -185,7 +191,7 @@ class OpenLocalFile:
         """Yield all bytes of the file in blocks of at most 1 MiB.
 
         Raises:
-            SourceFailed: The file has changed since it was opened.
+            SourceFailed: The file has changed since it was opened, or cannot be read.
         """
         remaining = self.size_bytes
         while remaining:

@@ -63,7 +63,9 @@ class Walk:
         self._open_flags |= 0 if follow_symlinks else os.O_NOFOLLOW
 
     def visit(self, locator: str, path: str, relative_from: int, *, typed: bool = False) -> Iterator[Found]:
-        """Yield a file, or all files of a folder.
+        """Yield a file, or all files below a folder, except those that the filter excludes.
+
+        A problem is yielded for each file or folder that cannot be ingested.
 
         Args:
             locator: Path of the file or folder.
@@ -107,7 +109,7 @@ class Walk:
                 levels.pop()
 
     def _descend(self, levels: list[_Level], locator: str, path: str) -> FileProblem | None:
-        """Add a folder to the levels, or return why it cannot be entered."""
+        """Add a folder to the levels. Return None, or the problem why the folder cannot be entered."""
         try:
             # With the slash, the first folder may be a symbolic link. The folders below it are not links.
             folder = os.open(locator[:-1] if levels else locator, self._open_flags)

@@ -31,7 +31,7 @@ PAGE_KEYS: Final = 1000
 
 
 def lists_in_order(bucket: str) -> bool:
-    """Return False for a directory bucket. It lists its keys in no order, so a listing cannot be resumed."""
+    """Return True if a bucket lists its keys in order, so that a listing can be resumed: not a directory bucket."""
     return not bucket.endswith(UNORDERED)
 
 
@@ -57,8 +57,8 @@ class S3Source:
         """Request the first page of the listing, unless there is an inventory.
 
         Args:
-            url: "s3://bucket"; "s3://bucket/folder" for the folder or the object with this key; or with a slash at
-                its end.
+            url: "s3://bucket"; "s3://bucket/folder/" for the objects of the folder; "s3://bucket/folder" for these
+                and the object with this key.
             connection: Connection to the bucket.
             prefix: Folder of the catalog that the keys are put into.
             filter: Which objects to ingest. None: all.
@@ -102,10 +102,11 @@ class S3Source:
         return file.locator
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield every object of the source, and a problem for each that cannot be ingested.
+        """Yield every object that the filter includes, or a problem if the object cannot be ingested.
 
         Raises:
             AccessDenied, NotFound, StoreFailed: The listing breaks off.
+            Corrupt, InvalidInput, SourceFailed: The inventory is damaged, not valid, or cannot be read.
         """
         for batch in self.batches():
             yield from batch
@@ -113,7 +114,8 @@ class S3Source:
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
         """Yield the objects and problems of `files()` in lists, one for each page of the listing.
 
-        A run that dies can continue at the page of its last commit, without listing many pages again.
+        Of an inventory, 1,000 rows are a page. A list is empty if all objects of its page are excluded. An ingest
+        that dies can continue at the page of its last commit, without listing many pages again.
         """
         for rows in self._pages_of_rows():
             items = (self._item(row) for row in rows if self._is_ours(row.key))

@@ -38,17 +38,18 @@ def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[
         where: Path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
             names of the columns in its first line.
         context: Has the options by which the bucket of an s3:// URL is reached.
-        bucket: The bucket.
+        bucket: Name of the bucket whose objects the inventory must list.
 
     Raises:
         NotFound: The manifest or data file is missing.
         InvalidInput: This is the inventory of another bucket, or columns are missing. The iterator raises it if
             only the data file shows that.
-        Unsupported: The inventory is in ORC.
+        Unsupported: The inventory is in ORC or an unknown format, or its manifest is too large.
         NotInstalled: The inventory is in Parquet, and pyarrow is missing.
         Corrupt: The manifest is damaged. The iterator raises it for a damaged data file, at the latest after its
             last row.
         AccessDenied, StoreFailed: The server refuses or fails.
+        SourceFailed: A local file of the inventory cannot be read.
     """
     if re.match(r"https?://", where, re.IGNORECASE):
         raise InvalidInput("an inventory must be a file or an s3:// URL", hint="download it first")
@@ -180,7 +181,11 @@ class _DataFile(NamedTuple):
         return self.file.read_at(start_byte, end_byte)
 
     def check(self) -> None:
-        """Read the whole file if the manifest has its MD5. Raises Corrupt if size or MD5 differ."""
+        """Read the whole data file if the manifest has its MD5; else do nothing.
+
+        Raises:
+            Corrupt: Size or MD5 of the file differ from the manifest.
+        """
         if self.md5 is not None:
             for _ in self.blocks():
                 pass
@@ -253,7 +258,11 @@ class _Manifest:
             raise self._malformed("destinationBucket") from error
 
     def _local_data(self, manifest: _LocalFile, key: str) -> _LocalFile:
-        """Find a data file beside the manifest, or where `aws s3 sync` of the report or bucket puts it."""
+        """Return a data file that is beside the manifest, or where `aws s3 sync` of the report or bucket puts it.
+
+        Raises:
+            NotFound: The data file is in none of these folders.
+        """
         name, folder = key.rpartition("/")[2], os.path.dirname(manifest.path)
         candidates = [name, os.path.join(os.pardir, "data", name)]
         if os.pardir not in key.split("/"):

@@ -37,13 +37,13 @@ _NEEDED: Final = ("Key", "Size", "LastModifiedDate")
 
 
 class InventoryRow(NamedTuple):
-    """One object of the inventory.
+    """One object of a bucket, as an inventory or a listing describes it.
 
     Attributes:
         key: Key in the bucket.
         size_bytes: Size in bytes.
         modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
-        etag: Entity tag without quotes, None if the inventory has none.
+        etag: Entity tag without quotes; None if the inventory or listing has none.
     """
 
     key: str
@@ -165,7 +165,7 @@ def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> Inventor
 
 
 def _records(file: Listed) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line of a CSV file that is not empty. Raises Corrupt."""
+    """Yield line number and fields of each line of a CSV file, except empty lines. Raises Corrupt."""
     reader = csv.reader(_lines(file), strict=True)
     try:
         for fields in reader:

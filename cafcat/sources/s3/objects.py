@@ -116,9 +116,11 @@ class _Outage:
         self._failed_in_a_row = 0
 
     def failed(self, cause: BaseException | None) -> None:
-        """Count a failure of the server. Raises its cause if it is the twentieth in a row.
+        """Count an object that could not be read. Raise `cause` if it is the server's twentieth failure in a row.
 
-        Any other cause, such as a changed object, resets the counter: the server answered.
+        Args:
+            cause: Why the object could not be read. A ServerFailed or ObjectDenied is a failure of the server. Any
+                other cause, such as a changed object, resets the counter: the server answered.
         """
         if not isinstance(cause, ServerFailed | ObjectDenied):
             self._failed_in_a_row = 0

@@ -44,6 +44,7 @@ def open_tar(
 
     Raises:
         InvalidInput: Standard input is closed or a terminal.
+        NotFound, SourceFailed: The archive was removed, or cannot be opened any more, after its start was examined.
     """
     kind = "stream" if typed == "-" else is_tar(typed)
     if kind == "tar":

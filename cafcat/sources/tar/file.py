@@ -1,7 +1,7 @@
 """A tar archive in a file, not compressed: its members are read in any order.
 
-A locator is the place of the contents of a member: "<start>-<end>" in bytes from the start of the archive. For a
-sparse member it is "@<byte>", the offset of its first header.
+The locator of a file (`SourceFile.locator`) is the place of the member's contents: "<start>-<end>" in bytes from
+the start of the archive. For a sparse member it is "@<byte>", the offset of its first header.
 """
 
 import contextlib
@@ -68,13 +68,14 @@ class TarFileSource:
 
     @property
     def name(self) -> str:
-        """Path of the archive, as the user typed it. Printable."""
+        """Path of the archive as the user typed it, with escapes for unprintable characters."""
         return printable(self._typed)
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield the file or problem that each member of the archive is.
+        """Yield the file to ingest for each member of the archive, or the problem why it cannot be ingested.
 
-        If the archive ends too early, the last item is a problem with the name of the archive.
+        Folders, and members that the filter excludes, are left out. If the archive is damaged, has changed, or
+        cannot be read, the last item is a problem with the name of the archive.
         """
         try:
             descriptor = open_archive(self._typed)
@@ -90,7 +91,8 @@ class TarFileSource:
         """Return the root of all members: the path of the archive, with its size and time.
 
         Archives with one name replace each other, and reproducible builds give all members the same time. So the
-        size and time of the archive distinguish the versions.
+        size and time of the archive distinguish the versions. Before `files` is iterated, the root is the path
+        alone.
         """
         return self._state.root(self._typed) if self._state else printable(os.path.abspath(self._typed))
 
@@ -144,7 +146,11 @@ class OpenMember:
             raise self._failed(error) from error
 
     def read(self) -> bytes:
-        """Return all bytes of the member. Raises SourceFailed if the archive has changed."""
+        """Return all bytes of the member.
+
+        Raises:
+            SourceFailed: The archive has changed, is cut, or cannot be read.
+        """
         try:
             data = self._read(self.size_bytes) if self._extents is None else b"".join(self._contents())
             self._state.check(self._descriptor)
@@ -211,7 +217,16 @@ class _LinkTargets:
         self._room_bytes = _LINK_BYTES
 
     def look(self, descriptor: int, size_bytes: int, first: Member, defaults: dict[bytes, bytes]) -> None:
-        """Read the headers from the first link to the end for names of targets. Then find the targets before it."""
+        """Store the members before the first hard link that are the target of any hard link of the archive.
+
+        The names of the targets are read from the headers of the first link and of all members behind it.
+
+        Args:
+            descriptor: The open archive.
+            size_bytes: Size of the archive.
+            first: The first hard link.
+            defaults: The global pax records before the first link, by keyword.
+        """
         with contextlib.suppress(SourceFailed):  # the listing reports this damage later
             for member in Members(FileInput(descriptor, size_bytes, first.offset_byte), defaults):
                 if member.kind is MemberKind.LINK:
@@ -222,13 +237,17 @@ class _LinkTargets:
             self.note(member, own_item(member, _locator(member)))
 
     def note(self, member: Member, found: Found) -> None:
-        """Store a member that may be the target of a later link."""
+        """Store the file or problem for a member, if its name is noted as the target of a hard link."""
         name = key(member.name)
         if name in self._found and member.kind is not MemberKind.NOTHING:
             self._found[name] = found
 
     def find(self, link: Member) -> Found:
-        """Return the file or problem that the target of a hard link is; a problem if the target is not stored."""
+        """Return the file to ingest for the target of a hard link, or the problem why there is none.
+
+        It is a problem, too, if the target does not come before the link in the archive, or if the archive has too
+        many hard links to store all targets.
+        """
         name = key(link.link_name)
         found = self._found.get(name)
         if found is not None:
@@ -247,7 +266,7 @@ class _LinkTargets:
 
 
 def _members(descriptor: int, size_bytes: int) -> Iterator[tuple[Member, Found]]:
-    """Yield each member, with the file or problem that it, or its target, is."""
+    """Yield each member with the file to ingest for it, or the problem; for a hard link, those of its target."""
     targets: _LinkTargets | None = None
     members = Members(FileInput(descriptor, size_bytes))
     for member in members:

@@ -37,7 +37,7 @@ _MAX_SECONDS_DIGITS: Final = 20
 
 
 def decoded(block: bytes, at: int) -> TarInfo:
-    """Return the header in a block. Raises SourceFailed if it is not valid."""
+    """Return the tar header in a block of 512 bytes. Raises SourceFailed if the header is not valid."""
     try:
         header = TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (HeaderError, ValueError) as error:
@@ -51,8 +51,8 @@ def decoded(block: bytes, at: int) -> TarInfo:
 def is_header(block: bytes) -> bool:
     """Return True if a block of 512 bytes is the header of a tar member: its checksum must be right.
 
-    A checksum field without digits is refused, although tarfile reads it as 0. Compressed data can contain blocks
-    whose bytes add up to 0.
+    A checksum field without digits is refused. tarfile reads it as 0, and a block of compressed data can have the
+    checksum 0, because tarfile also accepts the sum of the bytes as signed numbers.
     """
     if not block[148:156].strip(b"\0 "):
         return False
@@ -85,7 +85,7 @@ def bad_map(at: int) -> SourceFailed:
 
 
 def whole_blocks(size_bytes: int) -> int:
-    """Return how many bytes some contents take in an archive, rounded up to whole blocks."""
+    """Return how many bytes contents of this size take in a tar archive: the size, rounded up to whole blocks."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -95,7 +95,7 @@ def as_text(name: bytes) -> str:
 
 
 def up_to_nul(field: bytes) -> str:
-    """Return the name in a field that is filled with NUL bytes."""
+    """Return the name in a field of a header: the text before the first NUL byte, decoded by `as_text`."""
     return as_text(field.partition(b"\0")[0])
 
 
@@ -144,7 +144,8 @@ def decimal_number(digits: bytes, at: int) -> int:
 def octal_number(field: bytes, at: int) -> int:
     """Return a number of a sparse map in a header block.
 
-    It is octal, or base 256, which the first bit marks. Raises SourceFailed if it is not a number.
+    The number is octal, or base 256, which the first bit of the field marks. Raises SourceFailed if the field has
+    no number.
     """
     if field[0] == 0x80:
         return int.from_bytes(field[1:])

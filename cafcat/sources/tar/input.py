@@ -153,7 +153,7 @@ class OpenArchive:
 
 
 class FileInput:
-    """A file of `size_bytes` bytes as an Input, from `position_byte` on."""
+    """The bytes of an uncompressed tar archive in an open file, from `position_byte` on: an Input."""
 
     def __init__(self, descriptor: int, size_bytes: int, position_byte: int = 0) -> None:
         self.position_byte = position_byte
@@ -184,7 +184,10 @@ class FileInput:
 
 
 class StreamInput:
-    """A stream of pieces as an Input. After an error, each call raises this error again."""
+    """The bytes of a tar archive that arrive in pieces, and are read once: an Input.
+
+    After an error of the stream, each call that needs another piece raises this error again.
+    """
 
     def __init__(self, stream: Iterator[bytes]) -> None:
         self.position_byte = 0
@@ -236,7 +239,7 @@ class StreamInput:
 
 
 class _Engine(Protocol):
-    """Decompresses one stream, as the classes of bz2 and lzma do."""
+    """A decompressor for one part of a compressed stream, as the decompressor classes of bz2 and lzma are."""
 
     @property
     def eof(self) -> bool: ...
@@ -248,7 +251,7 @@ class _Engine(Protocol):
 
 
 class _GzipEngine:
-    """Decompresses one gzip stream with zlib, which checks length and CRC-32 of the stream: an _Engine."""
+    """Decompresses one part of a gzip stream with zlib, which checks its length and CRC-32: an _Engine."""
 
     def __init__(self) -> None:
         import zlib
@@ -300,8 +303,9 @@ class Compression(NamedTuple):
 
     Attributes:
         name: Name for messages.
-        magics: Bytes with which a compressed stream, and each of its parts, can begin.
-        begin: Returns a decompressor for one part, and the type of the errors that it raises.
+        magics: A compressed stream has one or more parts, each compressed on its own. Each part begins with one of
+            these.
+        begin: Returns a new decompressor for one part, and the type of the exceptions that it raises.
     """
 
     name: str
@@ -341,9 +345,17 @@ def decompressed(stream: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _decompressed(stream: Iterator[bytes], found: Compression) -> Iterator[bytes]:
-    """Yield the contents of compressed parts that follow each other, with zeros between and behind them.
+    """Yield the decompressed contents of a stream of one or more compressed parts.
 
-    Other data after the last part is ignored, as gzip does.
+    Zeros between and behind the parts are skipped. Other data after a part ends the contents and is ignored, as by
+    gzip.
+
+    Args:
+        stream: The compressed bytes.
+        found: How they are compressed.
+
+    Raises:
+        SourceFailed: The data is damaged or cut, or this Python does not support the compression.
     """
     engine: _Engine | None = None
     failure: type[Exception] = Exception

@@ -22,7 +22,7 @@ _FOLDERS: Final = 1024
 
 
 class Items:
-    """Names the members of one archive, and applies the filter."""
+    """Converts the members of one tar archive: gives them their names in the catalog, and applies the filter."""
 
     def __init__(self, prefix: str, filter: PathFilter | None, progress: Progress) -> None:
         self._prefix = prefix
@@ -32,11 +32,16 @@ class Items:
         self._enters = lru_cache(maxsize=_FOLDERS)(self._is_entered)
 
     def item(self, member: Member, found: Found) -> Found | None:
-        """Return the file to ingest for a member, or a problem. None if the member is left out.
+        """Return the file to ingest for a member, or the problem why it cannot be ingested.
 
         Args:
-            member: A member of a tar.
-            found: The member as a file or problem; for a hard link, its target. The path in it is ignored.
+            member: A member of a tar archive.
+            found: The file or problem for the member itself, as `own_item` returns it; for a hard link, that for
+                its target. Its path is replaced by the member's path in the catalog.
+
+        Returns:
+            The file or problem. None if the filter excludes the member, or if there is nothing to ingest, as for a
+            folder.
         """
         if member.kind is MemberKind.NOTHING:
             return None
@@ -70,7 +75,7 @@ class Items:
         return self._enters(name.rpartition("/")[0]) and self._filter.includes(name)
 
     def _is_entered(self, folder: str) -> bool:
-        """Return True if a walk would reach this folder: no folder above it is excluded."""
+        """Return True if a walk would enter this folder: neither the folder nor one above it is excluded."""
         if self._filter is None or not folder:
             return True
         ends = (n for n, character in enumerate(f"{folder}/") if character == "/")
@@ -78,7 +83,12 @@ class Items:
 
 
 def own_item(member: Member, locator: str) -> Found:
-    """Return the file or problem that a member is, with the path "". The member is not a hard link."""
+    """Return the file to ingest for a member, or the problem why it cannot be ingested. The path is "".
+
+    Args:
+        member: The member; no hard link.
+        locator: The locator of the file (`SourceFile.locator`).
+    """
     if member.kind is MemberKind.FILE:
         return SourceFile("", member.size_bytes, member.modified_ns, locator)
     if member.kind is MemberKind.SYMLINK:
@@ -97,7 +107,7 @@ def key(name: str) -> str:
 
 
 def damage(name: str, error: SourceFailed) -> FileProblem:
-    """Return the problem for an archive that cannot be read to its end."""
+    """Return the problem for an archive that cannot be read to its end. Its path is the name of the archive."""
     return FileProblem(name, ProblemKind(error.problem), error.message)
 
 

@@ -70,7 +70,7 @@ class Input(Protocol):
 
 
 class MemberKind(Enum):
-    """How an ingest treats a member."""
+    """How an ingest treats a member of a tar archive."""
 
     FILE = auto()
     LINK = auto()
@@ -129,7 +129,7 @@ class Member(NamedTuple):
 
 
 class _Extension:
-    """Values from the headers before a member's own header."""
+    """Names and pax records of a member, from the extended headers before the member's own header."""
 
     __slots__ = ("lengths", "link_name", "name", "offsets", "records")
 
@@ -144,7 +144,10 @@ class _Extension:
         return any(key in self.records for key in _SPARSE_KEYS)
 
     def note_records(self, data: bytes, at: int) -> None:
-        """Store the needed records of an extended header."""
+        """Store the records of a pax extended header that describe name, size, time and pieces of the member.
+
+        Raises SourceFailed if a record is not valid.
+        """
         self.offsets, self.lengths = [], []
         for key, value in pax_records(data, at):
             self._note(key, value, at)
@@ -307,7 +310,10 @@ class Members:
         return member
 
     def _with_old_map(self, member: Member, block: bytes) -> Member:
-        """Return a sparse member in the format "oldgnu": pairs of numbers in the header, and in blocks after it."""
+        """Return a sparse member of the format "oldgnu" with its size and its pieces.
+
+        The pieces are pairs of numbers in the header block, and in blocks after it.
+        """
         at = member.offset_byte
         size = octal_number(block[483:495], at)
         extents = _pairs(block[386:482], at)
@@ -321,9 +327,10 @@ class Members:
         return member._replace(size_bytes=size, start_byte=self._archive.position_byte, extents=extents)
 
     def _with_pax_map(self, member: Member, extension: _Extension) -> Member:
-        """Return a sparse member.
+        """Return a sparse member of the pax formats with its size and its pieces.
 
-        Its map is one record per number (format 0.0), one record (0.1), or stored before the contents (1.0).
+        The list of pieces is one pax record for each number (format 0.0), a single record (0.1), or stored before
+        the contents (1.0).
         """
         at, records = member.offset_byte, extension.records
         version = records.get(b"GNU.sparse.major"), records.get(b"GNU.sparse.minor")
@@ -348,7 +355,10 @@ class Members:
         return [(next(numbers), next(numbers)) for _ in range(count)]
 
     def _numbers(self, member: Member) -> Iterator[int]:
-        """Yield decimal numbers, one per line, in whole blocks at the beginning of the stored bytes."""
+        """Yield the numbers of the list of pieces that is stored before the contents of a sparse member.
+
+        They are decimal, one per line, in whole blocks. Raises SourceFailed if the list is not valid.
+        """
         lines = b""
         while True:
             line, newline, rest = lines.partition(b"\n")

@@ -1,6 +1,8 @@
-"""A tar archive that is read once, front to back: standard input, or a compressed file. Nothing is written to disk.
+"""A tar archive that is read once, front to back: standard input, or a compressed file.
 
-A locator is the offset of the contents of a member, in bytes from the start of the decompressed archive.
+Nothing is written to disk, except for a large member that has to be read several times (`TarStreamSource.buffer`).
+The locator of a file (`SourceFile.locator`) is the offset of the member's contents, in bytes from the start of the
+decompressed archive.
 """
 
 import contextlib
@@ -82,9 +84,9 @@ class TarStreamSource:
         return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
-        """Yield each member as a file or problem, in lists of at most 5,000, with at most 64 MiB in memory.
+        """Yield the files and problems of `files` in lists of at most 5,000, with at most 64 MiB in memory.
 
-        If the archive ends too early, the last item is a problem with the name of the archive.
+        The files of a list can be opened until the next list is requested.
         """
         try:
             with self._opened() as opened:
@@ -93,9 +95,11 @@ class TarStreamSource:
             yield [damage(self.name, error)]
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield each member of the tar as a file, or as a problem if it cannot be ingested.
+        """Yield the file to ingest for each member of the archive, or the problem why it cannot be ingested.
 
-        A file must be opened before the next one is requested.
+        A file can be opened reliably only until the next item is requested. Folders, and members that the filter
+        excludes, are left out. If the archive is damaged, has changed, or cannot be read, the last item is a
+        problem with the name of the archive.
         """
         for batch in self.batches():
             yield from batch
@@ -217,7 +221,10 @@ class _Batch:
         self._buffered_bytes += member.size_bytes
 
     def target(self, link: Member) -> Found:
-        """Return the file or problem that the target of a hard link is; a problem if it is not in this batch."""
+        """Return the file to ingest for the target of a hard link, or the problem why there is none.
+
+        It is a problem, too, if the target is not in this batch: its contents were read before in the stream.
+        """
         message = (
             f"a hard link to {shown(link.link_name)!r}, whose contents were read before in the stream: "
             "ingest the archive from an uncompressed file"

@@ -122,7 +122,10 @@ class LocalFile:
         self.close()
 
     def _parts(self, start_byte: int, end_byte: int, block_bytes: int) -> Iterator[bytes]:
-        """Yield the results of the system calls. One call returns at most 2 GiB."""
+        """Yield the bytes `[start_byte, end_byte)`, as the system calls return them: at most `block_bytes` at once.
+
+        One system call returns at most 2 GiB.
+        """
         position = start_byte
         while position < end_byte:
             part = self._part(position, min(block_bytes, end_byte - position))

@@ -72,15 +72,17 @@ class LocalStore:
         Raises:
             NotFound: There is no such object.
             Corrupt: The object is shorter.
+            InvalidInput: The range or the key is not valid.
             StoreFailed: The file cannot be read.
         """
         return self._cache.read(key, start_byte, end_byte)
 
     def open(self, key: str) -> LocalFile:
-        """Open an object as a file. The store does not keep it open.
+        """Open an object as a file. The store does not keep the file open.
 
         Raises:
             NotFound: There is no such object.
+            InvalidInput: The key is not valid.
             StoreFailed: The file cannot be opened.
         """
         path = self.locate(key)
@@ -95,6 +97,7 @@ class LocalStore:
         Raises:
             NotFound: There is no such object.
             Corrupt: The object is shorter.
+            InvalidInput: The range or the key is not valid.
             StoreFailed: The file cannot be read.
         """
         with self.open(key) as file:
@@ -105,6 +108,7 @@ class LocalStore:
 
         Raises:
             NotFound: There is no such object.
+            InvalidInput: The key is not valid.
             StoreFailed: The file cannot be opened.
         """
         with self.open(key) as file:
@@ -145,7 +149,11 @@ class LocalStore:
             raise store_failed("remove", path, self.folder, error) from error
 
     def _walk(self, below: str = "") -> Iterator[str]:
-        """Yield the names of all files, relative to the folder, in byte order."""
+        """Yield the names of all files, relative to the store's folder, in byte order.
+
+        Args:
+            below: Only files below this folder of the store, with a slash at its end; "" for all.
+        """
         pending = [below]
         while pending:
             name = pending.pop()
@@ -170,7 +178,11 @@ class LocalStore:
         return sorted(names, reverse=True)
 
     def _size_of(self, key: str) -> int | None:
-        """Return the size of an object. None for a file with another kind of name, and for a deleted one."""
+        """Return the size of an object.
+
+        Returns:
+            None if the name of the file is no allowed key, if the file was removed, or if it is no regular file.
+        """
         path = f"{self.folder}/{key}"
         try:
             check_key(key)

@@ -85,6 +85,7 @@ class LocalUpload:
 
         Raises:
             StoreFailed: The file cannot be written. Every later call fails, too.
+            InvalidInput: The upload has ended.
         """
         self._check_usable()
         self._half_written = True
@@ -188,8 +189,8 @@ class LocalUpload:
         """Close the unfinished file to other users.
 
         Returns:
-            The mode that the umask (or the folder's ACL) allowed, which `commit` sets. None if the file system has
-            no modes.
+            The mode with which the file was created, which `commit` sets again. None if the mode cannot be changed,
+            as on a file system without modes.
         """
         mode = os.fstat(self._descriptor).st_mode & 0o777
         try:

@@ -34,7 +34,7 @@ class S3Probe:
     """Tests every feature of a store's server once. Failed checks are added to the `checks` of the store."""
 
     def __init__(self, store: S3Store) -> None:
-        """Prepare to test a store. Its `checks` must be empty."""
+        """Prepare to test a store. The `checks` of the store must be empty: no check has failed yet."""
         self._store = store
         self._checks = store.checks
         self._connection = store.connection
@@ -127,7 +127,7 @@ class S3Probe:
             self._client.put_object(**self._where(name), Body=data, **options)
 
     def _part_checksums(self) -> Finding:
-        """Send a part with the checksum of other bytes, which the server should refuse."""
+        """Test whether the server refuses a part that is sent with the checksum of other bytes."""
         where = self._where("wrong part")
         other = hashlib.md5(b"other", usedforsecurity=False).digest()
         with translated("write", self._store.url):

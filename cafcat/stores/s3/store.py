@@ -96,6 +96,7 @@ class S3Store:
         Raises:
             NotFound: There is no such object.
             Corrupt: The object is shorter.
+            InvalidInput: The range or the key is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
         return self._object(key).read_at(start_byte, end_byte)
@@ -109,6 +110,7 @@ class S3Store:
             NotFound: There is no such object.
             Corrupt: The object is shorter.
             Conflict: The object was replaced while it was read.
+            InvalidInput: The range or the key is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
         return self._object(key).blocks(start_byte, end_byte)
@@ -147,7 +149,11 @@ class S3Store:
             yield key.removeprefix(self._prefix)
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects in order of key, or only those below a folder of keys. One request returns 1,000."""
+        """Yield all objects in the order of the server's listing, or only those below a folder of keys.
+
+        That is the order of the keys' bytes, except on some servers (`cafcat store check`). One request returns
+        1,000 objects. Objects whose keys no store allows are left out.
+        """
         token: dict[str, str] = {}
         while True:
             with translated("list", self._url):

@@ -115,14 +115,15 @@ class S3Upload:
 
     @property
     def etag(self) -> str | None:
-        """Entity tag of the committed object, None before."""
+        """Entity tag of the committed object, without quotes; None before the commit."""
         return self._etag
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes to the new object. The caller may change the buffer as soon as this returns.
 
         Raises:
-            StoreFailed: An earlier part could not be sent.
+            Conflict: An earlier part could not be sent, because another writer has created the object.
+            StoreFailed: An earlier part could not be sent for another reason, or the upload has ended.
         """
         self._check_usable()
         rest = memoryview(data).cast("B")
@@ -144,7 +145,8 @@ class S3Upload:
 
         Raises:
             Conflict: The store has another object with this key.
-            StoreFailed: The server fails, or the bytes changed in memory.
+            StoreFailed: The server fails, the bytes changed in memory, or the upload has ended.
+            AccessDenied: The server refuses the credentials or the request.
         """
         self._check_usable()
         try:
@@ -208,8 +210,9 @@ class S3Upload:
         """Replace the first bytes of the object. The part with these bytes has not been sent yet.
 
         Raises:
-            InvalidInput: The upload was begun without rewrites_head, or has ended.
-            StoreFailed: An earlier part could not be sent.
+            InvalidInput: The upload was begun without rewrites_head.
+            Conflict: An earlier part could not be sent, because another writer has created the object.
+            StoreFailed: An earlier part could not be sent for another reason, or the upload has ended.
         """
         self._check_usable()
         if self._used:
@@ -253,7 +256,10 @@ class S3Upload:
         self._parts.append(self._pool.submit(self._upload_part, number, buffer, size_bytes, checksum))
 
     def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
-        """Send a part, in a thread of the pool. The buffer is free again when the server has the bytes."""
+        """Send a part, in a thread of the pool, and return its number and entity tag for the completion.
+
+        The buffer is free again when the server has the bytes, or the request has failed.
+        """
         try:
             if self._failure is not None:
                 raise self._failure
@@ -284,7 +290,7 @@ class S3Upload:
         return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
 
     def _as_conflict(self) -> Conflict | None:
-        """Return a Conflict if another writer created the object.
+        """Return the Conflict if another writer has created the object; None if not, or if the server fails.
 
         SeaweedFS removes all other uploads of a key as soon as one upload completes.
         """
