@@ -515,7 +515,7 @@ def test_repack_and_repair_leave_archives_of_logs_alone(
     local.rm(folders=[f"{first.uuid}.clp/0"])
     for options in ({"max_unused": 0.0}, {"small": 1 << 20}, {"format": "caf"}):
         assert follow(local, options).repack(**options).chunks == 0
-    with pytest.raises(Unsupported, match="cannot be repacked"):
+    with pytest.raises(Unsupported, match="only be repacked into another format"):
         local.repack(chunks=[str(first.uuid)])
     heard = Heard()
     report = local.with_progress(heard).repair(chunks=[str(first.uuid)], from_copies=True)
