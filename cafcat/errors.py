@@ -131,7 +131,7 @@ class InvalidInput(CafcatError):
 
 
 class Refused(InvalidInput):
-    """One file cannot be stored because of its name or its size. The command continues with the other files."""
+    """One file cannot be stored because of its name or size, or because the archive is full. Other files can be."""
 
     kind = "refused"
 

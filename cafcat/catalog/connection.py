@@ -66,9 +66,10 @@ class PreparedLookup(NamedTuple):
     """One SELECT with one parameter that is executed often, in two variants.
 
     Attributes:
-        prepared: The statement that is prepared on the server, and executed from the second time on.
-        first: The statement for the first time on a connection, where preparing would cost another round trip. Its
-            first column is the revision of the schema, and it returns a row even if nothing is found.
+        prepared: The statement for every later look-up on a connection. The server prepares it, except within a
+            transaction.
+        first: The statement for the first look-up of all on a connection, where preparing would cost another round
+            trip. Its first column is the revision of the schema, and it returns a row even if nothing is found.
     """
 
     prepared: bytes

@@ -1,4 +1,4 @@
-"""Checks that a location in a store is not the location of a chunk or copy under another name."""
+"""Checks that an object's location is not that of its own chunk or of a copy of it, under another URL or link."""
 
 from typing import Protocol
 from uuid import UUID

@@ -47,7 +47,10 @@ class OpenFolder:
     __slots__ = ("descriptor", "device")
 
     def __init__(self, descriptor: int) -> None:
-        """Own the open descriptor of a folder: it is closed with this object. Raises OSError."""
+        """Take over a descriptor of a folder that the caller has opened.
+
+        It is closed when the last reference to this object is gone. Raises OSError if it is no open descriptor.
+        """
         self.descriptor = descriptor
         self.device = os.fstat(descriptor).st_dev
 

@@ -76,7 +76,8 @@ def _times(timestamps: TimestampDictionary, name: str) -> list[TimeRange]:
     found: dict[str, TimeRange] = {}
     for key, _, begin, end in timestamps.ranges:
         if "\0" in key or len(key.encode()) > MAX_PATH_BYTES:
-            raise Unsupported("the catalog cannot store the name of a timestamp key", chunk=name)
+            problem = "contains a NUL, or has more than 2,048 bytes: the catalog cannot store it"
+            raise Unsupported(f"the JSON key that holds the times of the log records {problem}", chunk=name)
         begin_ms, end_ms = _milliseconds(begin), _milliseconds(end)
         time = TimeRange(
             key, None if begin_ms is None else math.floor(begin_ms), None if end_ms is None else math.ceil(end_ms)

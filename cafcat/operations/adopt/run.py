@@ -227,7 +227,8 @@ class _Adopt:
             self._session.progress.advance(0, len(block))
             self._check_stopping()
         if entry.crc32c not in (None, checksum):
-            raise Corrupt(f"CRC-32C {checksum:08x} instead of {entry.crc32c:08x} as in the archive")
+            problem = f"CRC-32C {checksum:08x}, but the archive records {entry.crc32c:08x}"
+            raise Corrupt(f"the content of the file has {problem}")
         return entry._replace(path=path, crc32c=checksum)
 
     def _commit(self, row: AdoptedArchive, mapping: Mapping, units: ArchiveUnits, read: "_Read") -> None:

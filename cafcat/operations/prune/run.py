@@ -126,7 +126,7 @@ class _Prune:
             self._session.emit(ChunkPruned(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
 
     def _let_go(self, chunk: PrunableChunk) -> None:
-        """Remove an adopted archive from the catalog. Its object is neither read nor removed."""
+        """Record that an adopted archive has left the catalog, unless this is a dry run. Its object stays."""
         if not self._dry_run:
             self._catalog.chunks.record_removed(chunk.id)
         self._counts["let_go"] += 1

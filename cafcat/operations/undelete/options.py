@@ -10,8 +10,9 @@ __all__ = ["UndeleteOptions"]
 class UndeleteOptions:
     """Bring removed files back, as they were at their last removal, all in one transaction.
 
-    A path that has a file again is left alone. A file whose chunk was pruned does not come back, nor does an
-    archive of logs if another archive has its log files. All of these are reported and counted.
+    A path that has a file again is left alone. A file whose chunk was pruned does not come back, nor does a
+    section of a clp-s archive of logs if another archive has one of its log files by now. Each file that does not
+    come back is reported and counted.
 
     Attributes:
         paths: Paths of files, any number of them.
