@@ -83,14 +83,11 @@ class DatabaseUrl:
         return connect(self.url)
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection for a query of the user: a connection with the same role as all others.
+        """Return a new connection for a query of the user. It has the same role as all others.
 
-        Raises:
-            InvalidInput: The URL cannot be read.
-            CatalogUnavailable: The server does not answer, or refuses the connection.
-            AccessDenied: The server rejects user and password.
+        Raises the errors of `connect`: InvalidInput, CatalogUnavailable and AccessDenied.
         """
-        return connect(self.url)
+        return self.connect()
 
 
 def is_readable(url: str) -> bool:
