@@ -298,6 +298,14 @@ def test_a_damaged_table_of_the_index_is_corrupt(folder: Path, harm: Callable[[P
         DATABUNDLE.open_folder(stored(folder))
 
 
+def test_an_unfinished_table_that_the_index_does_not_name_is_ignored(folder: Path) -> None:
+    """LevelDB leaves such a table if it is closed while it merges tables, and removes it when it is next opened."""
+    made(folder)
+    table = table_of(folder)
+    table.with_name("000099.ldb").write_bytes(table.read_bytes()[:-9])
+    assert set(entries(folder)) == {name for name, _ in FILES}
+
+
 @pytest.mark.parametrize(
     "content", [b"MANIFEST-000002", b"../../../../dev/zero\n", b"\n", b"MANIFEST-1\n" * 100, b""]
 )

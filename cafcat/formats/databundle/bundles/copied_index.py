@@ -85,10 +85,14 @@ def _copy(folder: ArchiveFolder, name: str, target: Path, size_bytes: int) -> No
 
 
 def _check(copy: Path, label: str) -> None:
-    """Check the facts in a copied index file that LevelDB trusts without a checksum. Raises Corrupt.
+    """Check the facts in a copied index file that LevelDB trusts without a checksum.
 
     These are the name of the first file to read, and the position of each table's index. The copy is checked,
-    because LevelDB opens the copy; the source may have changed since.
+    because LevelDB opens the copy; the source may have changed since. A table without a valid end is removed from
+    the copy: LevelDB fails if the index uses it, and otherwise it is left over from an interrupted merge of tables.
+
+    Raises:
+        Corrupt: the file CURRENT does not name a manifest.
     """
     size_bytes = copy.stat().st_size
     if copy.name == "CURRENT" and (size_bytes > 64 or not _CURRENT.fullmatch(copy.read_bytes())):
@@ -96,9 +100,7 @@ def _check(copy: Path, label: str) -> None:
             "the index of the bundle cannot be used: its file CURRENT does not name a manifest", chunk=label
         )
     if copy.suffix in _TABLES and not _is_table(_last_bytes(copy, _FOOTER_BYTES), size_bytes):
-        raise Corrupt(
-            "the index of the bundle cannot be used: one of its tables is incomplete or damaged", chunk=label
-        )
+        copy.unlink()
 
 
 def _last_bytes(path: Path, count: int) -> bytes:
