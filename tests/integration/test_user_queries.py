@@ -16,7 +16,7 @@ from cafcat.catalog.schema import HEAD_REVISION, _config
 from cafcat.embedded.roles import OWNER, READER, SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CafcatError, InvalidInput
-from tests.worlds.servers.services import Databases, debian_programs
+from tests.worlds.servers.services import Databases, debian_programs, temporary_server
 
 MARK = "pwned"
 STATEMENTS = {
@@ -180,18 +180,23 @@ def _embedded(folder: Path, programs: Path | None) -> Iterator[Given]:
 
 
 @pytest.fixture(scope="module")
-def given_15(tmp_path_factory: pytest.TempPathFactory, databases_15: Databases) -> Iterator[Given]:
+def given_15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
     """A database that the role of its URL owns, on the machine's own PostgreSQL."""
-    yield from _given(tmp_path_factory.mktemp("given15"), databases_15)
+    yield from _given(tmp_path_factory.mktemp("given15"), debian_programs())
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> Iterator[Given]:
-    yield from _given(tmp_path_factory.mktemp("given"), databases)
+def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
+    yield from _given(tmp_path_factory.mktemp("given"), None)
 
 
-def _given(folder: Path, databases: Databases) -> Iterator[Given]:
-    with databases.fresh(databases.template()) as url:
+def _given(folder: Path, programs: Path | None) -> Iterator[Given]:
+    """Provide a database on a server that no other test uses, because roles belong to the whole server."""
+    with (
+        temporary_server(programs) as server,
+        contextlib.closing(Databases(server.conninfo("postgres", SUPERUSER))) as databases,
+        databases.fresh(databases.template()) as url,
+    ):
         superuser_url = databases.superuser_url(url)
         options = psycopg.conninfo.conninfo_to_dict(superuser_url)
         with cafcat.open(database_url=url, home=folder / "home", store=folder / "store") as repository:
