@@ -27,7 +27,8 @@ demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the r
 	@sh tests/demo.sh $(BIN)
 
 test-fast: $(READY)  ## the unit tests, and every verb once
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not s3" tests/unit tests/e2e/test_every_verb.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not s3" \
+		tests/e2e/test_every_verb.py tests/unit
 
 test: $(READY)  ## the tests, without the slow ones
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
