@@ -10,7 +10,7 @@ from cafcat.formats.format_choice import DETECT_FORMAT, FormatChoice
 from cafcat.stores.base import Store, StoredFolder
 from cafcat.stores.kind import ObjectAddress, ObjectInFolder, StoreContext
 from cafcat.stores.registry import kind_of, open_store
-from cafcat.support.read_ahead import ReadAhead
+from cafcat.support.read_ahead import LocatedReadAhead
 
 __all__ = ["OpenArchive", "Part", "open_archive"]
 
@@ -109,6 +109,6 @@ def _open_multi_file(found: FolderArchive) -> OpenArchive:
     def parts() -> Iterator[Part]:
         for name in multi_file.names:
             archive = folder.open(name)
-            yield Part(archive, multi_file.reader(ReadAhead(archive, archive.size_bytes), name))
+            yield Part(archive, multi_file.reader(LocatedReadAhead(archive), name))
 
     return OpenArchive(folder.name, found.format, sum(sizes), multi_file, parts)

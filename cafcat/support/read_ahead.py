@@ -2,49 +2,70 @@
 
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["ReadAhead"]
+__all__ = ["LocatedReadAhead", "ReadAhead"]
 
 _FIRST_BYTES: Final = 64 << 10
-"""Size of a read after a jump, in bytes."""
+"""Default size in bytes of a read after a jump."""
 _MOST_BYTES: Final = 8 << 20
-"""Largest read in bytes. A request takes some 30 ms, in which a connection transfers 2 MB. Larger reads are
-hardly faster."""
+"""Default size in bytes of the largest read. A request takes some 30 ms, in which a connection transfers 2 MB.
+Larger reads are hardly faster."""
+_NEAR_BYTES: Final = 128 << 10
+"""A read that begins at most this many bytes after the buffer is not a jump."""
 
 _Folder_co = TypeVar("_Folder_co", covariant=True)
 
 
-class _Object(Protocol[_Folder_co]):
+class _Archive(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def size_bytes(self) -> int: ...
+
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
+
+class _Located(_Archive, Protocol[_Folder_co]):
     def parent_folder(self) -> _Folder_co: ...
 
 
-class ReadAhead(Generic[_Folder_co]):
-    """Reads a LocatedArchive through a buffer with the bytes of the last request. Is a LocatedArchive itself.
+class ReadAhead:
+    """Reads an archive through a buffer with the bytes of the last request. Is a RandomReader itself.
 
-    Each request reads more than the caller needs: 64 KiB after a jump, and twice as much as before, up to 8 MiB, if
-    the read begins in the buffer or shortly after it. A first read at the beginning of the archive takes 128 KiB.
-
-    Attributes:
-        name: Name of the archive.
-        size_bytes: Size of the archive in bytes.
+    Each request reads more than the caller needs: `first_bytes` after a jump, and twice as much as before, up to
+    `most_bytes`, if the read begins in the buffer or shortly after it. The archive may grow between reads, but its
+    existing bytes must not change.
     """
 
-    def __init__(self, archive: _Object[_Folder_co], size_bytes: int) -> None:
-        """Prepare to read an archive of `size_bytes` bytes. Nothing is read yet."""
+    def __init__(
+        self, archive: _Archive, *, first_bytes: int = _FIRST_BYTES, most_bytes: int = _MOST_BYTES
+    ) -> None:
+        """Prepare to read an archive. Nothing is read yet.
+
+        Args:
+            archive: The archive.
+            first_bytes: Size in bytes of a read after a jump.
+            most_bytes: Size in bytes of the largest read. Larger requests are not buffered.
+        """
         self._archive = archive
-        self.name = archive.name
-        self.size_bytes = size_bytes
+        self._first_bytes = self._ahead_bytes = first_bytes
+        self._most_bytes = most_bytes
         self._start = 0
         self._data = b""
-        self._ahead_bytes = _FIRST_BYTES
 
-    def parent_folder(self) -> _Folder_co:
-        """Return the folder that contains the archive; None if the archive does not know its folder."""
-        return self._archive.parent_folder()
+    @property
+    def name(self) -> str:
+        """Name of the archive."""
+        return self._archive.name
+
+    @property
+    def size_bytes(self) -> int:
+        """Current size of the archive in bytes."""
+        return self._archive.size_bytes
+
+    def clear(self) -> None:
+        """Discard the buffered bytes, so that the next read goes to the archive."""
+        self._data = b""
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Return exactly the bytes of `[start_byte, end_byte)`.
@@ -52,11 +73,30 @@ class ReadAhead(Generic[_Folder_co]):
         Raises:
             Corrupt: The archive ends before `end_byte`. Errors of the store that holds the archive pass through.
         """
-        buffered_end = self._start + len(self._data)
-        if not self._start <= start_byte <= end_byte <= buffered_end:
-            continues = self._start <= start_byte <= buffered_end + self._ahead_bytes
-            self._ahead_bytes = min(2 * self._ahead_bytes, _MOST_BYTES) if continues else _FIRST_BYTES
-            end = max(end_byte, min(start_byte + self._ahead_bytes, self.size_bytes))
-            self._start, self._data = start_byte, b""
-            self._data = self._archive.read_at(start_byte, end)
+        if end_byte - start_byte > self._most_bytes:
+            return self._archive.read_at(start_byte, end_byte)
+        if start_byte < self._start or end_byte > self._start + len(self._data):
+            self._fetch(start_byte, end_byte)
         return self._data[start_byte - self._start : end_byte - self._start]
+
+    def _fetch(self, start_byte: int, end_byte: int) -> None:
+        buffered_end = self._start + len(self._data)
+        is_near = self._start <= start_byte <= buffered_end + max(self._ahead_bytes, _NEAR_BYTES)
+        self._ahead_bytes = min(2 * self._ahead_bytes, self._most_bytes) if is_near else self._first_bytes
+        end = max(end_byte, min(start_byte + self._ahead_bytes, self.size_bytes))
+        self._data = b""  # frees the old bytes before the new ones arrive
+        self._data = self._archive.read_at(start_byte, end)
+        self._start = start_byte
+
+
+class LocatedReadAhead(ReadAhead, Generic[_Folder_co]):
+    """Reads a LocatedArchive as ReadAhead does, and is a LocatedArchive itself."""
+
+    def __init__(self, archive: _Located[_Folder_co]) -> None:
+        """Prepare to read an archive. Nothing is read yet."""
+        super().__init__(archive)
+        self._located = archive
+
+    def parent_folder(self) -> _Folder_co:
+        """Return the folder that contains the archive; None if the archive does not know its folder."""
+        return self._located.parent_folder()

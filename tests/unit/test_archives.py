@@ -265,6 +265,10 @@ class RecordedArchive:
         self.data = data
         self.reads: list[tuple[int, int]] = []
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         self.reads.append((start_byte, end_byte))
         if end_byte > len(self.data):
@@ -277,7 +281,7 @@ class RecordedArchive:
 
 def test_read_ahead_makes_few_requests_for_sequential_reads() -> None:
     recorded = RecordedArchive(random.randbytes(20 * MIB))
-    ahead = ReadAhead(recorded, len(recorded.data))
+    ahead = ReadAhead(recorded)
     for start in range(0, len(recorded.data) - 1000, 1000):
         assert ahead.read_at(start, start + 900) == recorded.data[start : start + 900]
     assert len(recorded.reads) < 12
@@ -286,7 +290,7 @@ def test_read_ahead_makes_few_requests_for_sequential_reads() -> None:
 
 def test_read_ahead_reads_few_bytes_for_random_reads() -> None:
     recorded = RecordedArchive(random.randbytes(20 * MIB))
-    ahead = ReadAhead(recorded, len(recorded.data))
+    ahead = ReadAhead(recorded)
     size = len(recorded.data)
     for start, end in ((size - 64, size), (0, 64), (10 * MIB, 10 * MIB + 5), (MIB, 13 * MIB), (size, size), (5, 5)):
         assert ahead.read_at(start, end) == recorded.data[start:end]

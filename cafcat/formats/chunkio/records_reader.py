@@ -21,11 +21,14 @@ from cafcat.formats.chunkio.metering import (
 )
 from cafcat.formats.chunkio.records import HEADER_BYTES, Record, parse_header
 from cafcat.formats.chunkio.siphash import hasher
-from cafcat.formats.chunkio.windows import Window
+from cafcat.support.read_ahead import ReadAhead
 
 __all__ = ["RecordReader"]
 
 _BLOCK_BYTES: Final = 1 << 20
+"""Largest read, and size of the blocks of content, in bytes."""
+_FIRST_BYTES: Final = 16 << 10
+"""Size in bytes of a read after a jump. It is small, because meters are 64 KiB apart."""
 _MAX_HASHED_FACTOR: Final = 4
 """Content is hashed to make the end of a record certain, up to this many times the size of the file."""
 _FREE_HASHED_BYTES: Final = 64 << 20
@@ -44,7 +47,7 @@ class RecordReader:
 
     def __init__(self, archive: RandomReader) -> None:
         """Prepare to read a file. No bytes are read yet."""
-        self._window = Window(archive)
+        self._window = ReadAhead(archive, first_bytes=_FIRST_BYTES, most_bytes=_BLOCK_BYTES)
         self._last: Record | None = None
         self._certain_end: tuple[Record, bool] | None = None
         self._hashed_bytes = 0
@@ -175,7 +178,7 @@ class RecordReader:
         position = end_position(record.begin, HEADER_BYTES)
         for start in range(position, record.end, _BLOCK_BYTES):
             end = min(start + _BLOCK_BYTES, record.end)
-            yield strip_meters(start, self._window.read(start, end))
+            yield strip_meters(start, self._window.read_at(start, end))
 
     def _end_is_certain(self, record: Record) -> bool:
         """Return True if the next record certainly begins at the end of this record.
@@ -207,14 +210,14 @@ class RecordReader:
         """
         if position and position + METER_BYTES > self._window.size_bytes:
             return None
-        return read_meter(self._window.read(position, position + METER_BYTES) if position else b"", position)
+        return read_meter(self._window.read_at(position, position + METER_BYTES) if position else b"", position)
 
     def _record_at(self, begin: int) -> Record | None:
         """Return the record that begins at `begin`, or None if no valid header is at this position."""
         end = end_position(begin, HEADER_BYTES)
         if not is_position(begin) or end > self._window.size_bytes:
             return None
-        return parse_header(strip_meters(begin, self._window.read(begin, end)), begin)
+        return parse_header(strip_meters(begin, self._window.read_at(begin, end)), begin)
 
     def _clamp(self, start: int, end: int | None) -> tuple[int, int]:
         size = self._window.size_bytes

@@ -34,7 +34,7 @@ from cafcat.sources.names import prefixed
 from cafcat.stores.base import FileStore, Store, StoredObject
 from cafcat.stores.kind import ObjectAddress
 from cafcat.support.checksums import crc32c
-from cafcat.support.read_ahead import ReadAhead
+from cafcat.support.read_ahead import LocatedReadAhead
 
 __all__ = ["Found", "run"]
 
@@ -175,7 +175,7 @@ class _Adopt:
             chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix, version.info.etag
         )
         with Mapping(chunk_id) as mapping:
-            ahead = ReadAhead(archive, archive.size_bytes)
+            ahead = LocatedReadAhead(archive)
             reader = archive_format.reader(ahead) if multi_file is None else multi_file.reader(ahead, key)
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)

@@ -9,7 +9,7 @@ from cafcat.remote.access import Addressing, S3Access
 from cafcat.remote.address import parse_s3
 from cafcat.stores.base import Store
 from cafcat.stores.kind import ArchiveObject, ObjectAddress, ObjectInFolder, StoreContext, StoreKind
-from cafcat.support.read_ahead import ReadAhead
+from cafcat.support.read_ahead import LocatedReadAhead
 
 __all__ = ["S3"]
 
@@ -92,7 +92,7 @@ class _S3Kind(StoreKind):
         head = RemoteObject(connection, key).head()
         content = RemoteObject(connection, key, head.etag)
         found = ArchiveObject(content, head.size_bytes, self, address, context)
-        return ReadAhead(found, head.size_bytes)
+        return LocatedReadAhead(found)
 
 
 S3: Final = _S3Kind()
