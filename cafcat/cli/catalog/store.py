@@ -1,12 +1,12 @@
 """The commands of `cafcat store`, for the folders and buckets that the catalog refers to."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cafcat.cli.call import Call, group, verb
-from cafcat.cli.catalog.store_check import check
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import JoinStore
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow
     from cafcat.operations.stores.migrate import MigrateReport
     from cafcat.session import Session
+    from cafcat.stores.probing import Finding
 
 __all__ = ["register"]
 
 _OLD = typer.Argument(metavar="STORE", parser=parse_text, help="Store of the catalog: its name, URL or folder.")
 _NEW = typer.Argument(metavar="NEW", parser=parse_text, help="New place of the store: a folder, URL or name.")
 _NAME = typer.Argument(metavar="NAME", parser=parse_text, help="Short name, such as archive or disk-2.")
+
+_WORDS: Final = {True: "yes", False: "no", None: "not tried"}
 
 
 class _Progress(ShownProgress):
@@ -179,9 +182,38 @@ def _warn_of_configuration(call: Call, session: "Session", old: str) -> None:
         call.warn(f"the setting {name} still means {old}: change it, or new chunks go there")
 
 
+def check(
+    call: Call,
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Folder, URL or name of the store.", show_default=False)
+    ],
+) -> int | None:
+    """Find out which features a store has.
+
+    Writes small objects below the store's prefix, and removes them. If the catalog has the store, the result is
+    stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
+    """
+    with call.repository() as repository:
+        checked = repository.check_store(url)
+    document = {
+        "store": checked.url,
+        "usable": checked.is_usable,
+        "remembered": checked.is_remembered,
+        "findings": [finding._asdict() for finding in checked.findings],
+    }
+    call.output.show(document, _findings(checked.findings))
+    return None if checked.is_usable else 1
+
+
+def _findings(findings: "Sequence[Finding]") -> Iterator[str]:
+    width = max((len(finding.feature) for finding in findings), default=0)
+    for finding in findings:
+        said = "; ".join(text for text in (finding.detail, finding.remedy) if text)
+        yield f"{finding.feature:<{width}}  {_WORDS[finding.works]:<9}  {said}".rstrip()
+
+
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat store` to the commands of the program."""
     below = group(app, "store", "List, check, add, move, migrate and remove stores.")
-    for function in (ls, add, rename, move, migrate, rm):
+    for function in (ls, add, rename, move, migrate, rm, check):
         verb(below, function.__name__, function)
-    verb(below, "check", check)

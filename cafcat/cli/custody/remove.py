@@ -1,14 +1,16 @@
 """The commands `cafcat rm` and `cafcat undelete`: their flags, progress and output."""
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.custody.names import names_from
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, plural, timestamp
@@ -17,6 +19,7 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
 from cafcat.operations.undelete.options import UndeleteOptions
+from cafcat.sources.names import LIST_BLOCK_BYTES, names_in
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
@@ -187,8 +190,33 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
         raise InvalidInput("-0 needs --files-from: it says how the names in that file end")
     if recursive and files_from is not None:
         raise InvalidInput("--files-from cannot be combined with -r: it names single files, not folders")
-    listed = names_from(files_from, null_separated=null) if files_from is not None else ()
+    listed = _names_from(files_from, null_separated=null) if files_from is not None else ()
     return chain(() if recursive else paths or (), listed)
+
+
+def _names_from(file: str, *, null_separated: bool) -> Iterator[str]:
+    """Yield the names in a file, one per line.
+
+    Args:
+        file: The file; "-" is standard input.
+        null_separated: True if each name ends with NUL instead of a newline.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: A name has more than 65,536 bytes.
+        OSError: The file cannot be read.
+    """
+    with _opened(file) as stream:
+        yield from names_in(iter(partial(stream.read, LIST_BLOCK_BYTES), b""), file, null_separated=null_separated)
+
+
+def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+    if file == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(file, "rb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"the list of names does not exist: there is no file {file}") from error
 
 
 def register(app: typer.Typer) -> None:
