@@ -472,7 +472,7 @@ class PackedFiles:
         """
         if not self.session.catalog.identities.is_empty():
             return None
-        from cafcat.operations.lost_catalog import lost_catalog
+        from cafcat.operations.joining import lost_catalog
 
         return lost_catalog(self.session)
 

@@ -7,13 +7,23 @@ statement and one read. docs/formats/marker.md has the rules for a store without
 import re
 import socket
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 from uuid import UUID, uuid4
 
-from cafcat.catalog.catalog import Catalog
-from cafcat.errors import Conflict, Locked
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    Conflict,
+    InvalidInput,
+    Locked,
+    NotFound,
+    StoreFailed,
+    Unsupported,
+)
+from cafcat.operations.chosen_stores import default_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store
@@ -35,7 +45,7 @@ __all__ = [
     "has_chunks",
     "has_joined",
     "join_store",
-    "lost_catalog_of",
+    "lost_catalog",
 ]
 
 CHUNK_KEY: Final = re.compile(
@@ -187,24 +197,24 @@ def has_chunks(store: Store) -> bool:
     return next(_records(store), None) is not None or next(_chunks(store), None) is not None
 
 
-def lost_catalog_of(catalog: Catalog, store: Store) -> Conflict | None:
-    """Return an error with the remedies if the catalog is empty, but its store is in use; else None.
+def lost_catalog(session: Session) -> CafcatError | None:
+    """Return an error with the remedies if the catalog is empty, but the store of the settings is in use.
 
     A store is in use if it has chunks, or the marker of another catalog. It is read only if the catalog is empty.
 
-    Raises:
-        StoreFailed, AccessDenied: The store cannot be read.
+    Returns:
+        None if the catalog is not lost, or if that cannot be found out, because the store cannot be read.
     """
-    if not catalog.identities.is_empty():
+    identities = session.catalog.identities
+    if not identities.is_empty():
         return None
-    own = catalog.identities.of(store.url).catalog
-    others = [found for found in read_markers(store) if found[0] != own]
-    if others:
-        return _lost(
-            f"the catalog is empty, but the store {store.url} belongs to {describe_catalogs(others)}", store
-        )
-    if has_chunks(store):
-        return _lost(f"the catalog is empty, but the store {store.url} has chunks", store)
+    with suppress(AccessDenied, NotFound, StoreFailed, InvalidInput, Unsupported):
+        store = default_store(session)
+        others = [found for found in read_markers(store) if found[0] != identities.of(store.url).catalog]
+        if others:
+            return _lost(f"belongs to {describe_catalogs(others)}", store)
+        if has_chunks(store):
+            return _lost("has chunks", store)
     return None
 
 
@@ -234,8 +244,8 @@ def _chunks(store: Store) -> Iterator[UUID]:
     return (UUID(key[1]) for key in keys if key is not None)
 
 
-def _lost(message: str, store: Store) -> Conflict:
-    return Conflict(message, hint=_remedies(store))
+def _lost(reason: str, store: Store) -> Conflict:
+    return Conflict(f"the catalog is empty, but the store {store.url} {reason}", hint=_remedies(store))
 
 
 def _refused(message: str, store: Store) -> Conflict:
