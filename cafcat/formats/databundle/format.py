@@ -7,8 +7,8 @@ from cafcat.formats.base import ArchiveFolder, MultiFileFormat, RandomReader, Si
 from cafcat.model import Entry
 
 if TYPE_CHECKING:
-    from cafcat.formats.databundle.bundles.bundle_archive import BundleArchive
     from cafcat.formats.databundle.bundles.shard import BundleShard
+    from cafcat.formats.databundle.opening import BundleArchive
     from cafcat.formats.databundle.reader import DataBundleReader
     from cafcat.formats.databundle.writer import DataBundleWriter
 
@@ -60,8 +60,8 @@ class DataBundleFormat:
         return open_shard(archive)
 
     def open_folder(self, folder: ArchiveFolder) -> "BundleArchive | None":
-        """Return the bundle that a folder contains; None if it has no index. See `bundle_archive.open_bundle`."""
-        from cafcat.formats.databundle.bundles.bundle_archive import open_bundle
+        """Return the bundle that a folder contains; None if it has no index. See `opening.open_bundle`."""
+        from cafcat.formats.databundle.opening import open_bundle
 
         return open_bundle(folder)
 

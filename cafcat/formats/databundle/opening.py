@@ -1,15 +1,24 @@
-"""Opens a DataBundle shard file: either a chunk that cafcat wrote, or a shard of a bundle."""
+"""Opens archives of the format DataBundle: chunks that cafcat wrote, shards of bundles, and whole bundles."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.formats.base import LocatedArchive, RandomReader
-from cafcat.formats.databundle.bundles.shard import BundleShard, read_head, shard_file_list
-from cafcat.formats.databundle.layout import TRAILER_BYTES, parse_trailer
+from cafcat.formats.base import ArchiveFolder, LocatedArchive, RandomReader
+from cafcat.formats.databundle.bundles.file_list import BundleFileList
+from cafcat.formats.databundle.bundles.shard import (
+    BundleShard,
+    bundle_properties,
+    is_bundle,
+    read_file_list,
+    read_head,
+    shard_file_list,
+)
+from cafcat.formats.databundle.layout import TRAILER_BYTES, parse_trailer, shard_name
 from cafcat.formats.databundle.messages import messages
 from cafcat.formats.databundle.reader import DataBundleReader
 
-__all__ = ["open_shard"]
+__all__ = ["BundleArchive", "open_bundle", "open_shard"]
 
 _BUNDLE_METADATA: Final = ("inline_metadata_table", "external_metadata")
 """Values of the oneof "metadata" in the head of a shard of a bundle."""
@@ -50,3 +59,46 @@ def _head_is_of_bundle(archive: RandomReader) -> bool:
         return read_head(archive).header.WhichOneof("metadata") in _BUNDLE_METADATA
     except (Corrupt, Unsupported):
         return False
+
+
+def open_bundle(folder: ArchiveFolder) -> "BundleArchive | None":
+    """Return the bundle that a folder contains, or None if the folder has no file index/CURRENT.
+
+    Raises:
+        Corrupt: the index is not the complete index of a bundle.
+        Unsupported: the index is too large, or the bundle has an unknown compression.
+        NotInstalled: plyvel or protobuf is not installed.
+        Conflict: another process changed the index while it was copied.
+        TemporaryFileFailed: the temporary copy of the index failed.
+    """
+    return BundleArchive(read_file_list(folder)) if is_bundle(folder) else None
+
+
+class BundleArchive:
+    """A bundle as one archive, given the list of its files. Implements `MultiFileArchive`."""
+
+    def __init__(self, files: BundleFileList) -> None:
+        self._files = files
+        self._shards = {shard_name(shard): shard for shard in files.shards}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the shard files that hold at least one file, such as "shard-00000003"."""
+        return list(self._shards)
+
+    def reader(self, archive: RandomReader, name: str) -> BundleShard:
+        """Return a reader for one of the shard files.
+
+        Args:
+            archive: the shard file.
+            name: name of the shard file, one of `names`.
+
+        Raises:
+            Corrupt: the head of the file is invalid, or belongs to another bundle or another shard.
+            Unsupported: the head has more than 16 MiB.
+        """
+        return BundleShard(archive, read_head(archive), self._files, self._shards[name])
+
+    def properties(self) -> dict[str, Any]:
+        """Return the properties of the bundle by name, with the number of files in all shards."""
+        return bundle_properties(self._files.config, self._files.files, self._files.directories)

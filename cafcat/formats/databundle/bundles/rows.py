@@ -1,14 +1,22 @@
 """Decodes the rows (keys and values) of a bundle, whether they are in its index or in the head of a shard."""
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from cafcat.errors import Corrupt, Unsupported
 from cafcat.formats.databundle.bundles.compression import METHODS, max_stored_bytes
-from cafcat.formats.databundle.layout import MAX_RECORD_BYTES, VERSION_MAGIC, config_key, parse_file_key, record_key
+from cafcat.formats.databundle.layout import (
+    FILE_METADATA,
+    MAX_RECORD_BYTES,
+    VERSION_MAGIC,
+    config_key,
+    parse_file_key,
+    record_key,
+)
 from cafcat.formats.databundle.messages import DIRECTORY, REGULAR, messages
 
-__all__ = ["BundleConfig", "BundleFile", "BundleRows", "Record", "RowSource", "UserData"]
+__all__ = ["BundleConfig", "BundleFile", "BundleRows", "InlineRows", "Record", "RowSource", "UserData"]
 
 _MAX_ZERO_ROWS: Final = 4096
 """Number of rows of zero records that are read to find the end of the record before them."""
@@ -29,6 +37,46 @@ class RowSource(Protocol):
         No rows are returned if no record of the shard begins at or before the offset. `offset` is in bytes of data
         before compression.
         """
+
+
+class InlineRows:
+    """The rows of files and records in the head of a shard. Implements `RowSource`.
+
+    All rows are in memory; the size of a head is limited. If a key is repeated, the largest value counts.
+    """
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        """Sort the rows by their keys.
+
+        Args:
+            rows: BundleMetadataRow messages.
+        """
+        self._rows = dict(sorted((bytes(row.key), bytes(row.value)) for row in rows))
+        self._keys = list(self._rows)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of the row with this key, or None if the head has no such row."""
+        return self._rows.get(key)
+
+    def files(self) -> Iterator[tuple[bytes, bytes]]:
+        """Return the key and the value of each row of a file or directory, in the order of folder and name."""
+        return self._range(bytes([FILE_METADATA]), bytes([FILE_METADATA + 1]))
+
+    def records(self, shard: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return the key and the value of each record row of a shard, from the record that contains `offset` on.
+
+        No rows are returned if no record of the shard begins at or before the offset. `offset` is in bytes of data
+        before compression.
+        """
+        position = bisect_right(self._keys, record_key(shard, offset)) - 1
+        first = record_key(shard, 0)
+        if position < 0 or self._keys[position] < first:
+            return iter(())
+        return self._range(self._keys[position], record_key(shard + 1, 0))
+
+    def _range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key in self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, stop)]:
+            yield key, self._rows[key]
 
 
 class UserData(NamedTuple):

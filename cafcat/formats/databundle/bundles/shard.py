@@ -8,9 +8,8 @@ from cafcat.formats.base import ArchiveFolder, LocatedArchive, RandomReader
 from cafcat.formats.databundle.bundles.compression import METHOD_NAMES
 from cafcat.formats.databundle.bundles.copied_index import INDEX, open_index_copy
 from cafcat.formats.databundle.bundles.file_list import BundleFileList
-from cafcat.formats.databundle.bundles.inline_rows import InlineRows
 from cafcat.formats.databundle.bundles.record_decoding import DAMAGED
-from cafcat.formats.databundle.bundles.rows import BundleConfig, BundleRows
+from cafcat.formats.databundle.bundles.rows import BundleConfig, BundleRows, InlineRows
 from cafcat.formats.databundle.content import FileReader
 from cafcat.formats.databundle.layout import HEAD, VERSION_MAGIC, parse_head
 from cafcat.model import Entry
