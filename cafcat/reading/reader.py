@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from cafcat.errors import CafcatError, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
 from cafcat.progress import Progress
-from cafcat.reading.checking import Damaged, check, checked
-from cafcat.reading.decoding import cut, decode, decoded
+from cafcat.reading.content import Damaged, check, checked, cut, decode, decoded
 from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
