@@ -29,15 +29,15 @@ sys.exit(code)
 
 INSTALLED = {"_cython", "_sysconfigdata", "annotated_doc", "cafcat", "cython_runtime", "google_crc32c", "psycopg"}
 INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
-"""Packages that are not Python's own, and may be loaded: what typer and psycopg load without being asked, too."""
+"""Packages outside the standard library that may be loaded: those of typer and psycopg, and their dependencies."""
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
-"""Of those that are."""
+"""Packages of the standard library that must not be loaded."""
 OWN = {
     "": "catalog cli embedded errors events model packed_files progress reading session settings stores support",
     "catalog.": "by_key catalog connection database_url files files.lookup locking schema stores stores.stores",
     "cli.": "app call errors output reading reading.get stopping",
     "embedded.": "connecting",
-    "reading.": "checking decoding durable_files output_errors outputs reader replicas request saving",
+    "reading.": "content durable_files output_errors outputs reader replicas request saving",
     "settings.": "database settings stores values",
     "stores.": "base keys kind local presence registry",
     "stores.local.": "errors files kind store upload",
