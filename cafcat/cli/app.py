@@ -1,4 +1,4 @@
-"""The program `cafcat`: its commands, and what every error of a command becomes."""
+"""The program `cafcat`: the table of its commands, and the function that runs one and returns its exit code."""
 
 import os
 import sys
@@ -57,11 +57,14 @@ _MODULES: Final = {
     "completion": "admin.completion",
     "version": "admin.version",
 }
-"""Module below cafcat.cli that has each command, by the command's name, in the order of the help."""
+"""Name of the module below cafcat.cli that has a command, by the command's name. The help has the same order."""
 
 
 class Verbs(TyperGroup):
-    """The group of all commands. The module of a command is imported when it is used, or when the help lists it."""
+    """The group of all commands.
+
+    The module of a command is imported only when the command runs, or when the help or a completion lists it.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options | {"commands": dict.fromkeys(_MODULES)})
@@ -69,7 +72,7 @@ class Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - as typer calls it
         """Return the command with a name; None if there is no such command.
 
-        Only this command of its module is made, because each command costs a millisecond.
+        Other commands of the same module are not created, because each of them costs about a millisecond.
         """
         if cmd_name in _MODULES and self.commands[cmd_name] is None:
             made = typer.Typer(rich_markup_mode=None)
@@ -110,10 +113,13 @@ app.callback()(with_shared_options(_start))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command of cafcat, print its error if there is one, and return the exit code.
+    """Run one command of cafcat, and return its exit code. An error is printed, except if stdout is a closed pipe.
 
     Args:
         arguments: The words after `cafcat` on the command line.
+
+    Raises:
+        SystemExit: The completion script of a shell started cafcat. The completions are printed instead.
     """
     call = Call()
     try:
@@ -145,7 +151,7 @@ def _check_current_folder() -> None:
     try:
         os.getcwd()
     except FileNotFoundError as error:
-        raise InvalidInput("the current folder is gone", hint="cd to another one") from error
+        raise InvalidInput("the current folder is gone", hint="cd to another folder") from error
 
 
 def _flushed(call: Call, code: int) -> int:

@@ -32,12 +32,14 @@ def _shared(
         bool, typer.Option("--json", help="Print results as JSON on stdout, errors as JSON on stderr.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no progress, no summary and no warnings.")
+        bool,
+        typer.Option("--quiet", "-q", help="Print no progress and, without --json, no summary and no warnings."),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Print the Python traceback of an error.")] = False,
     home: Annotated[
-        str | None, typer.Option("--home", metavar="DIR", help="Folder with the embedded database.")
+        str | None,
+        typer.Option("--home", metavar="DIR", help="Folder of the embedded database and the default store."),
     ] = None,
     database_url: Annotated[
         str | None,
@@ -57,7 +59,10 @@ def _shared(
         typer.Option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, such as 30s or 0."),
     ] = None,
 ) -> None:
-    """Declare the shared options: typer reads the parameters. Only commands that write have `--lock-timeout`."""
+    """Declare the shared options as parameters. This function is never called.
+
+    `with_shared_options` adds the parameters to a command; `--lock-timeout` only to a command that `commits`.
+    """
 
 
 _SHARED: Final = dict(inspect.signature(_shared).parameters)
@@ -102,7 +107,7 @@ class Call:
                 self._flags[name] = value
 
     def settings(self) -> "Settings":
-        """Return the settings from flags, environment and configuration file.
+        """Return the settings from flags, environment, configuration file and defaults. They are loaded once.
 
         Raises:
             InvalidInput: A setting is invalid, or the configuration file cannot be read.
@@ -114,15 +119,15 @@ class Call:
         return self._settings
 
     def repository(self) -> "Repository":
-        """Return the repository, which connects at its first query. Use it in a `with` statement."""
+        """Return a new repository for a `with` statement. It connects to the database at its first query."""
         from cafcat.repository import Repository
 
         return Repository(self.settings(), self.warn)
 
     def files(self) -> "PackedFiles":
-        """Return the repository with reading methods only, for commands that only read.
+        """Return a new repository with reading methods only, for commands that only read.
 
-        It connects at its first query. Use it in a `with` statement.
+        The repository connects to the database at its first query. Use it in a `with` statement.
         """
         from cafcat.packed_files import PackedFiles
 
@@ -132,8 +137,8 @@ class Call:
     def reading(self) -> Iterator["PackedFiles"]:
         """Yield the repository for a command that reads files by name.
 
-        If the `with` block raises NotFound, and the catalog is empty although its store has chunks, a warning about
-        the lost catalog is printed. NotFound is raised in any case.
+        If the `with` block raises NotFound, and the catalog seems to be lost (`warn_if_lost`), a warning with the
+        remedies is printed first. NotFound is raised in any case.
         """
         with self.files() as repository:
             try:
@@ -145,13 +150,16 @@ class Call:
                 raise
 
     def database(self) -> "Database":
-        """Return the database of the settings, for `cafcat db` and psql. Nothing is connected yet."""
+        """Return the database of the settings, for `cafcat db` and psql. It is not connected yet."""
         from cafcat.settings.database import Database
 
         return Database(self.settings())
 
     def warn(self, message: str) -> None:
-        """Print a warning on stderr: as text, unless --quiet is given, or as a JSON document with --json."""
+        """Print a warning on stderr.
+
+        With --json it is a JSON document, also with --quiet. Without --json it is text, which --quiet suppresses.
+        """
         if self.json:
             self.output.error_document({"warning": message})
         elif not self.quiet:
@@ -161,7 +169,7 @@ class Call:
         """Print the result of a command.
 
         Args:
-            document: The result as printed with --json.
+            document: The result as printed with --json, also with --quiet.
             lines: The result as printed for people; not printed with --quiet.
             failed: Messages about failures, printed on stderr even with --quiet. With --json they are not printed,
                 because `document` contains them.
@@ -173,7 +181,7 @@ class Call:
             self.output.show(document, lines)
 
     def report(self, error: Exception) -> int:
-        """Print an error on stderr, with --debug after its traceback, and return its exit code."""
+        """Print an error on stderr, and return its exit code. With --debug, its traceback is printed first."""
         if self.debug:
             traceback.print_exception(error)
         shown = describe(error)
@@ -189,8 +197,9 @@ def with_shared_options(
 ) -> Callable[..., int | None]:
     """Return the function of a command in the form that typer calls, with the shared options added.
 
-    If the second parameter of `function` is `options`, annotated with the options of an operation, each of these
-    options becomes an argument or flag of the command.
+    If the second parameter of `function` is `options`, annotated with the options of an operation, the command also
+    gets their arguments and flags (`parameters_of`). A group that is called without a command prints its help on
+    stderr, and ends with exit code 2.
 
     Args:
         function: The function of the command. Its first parameter is a Call; it returns the exit code; None is 0.
@@ -246,7 +255,8 @@ def verb(
         name: Name of the command.
         function: The function of the command. Its first parameter is a Call; it returns the exit code; None is 0.
         store: Help text of `--store` for this command; None if `--store` is the store of new chunks.
-        commits: True for a command that writes to the catalog and may wait for another writer.
+        commits: True for a command that writes to the catalog and may wait for another writer: it gets
+            `--lock-timeout`.
     """
     app.command(name)(with_shared_options(function, store, commits=commits))
 

@@ -34,7 +34,7 @@ EXIT_CODES = {
     "locked": 11,
     "credentials": 12,
 }
-"""Exit code for each `CafcatError.kind`; all other kinds have 1. docs/cli.md has the whole table."""
+"""Exit code of a CafcatError by its `kind`. A kind that is missing here has 1. docs/cli.md has the whole table."""
 
 
 class ErrorShown(NamedTuple):
@@ -67,7 +67,7 @@ def describe(error: Exception) -> ErrorShown:
     if isinstance(error, OSError):
         file = f": {error.filename}" if error.filename else ""
         return _plain("failure", f"{error.strerror or error}{file}", None, 1)
-    hint = "this is a bug; run again with --debug"
+    hint = "this is a bug of cafcat; run again with --debug to see where"
     return _plain("failure", f"unexpected {type(error).__name__}: {error}", hint, 1)
 
 

@@ -24,7 +24,7 @@ def ingest(
     *,
     checksum: Annotated[
         bool,
-        typer.Option("--checksum", help="Compare files by checksum instead of size and time."),
+        typer.Option("--checksum", help="Compare files by size and checksum instead of size and time."),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Pack every file again, even if it did not change.")
@@ -86,7 +86,7 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
     """Return the numbers of files with problems by kind, such as " (3 symlink, 1 special)"; "" for none.
 
     Args:
-        progress: Counted the problems.
+        progress: The display of the ingest, which counted the problems.
         failures: True for kinds that are failures, False for kinds of skipped files.
     """
     kinds = [kind for kind in ProblemKind if kind.is_failure is failures and progress.problems[kind]]

@@ -33,20 +33,21 @@ def operation(
 ) -> Iterator["Session"]:
     """Open a session for the operation that the `with` block runs, and handle SIGINT, SIGTERM and SIGHUP.
 
-    With `at_hand`, the first signal makes the session `stopping`, the second one makes its checkpoint raise
-    KeyboardInterrupt. Without it, the first signal raises KeyboardInterrupt at once.
+    With `at_hand`, the first signal makes `session.stopping` true, and the second makes `session.checkpoint` raise
+    KeyboardInterrupt. Without `at_hand`, the first signal raises KeyboardInterrupt at once, and the second is
+    ignored. In both cases, the third signal ends the process.
 
     Args:
         call: The call of the command.
         progress: Shows the progress and events of the operation.
-        if_interrupted: What is left after a KeyboardInterrupt, as printed after "interrupted; "; or a function that
-            returns this text.
+        if_interrupted: Text about the state after a KeyboardInterrupt, which is printed after "interrupted; "; or a
+            function that returns this text.
         at_hand: Name of the object that is finished after the first signal, for the message, such as "the open
-            chunk". None: the first signal ends the operation at once.
+            chunk". None: the first signal raises KeyboardInterrupt.
         finishes: False if the first signal drops the object instead of finishing it.
 
     Raises:
-        typer.Exit: The operation was interrupted by KeyboardInterrupt, and the message was printed.
+        typer.Exit: A KeyboardInterrupt ended the operation, and the message was printed. The exit code is 130.
     """
     from cafcat.progress import Warnings
     from cafcat.session import Session

@@ -44,14 +44,14 @@ def timestamp(modified_ns: int | None) -> str | None:
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for all characters that are not printable, as `ls -b` does."""
+    r"""Return a text with an escape of Python, such as \n or \x1b, for each character that is not printable."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return a message in one line: newlines become spaces, other unprintable characters become escapes."""
+    """Return a message in one line: a newline becomes a space, other unprintable characters become escapes."""
     return printable(re.sub(r"\s*\n\s*", " ", text.strip()))
 
 
@@ -63,8 +63,10 @@ def plural(count: int, word: str) -> str:
 def location_document(location: Location, archive: str) -> dict[str, Any]:
     """Return what --json prints for a file of the catalog: path, size, span, checksum, time, chunk and object.
 
+    A file that has to be decoded also has the key `decoding`.
+
     Args:
-        location: Where the file is.
+        location: Location of the file.
         archive: Absolute path or URL of the chunk's object.
     """
     document = {
@@ -81,9 +83,10 @@ def location_document(location: Location, archive: str) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry, archive: str) -> dict[str, Any]:
-    """Return what `cafcat inspect --json` prints for an entry of an archive: the keys of a file, without `chunk`.
+    """Return what `cafcat inspect --json` prints for an entry of an archive.
 
-    An entry with a known decoded size also has the key `content_bytes`.
+    The keys are those of `location_document` without `chunk`. An entry with a known decoded size also has the key
+    `content_bytes`.
 
     Args:
         entry: The entry.
@@ -113,7 +116,7 @@ def folder_document(folder: Folder) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value that JSON cannot have as a string: bytes in hexadecimal, any other value by `str`."""
+    """Return a string for a value of a type that JSON lacks: bytes in hexadecimal, any other value by `str`."""
     return value.hex() if isinstance(value, (bytes, memoryview)) else str(value)
 
 
@@ -134,7 +137,7 @@ _TO_STDOUT: Final = _ToStdout()
 
 
 class Output:
-    """Prints on stdout and stderr for one call of cafcat.
+    """Prints on stdout and stderr for one call of cafcat. Creating an Output sets both streams to UTF-8.
 
     Paths are written as their UTF-8 bytes in every locale. On a terminal, names are shown with escapes for
     characters that are not printable.
@@ -178,7 +181,7 @@ class Output:
 
         Args:
             document: The values by name, as --json prints them.
-            shown: The values as people see them; None for those of `document`. A value of None is left out.
+            shown: The values as people see them; None for those of `document`. A value of None gets no line.
         """
         values = {key: value for key, value in (shown or document).items() if value is not None}
         width = max(map(len, values), default=0)
@@ -201,7 +204,7 @@ class Output:
                 sys.stdout.buffer.flush()
 
     def flush(self) -> None:
-        """Write what is buffered for stdout. Raises OutputFailed, and BrokenPipeError for a closed pipe."""
+        """Write all buffered text to stdout. Raises OutputFailed, and BrokenPipeError for a closed pipe."""
         with _TO_STDOUT:
             sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Shows the progress of long operations: a bar on a terminal, else a line every ten seconds."""
+"""Shows the progress of long operations on stderr: a bar on a terminal; elsewhere, and with --json, lines."""
 
 import sys
 import threading
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["ShownProgress"]
 
 LISTED_PROBLEMS = 100
-"""Most failed files that are printed without -v. A million of them would hide all other messages."""
+"""Number of failures that are printed without -v and --json. A million of them would hide all other messages."""
 STATUS_SECONDS = 10.0
-"""Time between two lines of progress where there is no terminal, in seconds."""
+"""Time between two lines of progress, which are printed if there is no bar, in seconds."""
 BAR_SECONDS = 0.1
 """Shortest time between two updates of the progress bar, in seconds."""
 
@@ -43,7 +43,7 @@ class ShownProgress(Progress):
         problems: Number of files with a problem, by kind of problem.
         chunks_committed: Number of chunks that were committed.
         files_committed: Number of files in these chunks.
-        bytes_committed: Number of bytes in these chunks.
+        bytes_committed: Total size of the objects of these chunks.
     """
 
     def __init__(self, call: Call, status_seconds: float = STATUS_SECONDS) -> None:
@@ -150,7 +150,10 @@ class ShownProgress(Progress):
             self._display = None
 
     def status(self) -> dict[str, Any]:
-        """Return the counters of the current stage, as `--json` prints them."""
+        """Return the counters of the current stage, as `--json` prints them.
+
+        `seconds` counts from the creation of this object, not from the beginning of the stage.
+        """
         return {
             "verb": self.verb,
             "files": self.files,
@@ -183,13 +186,13 @@ class ShownProgress(Progress):
         self.end()
         hidden = self._failures - LISTED_PROBLEMS
         if hidden > 0 and not self._call.json and not self._call.verbose:
-            self._print(f"{hidden} more problems are not listed; -v lists all")
+            self._print(f"{hidden} more failures are not listed; -v lists all")
 
 
 def _in_words(status: dict[str, Any]) -> str:
     """Return a stage's counters as text: "120 of 500 files, 1.2 GB of 3.0 GB, 60 files/s, 600.0 MB/s, 3 s left".
 
-    Totals and the time left are missing if they are unknown.
+    Totals and the time left are left out if they are unknown.
     """
     files, size_bytes = status["files"], status["bytes"]
     of_files, of_bytes = status["files_expected"], status["bytes_expected"]
@@ -208,7 +211,7 @@ def _rate(status: dict[str, Any]) -> str:
 
 
 class _StatusLines:
-    """Prints a line of progress every few seconds, in a thread, so that lines come even during a large file."""
+    """Prints a line of progress at a fixed interval, in a thread, so that lines appear even during a large file."""
 
     def __init__(self, progress: ShownProgress, seconds: float) -> None:
         self._progress, self._seconds = progress, seconds
@@ -230,7 +233,7 @@ class _StatusLines:
 
 
 class _Bar:
-    """A progress bar on the terminal that fits into 80 columns, updated at most ten times a second."""
+    """A progress bar on the terminal, whose numbers are updated at most ten times a second."""
 
     def __init__(self, progress: ShownProgress) -> None:
         from rich import progress as parts
@@ -247,7 +250,7 @@ class _Bar:
         self._bar.start()
 
     def advanced(self) -> None:
-        """Show the counters, unless the bar was updated less than 0.1 seconds ago."""
+        """Show the counters of the progress, unless they were updated less than 0.1 seconds ago."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -1,4 +1,7 @@
-"""Handles Ctrl-C and other signals: usually the first lets the open object be finished, the second drops it."""
+"""Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP while a command works.
+
+StopOnSignal lets the command finish its open object first. `interrupted_by_signals` interrupts the command at once.
+"""
 
 import contextlib
 import json
@@ -18,7 +21,7 @@ class StopOnSignal:
 
     The first two signals print a message. After the first one `stopping` is true; after the second one `checkpoint`
     raises KeyboardInterrupt. Operations read `stopping` and call `checkpoint` at places where they can stop safely.
-    The third signal ends the program at once.
+    The third signal ends the process at once, with exit code 130.
     """
 
     def __init__(self, what: str, *, as_json: bool, finishes: bool = True) -> None:
@@ -94,7 +97,10 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _end_at_once() -> None:
-    """End the process with exit code 130, even if a thread waits for a server. Later, `recover` cleans up."""
+    """End the process with exit code 130, even if a thread waits for a server.
+
+    The next recovery cleans up after a writer.
+    """
     if os.isatty(2):
         os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides
     os._exit(INTERRUPTED)

@@ -76,7 +76,7 @@ def test_losses_are_reported_and_must_be_accepted(cafcat: Cafcat, lost: Cafcat) 
     refused = lost("rebuild", code=5)
     missing = f"missing {gone.stem} (1 file): the chunk is in journal record 2, but no store has its object"
     assert missing in refused.err
-    assert refused.text.startswith("nothing was written: 1 object lost; name a store that has it, or go on without")
+    assert refused.text.startswith("nothing was written: 1 object lost; name a store that has what is lost, or ")
     assert lost("ls", "-R").out == b""
     summary = lost("rebuild", "--accept-loss", "--json", code=5).document["summary"]
     assert set(summary) == {field.name for field in fields(RebuildReport)}
@@ -110,7 +110,7 @@ def test_a_chunk_without_a_record_is_named(cafcat: Cafcat, lost: Cafcat) -> None
     line.unlink()
     [chunk] = (cafcat.folder / "store").glob("*.caf")
     result = lost("rebuild")
-    assert f"without a journal record, taken as the newest: {chunk.stem}" in result.err
+    assert f"without a journal record, entered as the newest: {chunk.stem}" in result.err
     assert result.text.startswith("rebuilt 1 chunk: 13 files")
 
 

@@ -91,7 +91,9 @@ def test_an_error_in_json_has_all_its_keys(capsys: pytest.CaptureFixture[str]) -
 def test_message_of_a_bug_names_the_debug_option(capsys: pytest.CaptureFixture[str]) -> None:
     call().report(ValueError("x\ny"))
     line = capsys.readouterr().err
-    assert line == "cafcat: unexpected ValueError: x y; this is a bug; run again with --debug\n"
+    assert (
+        line == "cafcat: unexpected ValueError: x y; this is a bug of cafcat; run again with --debug to see where\n"
+    )
     call(debug=True).report(ValueError("x"))
     assert "ValueError: x\n" in capsys.readouterr().err
 
@@ -155,7 +157,7 @@ def test_a_flood_of_failures_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     _report_failures(ShownProgress(call()), LISTED_PROBLEMS + 5)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "cafcat: f0: permission denied"
-    assert lines[-1] == "cafcat: 5 more problems are not listed; -v lists all"
+    assert lines[-1] == "cafcat: 5 more failures are not listed; -v lists all"
     assert len(lines) == LISTED_PROBLEMS + 1
 
 

@@ -34,7 +34,7 @@ def completion(
 
 
 def answer_shell(command: Any, arguments: Sequence[str]) -> None:
-    """Print the possible completions of a command line for the shell's completion script, and end the program.
+    """Print the possible completions of a command line for the shell's completion script, and raise SystemExit.
 
     Args:
         command: The program, as a typer command.

@@ -13,7 +13,7 @@ __all__ = ["register"]
 
 
 def config(call: Call) -> None:
-    """Show all settings and named stores, with their origins. Passwords are hidden."""
+    """Show all settings and named stores, with their origins. Passwords in URLs are hidden."""
     settings = call.settings()
     origins = settings.origins
     values = _values(settings)

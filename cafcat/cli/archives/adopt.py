@@ -21,7 +21,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat adopt`. With -v, prints each adopted archive on stderr, or on stdout with --json."""
+    """Progress of `cafcat adopt`. With -v, prints each adopted archive: on stderr, with --json on stdout."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ArchiveAdopted)  # noqa: S101 - adopt reports no other events

@@ -36,16 +36,16 @@ Report = TypeVar("Report")
 
 
 def settings_for(call: Call, archive: str) -> "Settings | None":
-    """Return the settings, or None if they are not needed to open an archive, because it is a local file.
+    """Return the settings; None if no setting has an effect on opening an archive, as for a local file.
 
-    So an invalid setting does not keep anybody from reading a local archive.
+    A local archive can therefore be read even if a setting is invalid.
 
     Args:
         call: The call of the command.
         archive: The archive, as the user named it.
 
     Raises:
-        InvalidInput: The settings are needed, and are invalid.
+        InvalidInput: The settings are needed, and one is invalid.
     """
     kind = find_kind(archive)
     return call.settings() if kind is not None and kind.options else None
@@ -139,7 +139,7 @@ def _made(call: Call, function: Callable[[ShownProgress], Report]) -> Report | N
         function: Called with the display of the progress.
 
     Returns:
-        The report; None if a signal interrupted the function. Then a message was printed.
+        The report; None if a signal interrupted the function. In this case a message was printed.
     """
     with ShownProgress(call) as progress:
         try:

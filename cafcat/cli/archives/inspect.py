@@ -79,7 +79,7 @@ def _show_about(call: Call, archive: "Inspection") -> None:
 
 
 def _items(about: Any) -> Iterator[str]:
-    """Yield a line for each item of those facts about an archive that are lists.
+    """Yield a line for each item of each fact about an archive whose value is a list, such as "root: bafy...".
 
     Args:
         about: Pairs of the name of a fact and its value.

@@ -25,7 +25,7 @@ def backup(
     call: Call,
     options: BackupOptions,
     *,
-    listed: Annotated[bool, typer.Option("--list", help="List the existing backups, and write none.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the backups in the store, and write none.")] = False,
 ) -> int:
     """Write the whole catalog into a store, as one object.
 
@@ -71,7 +71,7 @@ def restore(call: Call, options: RestoreOptions) -> int:
     if not call.json and report.newer_records:
         call.output.notice(
             f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "
-            "`cafcat rebuild` into an empty one has them"
+            "to have them, run `cafcat rebuild` with an empty catalog instead"
         )
     if report.moved_from is not None:
         call.warn(f"the store {report.moved_from} is at {report.store} now: the catalog reads it from there")

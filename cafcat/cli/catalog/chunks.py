@@ -53,6 +53,6 @@ def show(
 
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat chunks` to the commands of the program."""
-    below = group(app, "chunks", "List and show the archives of the files.")
+    below = group(app, "chunks", "List and show the chunks of the catalog.")
     verb(below, "ls", ls)
     verb(below, "show", show)

@@ -16,21 +16,21 @@ def init(call: Call) -> None:
 
 
 def upgrade(call: Call) -> None:
-    """Upgrade the database to the schema of this version."""
+    """Upgrade the database to the schema of this version of cafcat."""
     before, after = call.database().upgrade()
     line = f"already at revision {after}" if before == after else f"upgraded from {before} to {after}"
     call.output.show({"from": before, "to": after}, [line])
 
 
 def current(call: Call) -> None:
-    """Show the schema revision of the database, and the revision of this version."""
+    """Show the schema revision of the database, and the revision that this version of cafcat needs."""
     found, needed = call.database().current()
     document = {"revision": found, "needed": needed}
     call.output.fields(document, {"revision": found or "none", "needed": needed})
 
 
 def check(call: Call) -> int:
-    """Check the catalog for contradictions. The exit code is 5 if there is one."""
+    """Check the catalog for contradictions, and for signs that it was lost. The exit code is 5 if there are any."""
     findings = call.database().check()
     with call.files() as repository:
         if (lost := warn_if_lost(call, repository)) is not None:
@@ -40,7 +40,7 @@ def check(call: Call) -> int:
 
 
 def url(call: Call) -> None:
-    """Print the libpq URL of the database, with its password.
+    """Print the libpq URL of the database. A password in the URL is shown.
 
     Example: psql "$(cafcat db url)"
     """
@@ -49,7 +49,7 @@ def url(call: Call) -> None:
 
 
 def stop(call: Call) -> None:
-    """Stop the embedded database. The next command starts it again."""
+    """Stop the embedded database. The next command that needs it starts it again."""
     stopped = call.database().stop()
     call.output.show({"stopped": stopped}, ["stopped" if stopped else "was not running"])
 

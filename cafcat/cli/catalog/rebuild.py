@@ -26,8 +26,8 @@ _OF_LOGS: Final = frozenset({"ingestion_units", "chunk_times"})
 """Tables that only catalogs with archives of logs use. `cafcat compare` leaves them out if they are empty."""
 
 _LISTED = 100
-"""Most damages, and most chunks without a journal record, that are printed. With -v, all in the report are
-printed."""
+"""Number of damages, and of chunks without a journal record, that are printed. With -v, all that the report lists
+are printed; with --json, none."""
 
 
 def rebuild(call: Call, options: RebuildOptions) -> int:
@@ -54,13 +54,13 @@ def _notices(call: Call, report: "RebuildReport") -> None:
     if report.adopted and report.written:
         named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
         more = _more(len(report.adopted), len(named))
-        call.output.notice(f"chunks without a journal record, taken as the newest: {', '.join(named)}{more}")
+        call.output.notice(f"chunks without a journal record, entered as the newest: {', '.join(named)}{more}")
 
     if report.unclaimed and report.written:
         listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
         more = _more(len(report.unclaimed), len(listed_chunks))
         call.output.notice(
-            "chunks without a journal record, left alone as they may be of any catalog: "
+            "chunks without a journal record, left alone because they may belong to any catalog: "
             f"{', '.join(listed_chunks)}{more}; to read one, run `cafcat adopt` on its object"
         )
 
@@ -83,7 +83,8 @@ def _summary(report: "RebuildReport") -> list[str]:
     lost = f"{plural(report.lost_count, 'object')} lost"
     if not report.written:
         return [
-            f"nothing was written: {lost}; name a store that has it, or go on without it by --accept-loss",
+            f"nothing was written: {lost}; name a store that has what is lost, "
+            "or rebuild without it with --accept-loss",
         ]
     lines = [
         f"rebuilt {plural(report.chunks, 'chunk')}: {plural(report.files, 'file')}, {format_size(report.bytes)}; "
@@ -108,7 +109,7 @@ def compare(
         int, typer.Option("--limit", min=0, help="Number of differences to show. All are counted.")
     ] = 20,
 ) -> int:
-    """Compare this catalog with another catalog. Reports different files, chunks and removals.
+    """Compare this catalog with another catalog. The exit code is 5 if files, chunks or removals differ.
 
     Example: cafcat compare postgresql://host/rebuilt
     """
@@ -122,7 +123,7 @@ def compare(
 
 
 class _Differences(ShownProgress):
-    """Progress of `cafcat compare`. Prints the first differences between the two catalogs."""
+    """Progress of `cafcat compare`. Prints the first `limit` differences between the two catalogs on stdout."""
 
     def __init__(self, call: Call, limit: int) -> None:
         super().__init__(call)

@@ -15,8 +15,8 @@ from cafcat.support.arguments import parse_text
 __all__ = ["register"]
 
 ROWS_MEASURED = 200
-"""Number of rows at the start of a result whose values set the widths of the columns, so that memory stays
-small."""
+"""Number of rows at the start of a result whose values set the widths of the columns. Later rows are not kept in
+memory."""
 
 
 def sql(
@@ -84,7 +84,7 @@ def _row(cells: Iterable[str], widths: Sequence[int]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a value of a row as text in one line, as psql prints it: NULL is "", and booleans are "t" or "f"."""
+    """Return a value of a row as text in one line. As in psql, NULL is "", and booleans are "t" or "f"."""
     if isinstance(value, bool):
         return "t" if value else "f"
     return "" if value is None else printable(str(value))

@@ -68,7 +68,9 @@ def add(
     call: Call,
     *,
     name: Annotated[str, _NAME],
-    url: Annotated[str, typer.Argument(metavar="URL", parser=parse_text, help="A folder, or s3://BUCKET/PREFIX.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", parser=parse_text, help="Folder or URL, such as s3://BUCKET/PREFIX.")
+    ],
 ) -> None:
     """Give a store a name in the catalog.
 
@@ -93,7 +95,7 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
 
 
 def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
-    """Remove a store without chunks from the catalog. Its objects stay."""
+    """Remove a store to which the catalog does not refer any more. Objects in the store stay."""
     with call.repository() as repository:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)
@@ -110,11 +112,11 @@ def move(
     old: Annotated[str, _OLD],
     new: Annotated[str, _NEW],
     look_at_all: Annotated[
-        bool, typer.Option("--all", help="Look for all objects at the new place, not for a hundred.")
+        bool, typer.Option("--all", help="Look for all objects at the new place, not only for a hundred.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look for the objects, but change nothing.")] = False,
 ) -> None:
-    """Change the place of a store in the catalog, after its objects were moved there.
+    """Change the URL of a store in the catalog, after you moved its objects to the new URL.
 
     Example: cafcat store move /mnt/old/chunks /mnt/new/chunks
     """
@@ -137,7 +139,7 @@ def migrate(
     new: Annotated[str, _NEW],
     join_store: JoinStore = False,
 ) -> int:
-    """Copy all objects of a store to another store, verify them, and read them from there.
+    """Copy all chunks, copies and backups of a store to another store, verify them, and read them from there.
 
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
     """
@@ -168,7 +170,7 @@ def _summary(report: "MigrateReport") -> list[str]:
 
 
 def _warn_of_configuration(call: Call, session: "Session", old: str) -> None:
-    """Print a warning if a setting still refers to the old URL of a store, because new chunks would go there.
+    """Print a warning if a setting still refers to the old URL of a store, where new chunks would then be written.
 
     Args:
         call: The call of the command.
@@ -190,8 +192,8 @@ def check(
 ) -> int | None:
     """Find out which features a store has.
 
-    Writes small objects below the store's prefix, and removes them. If the catalog has the store, the result is
-    stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
+    Writes small objects below the store's prefix, and removes them. If the catalog has the store, the failed checks
+    are stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
     """
     with call.repository() as repository:
         checked = repository.check_store(url)

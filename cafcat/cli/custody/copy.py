@@ -22,7 +22,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat copy`. With -v, prints each copied chunk on stderr, or on stdout with --json."""
+    """Progress of `cafcat copy`. With -v, prints each chunk and its outcome: on stderr, with --json on stdout."""
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkCopied)  # noqa: S101 - copy reports no other events
@@ -46,7 +46,7 @@ def copy(
     *,
     everything: Annotated[bool, typer.Option("--all", help="Copy all chunks.")] = False,
 ) -> int:
-    """Copy chunks into a second store. Reads use the copy when a chunk is lost or damaged.
+    """Copy chunks into a second store. Reads use the copy when the chunk itself cannot be read or is damaged.
 
     Example: cafcat copy --all --to s3://backups/cafcat
     """

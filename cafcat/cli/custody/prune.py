@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat prune`. With -v, prints each pruned chunk on stderr, or on stdout with --json."""
+    """Progress of `cafcat prune`. With -v, prints each pruned chunk: on stderr, with --json on stdout."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
@@ -41,7 +41,7 @@ class _Progress(ShownProgress):
 
 
 def prune(call: Call, options: PruneOptions) -> int:
-    """Remove chunks without files. Shows the result; needs --yes to remove anything.
+    """Remove chunks that had no files for a grace period. Without --yes, only shows the result.
 
     Example: cafcat prune --grace 30d --yes
     """

@@ -62,7 +62,7 @@ def recover(call: Call, options: RecoverOptions) -> int:
 
 
 def _summary(report: "RecoverReport") -> list[str]:
-    """Return what `cafcat recover` prints at its end: the results, and what it left alone and why."""
+    """Return the lines that `cafcat recover` prints at its end: the results, and the objects that it left alone."""
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
     if report.still_leased:
         are, their = ("is", "its") if report.still_leased == 1 else ("are", "the last")
@@ -101,7 +101,7 @@ def _copies(count: int) -> str:
 
 
 def _files(report: "RecoverReport") -> str:
-    """Return the numbers of files in adopted chunks as text, such as "3 files, 1.2 kB; 2 superseded"."""
+    """Return number and size of the files in adopted chunks as text, such as "3 files, 1.2 kB; 2 superseded"."""
     files = f"{plural(report.files_adopted, 'file')}, {format_size(report.bytes_adopted)}"
     return f"{files}; {report.files_skipped} superseded" if report.files_skipped else files
 

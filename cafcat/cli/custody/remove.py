@@ -47,8 +47,8 @@ _ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: Not
 class _Progress(ShownProgress):
     """Progress of `cafcat rm` and `undelete`.
 
-    If the user gave a single name, a problem with it is raised: NotFound if it is missing, Conflict if its path has
-    a newer file.
+    If the user gave a single name, a problem with this name is raised: NotFound if it is missing, Conflict if its
+    path has a newer file. Every other problem is counted and printed.
     """
 
     def __init__(self, call: Call, *, single: bool) -> None:
@@ -116,7 +116,7 @@ def undelete(
         bool, typer.Option("--list", "-l", help="List the files below PATH that can be brought back.")
     ] = False,
 ) -> int:
-    """Bring back removed files in their last version. Possible until their chunk is pruned.
+    """Bring back removed files in their last version. This is possible until their chunk is pruned.
 
     Example: cafcat undelete --list photos
     """
@@ -187,9 +187,9 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
     if not paths and files_from is None:
         raise InvalidInput("name at least one file, or a list of them with --files-from")
     if null and files_from is None:
-        raise InvalidInput("-0 needs --files-from: it says how the names in that file end")
+        raise InvalidInput("-0 is for the names in the file of --files-from, which is missing")
     if recursive and files_from is not None:
-        raise InvalidInput("--files-from cannot be combined with -r: it names single files, not folders")
+        raise InvalidInput("--files-from names single files, not folders: it cannot be combined with -r")
     listed = _names_from(files_from, null_separated=null) if files_from is not None else ()
     return chain(() if recursive else paths or (), listed)
 

@@ -27,7 +27,7 @@ _MAX_UNUSED: Final = f"{DEFAULT_MAX_UNUSED:.0%}"
 class _Progress(ShownProgress):
     """Progress of `cafcat repack`. In a dry run, and with -v, prints each chunk that is chosen to be rewritten.
 
-    This goes to stdout in a dry run and with --json, else to stderr.
+    It is printed on stdout in a dry run and with --json, else on stderr. In a dry run, --quiet suppresses it.
     """
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
@@ -57,7 +57,9 @@ def _line(chunk: ChunkChosen) -> str:
 
 
 def repack(call: Call, options: RepackOptions) -> int:
-    """Rewrite chunks with much dead space. Copies their live files into new chunks; needs --yes to copy anything.
+    """Rewrite chunks with much dead space. Without --yes, only shows the result.
+
+    The live files of these chunks are copied into new chunks.
 
     Example: cafcat repack --max-unused 50% --max-repack-size 100GB --yes
     """

@@ -20,7 +20,7 @@ __all__ = ["register"]
 
 
 def repair(call: Call, options: RepairOptions) -> int:
-    """Repair the chunks that verify found damaged. Reads them; needs --yes to write new chunks.
+    """Repair the chunks that verify found damaged. Without --yes, only reads the files and shows the result.
 
     Example: cafcat repair --from-copy --from-source /srv/photos --yes
     """

@@ -23,7 +23,10 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat verify`. Prints each finding on stdout, and with -v each object that was checked."""
+    """Progress of `cafcat verify`. Prints each finding on stdout.
+
+    With -v, each checked object is printed, too: on stderr, with --json on stdout.
+    """
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
@@ -60,7 +63,9 @@ def _shown(finding: Finding) -> str:
 
 
 def verify(call: Call, options: VerifyOptions) -> int:
-    """Check that packed files are complete and undamaged. The exit code is 5 if they are not.
+    """Check chunks for damage. The exit code is 5 if there is any.
+
+    By default, existence, size and index of each chunk and copy are checked. --level data also reads every byte.
 
     Example: cafcat verify --level data --older-than 90d
     """
@@ -87,7 +92,7 @@ def _remedy(report: "VerifyReport") -> list[str]:
     """Return the line that `cafcat verify --level source` prints if files changed at their source; else no line."""
     if report.level is not VerifyLevel.SOURCE or not report.damaged:
         return []
-    return ["files that changed at their source: cafcat ingest --checksum SRC takes their new content"]
+    return ["files that changed at their source: cafcat ingest --checksum SRC packs their new content"]
 
 
 _OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}

@@ -1,4 +1,4 @@
-"""Runs a command for several paths: after the failure of one path, the others are still processed."""
+"""Runs a command for several paths: if one path is missing or damaged, the others are still processed."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ __all__ = ["each"]
 
 
 def each(call: Call, paths: Sequence[str], function: "Callable[[PackedFiles, str], None]") -> int:
-    """Call a function with each path, and return the exit code: 0, or 3 if some of several paths failed.
+    """Call a function with each path, and return the exit code: 0, or 3 if any of several paths failed.
 
-    If there is only one path, its error is raised. Of several paths, the errors NotFound, Corrupt, Conflict and
-    InvalidInput are printed, and the others are still processed.
+    If there is only one path, its error is raised. If there are several, the errors NotFound, Corrupt, Conflict and
+    InvalidInput of a path are printed, and the other paths are still processed. All other errors are raised.
 
     Args:
         call: The call of the command.

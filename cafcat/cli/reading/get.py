@@ -34,7 +34,7 @@ Range = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Show the planned requests, and read nothing.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show the planned requests, and read no file.")]
 
 
 def get(
@@ -92,9 +92,10 @@ def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
     Args:
         paths: Paths in the catalog.
         output: The value of -o: a file, or a folder in which files get their base names; None: the current folder.
+            A name with a slash at its end is a folder, and so is an existing folder.
 
     Raises:
-        InvalidInput: Two files would have the same output, or several files are to be written into one.
+        InvalidInput: Two files would have the same output, or there are several paths and no existing folder.
     """
     folder = Path(output or ".")
     into_folder = output is None or output.endswith("/") or folder.is_dir()
@@ -103,7 +104,8 @@ def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
     targets = {path: folder / path.rsplit("/", 1)[-1] if into_folder else folder for path in paths}
     if len(set(targets.values())) < len(targets):
         raise InvalidInput(
-            "two of the files have the same base name, and would be one output", hint="get them one by one, with -o"
+            "two of the files have the same base name, and would have the same output",
+            hint="get them one by one, with -o",
         )
     return targets
 
@@ -154,9 +156,10 @@ def _write(call: Call, blocks: Iterator[bytes]) -> None:
 
 
 def _show_plan(call: Call, plan: "ReadPlan") -> int:
-    """Print the planned reads and the errors of files that cannot be found, and return the exit code: 0 or 3.
+    """Print the planned requests, and return the exit code: 0, or 3 if any file cannot be read.
 
-    If the plan is for a single file that cannot be found, its error is raised.
+    The errors of files that are missing, or lack the range, are printed first. If the plan is for a single file,
+    its error is raised.
     """
     if plan.failed and not plan.files and len(plan.failed) == 1:
         raise plan.failed[0][1]
@@ -186,7 +189,7 @@ def extract(
         typer.Argument(
             metavar="PREFIX",
             parser=parse_text,
-            help="Folder of the catalog. Default: everything.",
+            help="Folder or file of the catalog. Default: everything.",
             show_default=False,
         ),
     ] = "",

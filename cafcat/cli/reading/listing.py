@@ -23,7 +23,9 @@ __all__ = ["register"]
 
 Prefix = Annotated[
     str,
-    typer.Argument(metavar="PREFIX", parser=parse_text, help="Folder or file in the catalog.", show_default=False),
+    typer.Argument(
+        metavar="PREFIX", parser=parse_text, help="Folder or file of the catalog. Default: all.", show_default=False
+    ),
 ]
 
 
@@ -33,7 +35,7 @@ def ls(
     prefix: Prefix = "",
     long: Annotated[bool, typer.Option("--long", "-l", help="Also print sizes and times.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List everything below the folder.")] = False,
-    human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="With -l, print sizes as 1.5 MB.")] = False,
 ) -> None:
     """List one level of a folder; with -R, everything below it.
 
@@ -128,7 +130,7 @@ def find(
 
 
 def stat(call: Call, paths: Paths) -> int:
-    """Show all facts about a file. Also shows the earlier locations of its path."""
+    """Show size, place, checksum and times of a file. Also shows the earlier locations of its path."""
     return each(call, paths, lambda repository, path: _stat(call, repository, path))
 
 
@@ -152,9 +154,9 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
 
 
 def _why(before: dict[str, Any]) -> str:
-    """Return why an earlier version of a file ended, such as "replaced, run 7".
+    """Return why a path stopped pointing to an earlier version of its file, such as "replaced, run 7".
 
-    Only a version that an ingest replaced or skipped has a run: that of the ingest.
+    Only a version that an ingest replaced or skipped has a run: the run of that ingest.
 
     Args:
         before: The earlier version, as `cafcat stat --json` prints it.
@@ -165,7 +167,8 @@ def _why(before: dict[str, Any]) -> str:
 def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
     """Show where the bytes of a file are. The last line is a shell command that prints the file.
 
-    The command does not need cafcat, except for files that have to be decoded. It is one line, whatever the name.
+    The command is one line, whatever the name. It needs cafcat only if the file has to be decoded, or if no other
+    program can read its store.
 
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """

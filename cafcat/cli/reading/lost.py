@@ -1,4 +1,4 @@
-"""Warns if the catalog is empty, but its store has chunks: then the catalog was lost."""
+"""Warns if the catalog is empty, but the store of the settings is in use: then a catalog was probably lost."""
 
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,12 @@ __all__ = ["warn_if_lost"]
 def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
     """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
 
-    A store is in use if it has chunks, or the marker of another catalog. It is read only if the catalog is empty,
-    which one query shows.
+    A store is in use if it has chunks or journal records, or the marker of another catalog. The store is read only
+    if the catalog is empty, which one query shows. With --quiet, the warning is not printed.
 
     Returns:
-        The error with the remedies that was printed; None if the catalog is not lost, or this cannot be found out.
+        The error with the remedies, which is not raised; None if the catalog is not lost, or this cannot be found
+        out.
     """
     try:
         lost = repository.lost_catalog()

@@ -44,7 +44,7 @@ def search(
         int | None, typer.Option("--to", metavar="TIME", parser=parse_date, help="Only records up to this time.")
     ] = None,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Ignore upper and lower case.")] = False,
-    count: Annotated[bool, typer.Option("--count", help="Only print the number of records.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Only print the number of matching records.")] = False,
     projection: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,7 +55,7 @@ def search(
         ),
     ] = None,
 ) -> int:
-    """Search archives of logs (clp-s). Archives of other times and log files are not opened.
+    """Search the records in archives of logs (clp-s). Archives that cannot match are not opened.
 
     Example: cafcat search 'level: ERROR' app --from 2026-11-21 --to 2026-11-22
     """

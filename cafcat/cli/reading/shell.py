@@ -15,7 +15,7 @@ class ShellName(NamedTuple):
     """A file name or URL, quoted for a command of a POSIX shell.
 
     Attributes:
-        before: An assignment and "; ", to be put in front of the command; "" for ordinary names.
+        before: An assignment and "; ", to be put in front of the command; "" for a printable name.
         word: The shell word that stands for the name in the command.
     """
 
@@ -44,7 +44,7 @@ def cat_line(path: str) -> str:
 
 
 def dd_line(file: str, start_byte: int, end_byte: int) -> str:
-    """Return the shell command that prints the bytes `[start_byte, end_byte)` of a local file: `dd`."""
+    """Return the shell command that prints the bytes `[start_byte, end_byte)` of a local file: `dd` of GNU."""
     before, word = shell_name(file)
     return (
         f"{before}dd if={word} iflag=skip_bytes,count_bytes bs=1M"
@@ -55,7 +55,7 @@ def dd_line(file: str, start_byte: int, end_byte: int) -> str:
 def curl_line(url: str, start_byte: int, end_byte: int, options: Sequence[str] = ()) -> str:
     """Return the shell command that prints the bytes `[start_byte, end_byte)` of an http(s) URL: `curl`.
 
-    For an empty range it is `true`, which prints nothing.
+    For an empty range the command is `true`, which prints nothing.
 
     Args:
         url: The URL, percent-encoded.

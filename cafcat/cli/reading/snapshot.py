@@ -27,7 +27,7 @@ def snapshot(
         typer.Argument(
             metavar="PREFIX",
             parser=parse_text,
-            help="Folder of the catalog. Default: everything.",
+            help="Folder or file of the catalog. Default: everything.",
             show_default=False,
         ),
     ] = "",

@@ -25,12 +25,12 @@ def units(
         typer.Argument(
             metavar="PREFIX",
             parser=parse_text,
-            help="Folder of log files. Default: everything.",
+            help="Folder of log files, or one log file. Default: everything.",
             show_default=False,
         ),
     ] = "",
 ) -> None:
-    """List the log files in archives of logs, with number and times of their records.
+    """List the log files in archives of logs. Shows the number of their records, and the times of the archive.
 
     Example: cafcat units app/2026-11
     """
@@ -51,7 +51,7 @@ def _document(unit: "StoredUnit") -> dict[str, Any]:
 
 
 def time_text(milliseconds: float | None) -> str | None:
-    """Return a time in UTC as in ISO 8601; None if it is unknown, or not in the years 1 to 9999.
+    """Return a time in UTC as in RFC 3339, to the millisecond; None if unknown, or not in the years 1 to 9999.
 
     Args:
         milliseconds: The time in milliseconds since 1970; None if it is unknown.

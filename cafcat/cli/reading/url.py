@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Expires", "Presign", "register", "seconds_signed"]
 
 Presign = Annotated[
-    bool, typer.Option("--presign", help="Print a signed URL, which gives anybody this file for a limited time.")
+    bool, typer.Option("--presign", help="Sign the URL, so that anybody can read this file for a limited time.")
 ]
 Expires = Annotated[
     int | None,
@@ -32,7 +32,7 @@ _HOUR_SECONDS = 3600
 
 
 def seconds_signed(presign: bool, expires: int | None) -> int | None:
-    """Return how long the URL is valid, in seconds, from the flags `--presign` and `--expires`.
+    """Return how long a signed URL is valid, in seconds, from the flags `--presign` and `--expires`.
 
     Args:
         presign: True if `--presign` was given.
@@ -58,7 +58,7 @@ def url(
     presign: Presign = False,
     expires: Expires = None,
 ) -> int:
-    """Print the URL of the archive with a file. With --presign: a signed URL of the file itself.
+    """Print the URL of the archive that contains a file. With --presign: a signed URL of the file itself.
 
     Example: cafcat url --presign --expires 15m photos/a.jpg
     """
