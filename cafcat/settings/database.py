@@ -28,8 +28,8 @@ def redacted(url: str) -> str:
 class Database:
     """The database that the settings name: opens connections, migrates the schema, controls the embedded server.
 
-    A database with a given URL is migrated by `init` and `upgrade` only. The embedded one is migrated at every
-    connection if its schema has an older revision.
+    In a database with a given URL, only `init` and `upgrade` create or migrate the schema. In the embedded
+    database, `connect` does so, too, if the schema is missing or has an older revision.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -47,11 +47,11 @@ class Database:
     def connect(self) -> PgConnection:
         """Return a new connection to the database in autocommit mode.
 
-        For the embedded database, this starts the server and migrates an older schema to HEAD_REVISION. If the home
-        was moved, it also updates the URLs of the stores inside the home.
+        For the embedded database, this starts the server, and creates a missing schema or migrates an older one. If
+        the home was moved, it also updates the URLs of the stores inside the home.
 
         Raises:
-            CatalogUnavailable: The server does not answer or start.
+            CatalogUnavailable: The server does not answer or start, or the migration failed.
             AccessDenied: The server rejects user and password.
             InvalidInput: The given URL cannot be read.
         """
@@ -96,6 +96,8 @@ class Database:
     def _follow_home(self, connection: PgConnection, revision: str | None, recorded: str | None) -> None:
         """Update the URLs of the stores inside the home, if the home was moved or copied since the last use.
 
+        If the schema has another revision than HEAD_REVISION, nothing is updated.
+
         Args:
             connection: A connection to the embedded database.
             revision: Revision of its schema.
@@ -138,7 +140,8 @@ class Database:
 
         Raises:
             CatalogOutdated: The database has a schema of another revision.
-            CatalogUnavailable: The server does not answer or start.
+            CatalogUnavailable: The server does not answer or start, or the schema cannot be created.
+            AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
         found = current_revision(self.url())
         if found is None:
@@ -156,6 +159,7 @@ class Database:
         Raises:
             CatalogOutdated: The schema has a newer revision.
             CatalogUnavailable: The server does not answer or start, or the migration failed.
+            AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
         found = current_revision(self.url())
         if found is not None and found > HEAD_REVISION:
@@ -168,6 +172,7 @@ class Database:
 
         Raises:
             CatalogUnavailable: The server does not answer or start.
+            AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
         return current_revision(self.url()), HEAD_REVISION
 
@@ -176,7 +181,7 @@ class Database:
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision.
-            CatalogUnavailable: The server does not answer or start.
+            CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
         catalog = self.catalog()
         try:
@@ -196,13 +201,14 @@ class Database:
         """
         if not self.is_embedded:
             message = "only the embedded database can be stopped, and a database URL is set"
-            raise InvalidInput(message, hint="unset CAFCAT_DATABASE_URL")
+            hint = "leave --database-url out, unset CAFCAT_DATABASE_URL, or remove database_url from cafcat.toml"
+            raise InvalidInput(message, hint=hint)
         return self._server().stop()
 
     def psql(self) -> tuple[list[str], dict[str, str]]:
         """Return the command line of psql and its complete environment, after one successful connection.
 
-        A password is in the environment only, because other users can read command lines.
+        A password is in the environment, not on the command line, because other users can read command lines.
 
         Raises:
             CatalogUnavailable: The server does not answer or start.

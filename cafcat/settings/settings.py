@@ -1,8 +1,8 @@
 """Settings from flags, environment variables, `cafcat.toml` and defaults, in this order of precedence.
 
-A setting has the same name everywhere: the flag `--target-size`, the variable `CAFCAT_TARGET_SIZE` and the key
-`target_size`. Only the file can define named stores. The command line, the repository and the session read the
-settings. They pass single values to the packages below them.
+A setting has the same name everywhere: the flag `--lock-timeout`, the variable `CAFCAT_LOCK_TIMEOUT` and the key
+`lock_timeout`. Some settings have no flag on the command line. Only the file can define named stores. The command
+line, the repository and the session read the settings, and pass single values to the packages below them.
 """
 
 import os
@@ -40,7 +40,7 @@ KEYS = (
     "lock_timeout",
 )
 DEFAULT_TARGET_SIZE = 30_000_000_000
-"""Default size of a chunk, in bytes."""
+"""Default of target_size: a chunk of this size is full, in bytes."""
 LEAST_UPLOAD_MEMORY = 16_000_000
 """Smallest accepted value of upload_memory, in bytes."""
 MOST_READ_REQUESTS = 1000
@@ -57,15 +57,16 @@ class Settings:
         home: Absolute path of the home: it has the embedded database, the default store and `cafcat.toml`.
         database_url: A libpq URL or key=value string; None for the embedded database.
         store: URL or absolute path of the store for new chunks.
-        store_name: The text that the user gave for `store`, if it can be the name of a store; otherwise None. If
-            the catalog has a store with this name, that store is used instead of `store`.
+        store_name: The text that the user gave for `store`, if it can be the name of a store and is not a name in
+            `stores`; otherwise None. If the catalog has a store with this name, that store is used instead of
+            `store`.
         target_size: Size at which a chunk is full, in bytes.
         upload_memory: Largest amount of memory for the parts of one chunk that are being uploaded to an object
             store, in bytes.
         read_requests: Largest number of requests to an object store that are in flight while files are read.
         prepared_statements: True if look-ups are prepared on the server of `database_url`, which saves time.
-        lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes; rebuild
-            and restore do not wait then.
+        lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes, and for
+            0 in rebuild and restore.
         stores: The named stores of the configuration file, by name.
         origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Named
             stores have the keys "stores.NAME".
@@ -92,7 +93,7 @@ class Settings:
         profile: str | None = None,
         **flags: Any,
     ) -> Self:
-        """Return the settings. A flag takes precedence over the environment, and that over the configuration file.
+        """Return the settings from flags, environment, configuration file and defaults. The first value counts.
 
         Args:
             environ: Environment variables; default: those of the process.
@@ -101,7 +102,8 @@ class Settings:
             flags: Values of flags, with names as in KEYS; None for flags that were not given.
 
         Raises:
-            InvalidInput: A setting is invalid, or the configuration file cannot be read.
+            InvalidInput: A setting is unknown or invalid, the configuration file cannot be read, or it lacks the
+                profile.
         """
         environ = os.environ if environ is None else environ
         unknown = sorted(set(flags) - set(KEYS))
@@ -153,17 +155,17 @@ class Settings:
 
     @property
     def store_from_flag(self) -> str | None:
-        """Name or URL of the store if the flag --store gives it, else None.
+        """Name, URL or path of the store if the flag --store gives it, else None.
 
-        Operations that work on all stores by default then work on this store only.
+        With it, an operation that works on all stores by default works on this store only.
         """
         return (self.store_name or self.store) if self.origins["store"] == "flag" else None
 
     def options_of(self, url: str) -> Mapping[str, str]:
         """Return the options that a table [stores.NAME] of cafcat.toml sets for a store, a source or an object.
 
-        These are the options of the named store with the longest URL that is equal to `url`, or a folder above it.
-        Empty if there is no such store.
+        Of all named stores whose URL is `url` or a folder above it, the store with the longest URL has the options.
+        If there is no such store, the result is empty.
 
         Args:
             url: URL of the store, source or object.
@@ -174,7 +176,11 @@ class Settings:
         return max(above, key=lambda store: len(store.url)).options if above else {}
 
     def store_context(self, url: str) -> StoreContext:
-        """Return the options and limits with which the store, or an object, at a URL is opened."""
+        """Return the values with which a StoreKind opens the store, or an object, at a URL.
+
+        They are the options for this URL (`options_of`), the memory for an upload, the number of reads in flight,
+        and the default store in the home as the folder to keep private.
+        """
         return StoreContext(
             self.options_of(url), self.upload_memory, self.read_requests, private_folder=str(self.home / "chunks")
         )
@@ -201,7 +207,7 @@ _PASSWORD_KEYWORD = re.compile(
 def _given(environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, GivenValue]:
     """Return the settings that flags and environment variables give, by name.
 
-    An empty variable counts as missing, so that a user can switch it off for one command.
+    An empty variable counts as not set, so that a user can turn the variable off for one command.
     """
     given = {}
     for name in KEYS:
@@ -222,7 +228,7 @@ def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Give
 
 
 def _from_file(document: dict[str, Any], file: Path, profile: str | None) -> dict[str, GivenValue]:
-    """Return the settings in the configuration file, by name. Those of `[profiles.NAME]` override top-level keys.
+    """Return the settings in the configuration file, by name. Keys of the chosen profile override top-level keys.
 
     Args:
         document: The content of the file, without `stores`. `profiles` is removed from it.
@@ -266,7 +272,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def default_home() -> Path:
-    """Return the absolute path of the folder in which cafcat keeps this user's data, if no other home is given."""
+    """Return the absolute path of the default home: the folder for this user's data of cafcat on this platform."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()

@@ -70,7 +70,7 @@ def chosen_url(given: GivenValue, name: str, stores: Mapping[str, NamedStore]) -
     """Return the URL or absolute path of the store that a setting selects.
 
     Args:
-        given: Name of a store in `stores`, URL, or folder. A path object is always a folder.
+        given: Name of a store in `stores`, a URL, or a folder. A path object is always a folder.
         name: Name of the setting, for messages.
         stores: The named stores of the configuration file, by name.
 
@@ -96,7 +96,7 @@ def possible_name(given: Any, stores: Mapping[str, NamedStore]) -> str | None:
     Args:
         given: The value: a name, URL or path.
         stores: The named stores of the configuration file. Their names take precedence over those in the catalog,
-            because only the file has the settings to reach a server. So None is returned for them.
+            because only the file has the settings to reach a server. None is returned for such a name.
     """
     return given if isinstance(given, str) and given not in stores and is_store_name(given) else None
 
@@ -109,7 +109,8 @@ def redact_store_url(url: str) -> str:
 def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
     if not _NAME.fullmatch(name):
         hint = (
-            "a name may have letters, digits, '_', '-' and '.', so that it cannot be mistaken for a folder or URL"
+            "a name has letters, digits, '_', '-' and '.', and begins with neither '-' nor '.': so it cannot be "
+            "mistaken for a folder or URL"
         )
         raise InvalidInput(f"not a name for a store in {file}: {name!r}", hint=hint)
     prefix = f"stores.{name}."

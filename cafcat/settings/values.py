@@ -1,6 +1,6 @@
 """Checks single values of the settings, and converts them to their types.
 
-A message contains a value only if the value cannot be a secret.
+An error message contains the value of a setting only if the setting cannot be a secret.
 """
 
 import os
@@ -16,8 +16,8 @@ __all__ = ["GivenValue", "absolute_path", "as_boolean", "check_keys", "size_in_b
 
 _NAME_OF_SECRET = re.compile(r"access.?key|secret|passw|token|credential", re.IGNORECASE)
 _NO_SECRETS = (
-    "this file has no secrets: those of S3 belong in AWS' own configuration (~/.aws/credentials)"
-    " or environment (AWS_SECRET_ACCESS_KEY), that of PostgreSQL in ~/.pgpass or PGPASSWORD"
+    "secrets do not belong in this file: keep those of S3 in AWS' own configuration (~/.aws/credentials)"
+    " or environment (AWS_SECRET_ACCESS_KEY), and that of PostgreSQL in ~/.pgpass or PGPASSWORD"
 )
 
 
@@ -27,7 +27,7 @@ class GivenValue(NamedTuple):
     Attributes:
         value: The value, not checked yet.
         origin: Where the user gave it, for messages: "flag", "environment CAFCAT_X" or "file PATH: key".
-        folder: The folder that a relative path in the value is relative to.
+        folder: Absolute path of the folder from which a relative path in the value begins.
     """
 
     value: Any
@@ -36,7 +36,7 @@ class GivenValue(NamedTuple):
 
 
 def text_of(given: GivenValue, name: str) -> str:
-    """Return the value of a setting as a text. A path object becomes its path.
+    """Return the value of a setting as a text. A path object becomes the text of its path.
 
     Args:
         given: The value.
@@ -59,7 +59,7 @@ def absolute_path(given: GivenValue, name: str) -> Path:
         name: Name of the setting, for messages.
 
     Raises:
-        InvalidInput: The value is not a path, or the home of a user in it is unknown.
+        InvalidInput: The value is not a path, or begins with `~` and the home of that user is unknown.
     """
     try:
         return Path(os.path.normpath(given.folder / Path(text_of(given, name)).expanduser()))
@@ -87,7 +87,7 @@ def size_in_bytes(given: GivenValue, name: str) -> int:
 
 
 def whole_number(given: GivenValue, name: str, least: int, most: int) -> int:
-    """Return the value of a setting as a whole number, from a number or a text.
+    """Return the value of a setting as a whole number, from a number or a text of decimal digits.
 
     Args:
         given: The value.
