@@ -54,9 +54,9 @@ def prepare(folder: Path, programs: Path) -> ServerUser:
 
 
 def _restrict_mode(folder: Path) -> None:
-    """Make the data folder private, in case it is a copy that was made without the mode of the original.
+    """Give the data folder the mode 0700 if PostgreSQL would refuse its mode, as after a copy without modes.
 
-    PostgreSQL refuses a data folder that other users can list or write to.
+    PostgreSQL refuses a data folder that the group can write to, or that other users can access.
     """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o027 or mode & 0o700 != 0o700:
@@ -88,7 +88,7 @@ def _check_accessible(user: ServerUser, home: Path, programs: Path) -> None:
 
 
 def _is_initialized(folder: Path) -> bool:
-    """Return True if the data folder exists and is complete, False if it is missing or empty.
+    """Return True if the data folder exists with a database cluster, False if it is missing or empty.
 
     Raises:
         CatalogUnavailable: The folder has content, but is no data folder of PostgreSQL.
@@ -107,6 +107,9 @@ def _initialize(folder: Path, programs: Path, user: ServerUser) -> None:
     """Create the data folder atomically: run initdb in a temporary folder beside it, then rename that folder.
 
     initdb syncs all files that it writes. The remains of earlier attempts are removed.
+
+    Raises:
+        CatalogUnavailable: initdb failed.
     """
     home, prefix = folder.parent, folder.name + ".new-"
     for leftover in [path for path in home.iterdir() if path.name.startswith(prefix)]:
@@ -138,7 +141,7 @@ def _check_version(folder: Path, programs: Path, user: ServerUser) -> None:
     if found != ours:
         raise CatalogUnavailable(
             f"the database in {folder} was made by PostgreSQL {found}, and this is PostgreSQL {ours}",
-            hint="use the version of cafcat that made it, or move the folder away and rebuild the catalog",
+            hint="use the version of cafcat that made it, or move the folder away and run `cafcat rebuild`",
         )
 
 

@@ -1,4 +1,4 @@
-"""Connects to an embedded server that runs already, as it does for nearly every command."""
+"""Connects to an embedded server that is running already, as is the case for nearly every command."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ __all__ = [
 DATABASE: Final = "cafcat"
 """Name of the catalog's database on the embedded server."""
 OWNER: Final = "cafcat_owner"
-"""The role that owns the database, and as which all commands connect: see roles.py."""
+"""The role that owns the database. Commands connect as this role, except for read-only queries: see roles.py."""
 PORT: Final = 5432  # only a part of the socket's name: no TCP port is opened
 SOCKET_NAME: Final = f".s.PGSQL.{PORT}"
 LOG_LIMIT_BYTES: Final = 8 << 20
@@ -56,8 +56,8 @@ def connect_running(folder: Path, role: str = OWNER) -> PgConnection | None:
         role: One of the roles in `cafcat.embedded.roles`.
 
     Returns:
-        The connection; None if it fails, for whatever reason. The caller then uses EmbeddedServer.connect, which
-        finds the reason, or starts the server.
+        The connection; None if the server is not running, or the connection or the log fails. The caller then uses
+        EmbeddedServer.connect, which finds the reason, or starts the server.
     """
     with contextlib.suppress(OSError, psycopg.Error):
         _truncate_log(folder.with_name(folder.name + ".log"))
@@ -72,8 +72,8 @@ def recorded_socket_folder(folder: Path) -> Path | None:
     The command that started the server may have had another TMPDIR, so the folder cannot be computed.
 
     Returns:
-        The folder; None if there is no such file, or if the socket folder is not private. Also None if the file
-        names another data folder, of which this one is a copy.
+        The folder; None if the file is missing, invalid or unfinished, or if the socket folder or its parent is not
+        private. Also None if the file names another data folder, of which this one is a copy.
     """
     try:
         postmaster = read_postmaster(folder)
@@ -107,7 +107,8 @@ class Postmaster:
 
         The result is False if the process id belongs to another process by now, or to a zombie whose parent does
         not wait for it, as in a container whose process 1 is an application. It is also False if the folder is a
-        copy, whose process id comes from another machine.
+        copy, whose process id comes from another machine. On a system without /proc, a process with this id is the
+        server if postmaster.pid names this folder.
 
         Args:
             folder: The data folder, in which postmaster.pid was found.
@@ -128,7 +129,7 @@ class Postmaster:
 def read_postmaster(folder: Path) -> Postmaster | None:
     """Return the content of the file postmaster.pid in a data folder.
 
-    Its format: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h
+    The format of this file: https://github.com/postgres/postgres/blob/REL_18_STABLE/src/include/utils/pidfile.h
 
     Returns:
         The content; None if the file is missing or invalid.
@@ -147,7 +148,7 @@ def read_postmaster(folder: Path) -> Postmaster | None:
 
 
 def is_private(folder: Path, uid: int) -> bool:
-    """Return True if a path is a folder (no symbolic link) of user `uid` that no other user can enter."""
+    """Return True if a path is a folder (no symbolic link) of user `uid`, without permissions for other users."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -197,8 +198,8 @@ def connect_to(sockets: Path, dbname: str, role: str) -> PgConnection:
 def revision_and_home_of(connection: PgConnection) -> tuple[str | None, str | None]:
     """Return the schema revision of an embedded database, and the URL of the home at its last use.
 
-    The revision is None if there is no cafcat schema, the URL is None if it was not recorded yet. Costs one query
-    if the schema is of the current revision.
+    The revision is None if there is no cafcat schema. The URL is None if it was not recorded yet, or the schema is
+    too old to record it. If the schema is of the current revision, this costs one query.
     """
     statement = "SELECT version_num, (SELECT home FROM catalog_identity) FROM alembic_version"
     try:
@@ -210,9 +211,10 @@ def revision_and_home_of(connection: PgConnection) -> tuple[str | None, str | No
 
 @contextlib.contextmanager
 def without_pg_variables() -> Iterator[None]:
-    """Remove all PG* variables from the environment while the context is active.
+    """Remove all PG* variables from the environment of this process inside the `with` block.
 
-    A conninfo does not override some of libpq's variables, such as PGSERVICE and PGTZ.
+    A conninfo does not override some of libpq's variables, such as PGSERVICE and PGTZ. Only one thread at a time is
+    in such a block.
     """
     with _environment_lock:
         removed = {}

@@ -19,7 +19,7 @@ __all__ = ["is_locked", "locked", "open_beside", "try_lock"]
 def open_beside(path: Path, flags: int) -> int:
     """Open a file of the embedded server in the home, and create it if it is missing.
 
-    A new file has the mode 0600. Its owner is the owner of the home, even if root creates it. Symbolic links are
+    A new file has the mode 0600. If root creates it, the owner of the home becomes its owner. Symbolic links are
     never followed.
 
     Args:
@@ -30,7 +30,7 @@ def open_beside(path: Path, flags: int) -> int:
         The descriptor of the file.
 
     Raises:
-        OSError: The file cannot be opened.
+        OSError: The file cannot be opened, or is a symbolic link.
     """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -45,7 +45,9 @@ def open_beside(path: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock of a file inside the `with` block. Wait until no other process has it.
+    """Hold the exclusive lock of a file inside the `with` block, after waiting until it is free.
+
+    A missing file is created.
 
     Raises:
         OSError: The file cannot be opened.
@@ -59,10 +61,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def try_lock(path: Path) -> int | None:
-    """Acquire the exclusive lock of a file, without waiting for it.
+    """Acquire the exclusive lock of a file, without waiting for it. A missing file is created.
 
     Returns:
-        The descriptor that holds the lock; None if another process holds it.
+        The descriptor that holds the lock until it is closed; None if another descriptor holds the lock.
 
     Raises:
         OSError: The file cannot be opened.
@@ -80,7 +82,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return True if any process holds the lock of a file. A missing file is not locked.
+    """Return True if any process holds the exclusive lock of a file. A missing file is not locked.
 
     Raises:
         OSError: The file exists and cannot be opened.

@@ -1,8 +1,8 @@
 """Finds the programs of the embedded PostgreSQL, chooses the user that runs them, and runs them.
 
-PostgreSQL refuses to run as root, and `initdb` needs a user with a name. If cafcat runs as root, it therefore
-starts the programs in a user namespace in which root is `nobody`. If the system refuses namespaces, the programs
-run as the real user `nobody`.
+PostgreSQL refuses to run as root, and `initdb` needs a user with a name. If cafcat runs as root, the programs
+therefore run as the owner of the data folder. If this is root, too, they run in a user namespace in which root is
+`nobody`. If the system refuses namespaces, they run as the real user `nobody`.
 """
 
 import importlib.util
@@ -77,7 +77,11 @@ def run_program(
         options: Further arguments of subprocess.run.
 
     Returns:
-        The exit code, and the output as text unless the options redirect it. A failure is not raised.
+        The exit code, and the output as text unless the options redirect it. An exit code other than 0 is not an
+        error.
+
+    Raises:
+        OSError: The program cannot be started.
     """
     if "stdout" not in options:
         options["capture_output"] = True
@@ -98,13 +102,13 @@ def run_program(
 def choose_user(folder: Path) -> ServerUser:
     """Return the system user that runs the embedded server of a data folder.
 
-    This is the user of this process. Only for root it is the owner of the folder, or of its parent as long as the
-    folder does not exist. So `sudo cafcat` does not change the owner of a user's database. If the chosen user is
-    root, or has no name, the programs run in a user namespace in which this user is `nobody`. On a system without
-    namespaces, root's programs run as the real user `nobody`.
+    This is the user of this process. If this process runs as root, it is the owner of the folder, or of its parent
+    as long as the folder does not exist: `sudo cafcat` does not change the owner of a user's database. If the
+    chosen user is root, or has no name, the programs run in a user namespace in which this user is `nobody`. If the
+    system refuses namespaces, the user `nobody` is chosen in place of root, and a user without a name stays.
 
     Raises:
-        CatalogUnavailable: This process runs as root, and there is no other user to run the server.
+        CatalogUnavailable: Root owns the folder, and the system has neither user namespaces nor a user `nobody`.
     """
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
@@ -157,7 +161,8 @@ def _has_name(uid: int) -> bool:
 def first_inaccessible(user: ServerUser, paths: Iterable[Path]) -> Path | None:
     """Return the first of some folders, or of the folders above them, that a user cannot enter; else None.
 
-    A shell that runs as this user tests each folder, because the modes of folders do not show all restrictions.
+    A shell that runs as this user tests each folder, from the root of the file system down, because the modes of
+    folders do not show all restrictions.
     """
     folders = list(dict.fromkeys(folder for path in paths for folder in [*reversed(path.parents), path]))
     script = 'n=0; for folder; do test -x "$folder" || { echo $n; exit; }; n=$((n + 1)); done'

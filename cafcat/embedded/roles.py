@@ -1,8 +1,9 @@
 """The roles of the embedded PostgreSQL and their privileges.
 
-`cafcat` is the superuser of the cluster. It is only used to set up the other two roles. `cafcat_owner` owns the
-database and all objects in it, and nothing outside; every verb connects as this role. `cafcat_reader` owns nothing
-and can only read the tables; queries of users run as this role. A session cannot leave the role of its login.
+`cafcat` is the superuser of the cluster. It is only used to set up the database and the other two roles.
+`cafcat_owner` owns the database and cafcat's objects in it, and nothing outside; commands and psql connect as this
+role. `cafcat_reader` owns nothing and can only read the tables; the queries of `cafcat sql -c` and
+`Repository.query` run as this role. A session cannot leave the role of its login.
 """
 
 from pathlib import Path
@@ -80,7 +81,7 @@ def set_up_database(sockets: Path) -> None:
         sockets: Folder of the server's socket.
 
     Raises:
-        psycopg.Error: The server reports an error.
+        psycopg.Error: The connection fails, or the server reports an error.
     """
     with connect_to(sockets, "postgres", SUPERUSER) as connection:
         found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()

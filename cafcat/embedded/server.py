@@ -40,7 +40,7 @@ __all__ = ["EmbeddedServer"]
 ANSWER_SECONDS = 60.0
 """How long to wait until a server that is starting or stopping accepts a connection, in seconds."""
 RECOVERY_SECONDS = 900.0
-"""How long to wait while a server replays its log after a crash (at most max_wal_size), in seconds."""
+"""How long to wait while a server replays its log after a crash (about max_wal_size at most), in seconds."""
 STOP_SECONDS = 300.0
 """How long to wait for the last checkpoint of a server that stops, in seconds."""
 POLL_SECONDS = 0.02
@@ -121,7 +121,7 @@ class EmbeddedServer:
     def connect(self, role: str = OWNER) -> PgConnection:
         """Return a connection to the database `cafcat` in autocommit mode.
 
-        The server is created and started if necessary, and so are its database and roles.
+        If the server is not running, it is started. A missing data folder, database or role is created.
 
         Args:
             role: One of the roles in `cafcat.embedded.roles`.
@@ -138,7 +138,9 @@ class EmbeddedServer:
                 return self._connect_or_start(role)
 
     def set_up(self) -> None:
-        """Create the database and the roles if they are missing, and set the owner of all objects in the database.
+        """Create the database and the roles if they are missing, and set owners and privileges in the database.
+
+        If the server is not running, it is started.
 
         Raises:
             CatalogUnavailable: The server cannot be created, started or reached.
@@ -197,7 +199,7 @@ class EmbeddedServer:
     # Connecting
 
     def _socket_folder(self) -> Path:
-        """Return the folder of the socket. If the server is not running, this is the most likely future folder."""
+        """Return the folder of the socket. If the server is not running, a start most likely uses this folder."""
         recorded = recorded_socket_folder(self.folder)
         if recorded is not None:
             return recorded
@@ -214,7 +216,8 @@ class EmbeddedServer:
         may still be a starting server whose command was killed, or the last processes of a server that was killed.
 
         Raises:
-            CatalogUnavailable: The server refused the connection, or did not accept one within 60 seconds.
+            CatalogUnavailable: The server cannot be started, refused the connection, or did not accept one within
+                60 seconds.
         """
         reason = ""
         limit = time.monotonic() + ANSWER_SECONDS
@@ -255,7 +258,7 @@ class EmbeddedServer:
         return sockets is not None and (sockets / SOCKET_NAME).exists()
 
     def _check_reply(self, reason: str) -> None:
-        """Raise CatalogUnavailable if the server refused a connection, and waiting will not change that."""
+        """Raise CatalogUnavailable if the server refused a connection for a reason that waiting cannot remove."""
         if "FATAL:" in reason and not any(reply in reason for reply in TEMPORARY_REPLIES):
             raise CatalogUnavailable(
                 f"the embedded database in {self.folder} refused the connection: {fatal_line(reason)}"
@@ -282,7 +285,11 @@ class EmbeddedServer:
     def _start(self) -> None:
         """Start the server, and wait until it accepts connections.
 
-        If child processes of a killed server still run, this returns without a server. They will end soon.
+        If processes of a killed server still run, or disturb the start, this returns without a server. These
+        processes end soon.
+
+        Raises:
+            CatalogUnavailable: The server cannot be started.
         """
         running = try_lock(self._running_file)
         if running is None:

@@ -1,8 +1,8 @@
 """Chooses, creates and removes the folder of the embedded server's Unix socket.
 
 A user that can enter this folder can connect as any role of the database, because the server uses `trust`
-authentication. The owner of this folder could pose as the server. Therefore it belongs to the server's user and no
-other user can enter it. A folder with another owner or mode is not used.
+authentication. The owner of this folder could pose as the server. The folder therefore belongs to the server's
+user, and no other user has permissions for it. A folder with another owner or mode is not used.
 """
 
 import os
@@ -22,8 +22,9 @@ SOCKET_PATH_BYTES = 103  # sun_path has room for 107 bytes and a NUL on Linux, f
 def socket_folder(data_folder: Path, uid: int) -> Path:
     """Return the usual folder for the socket of a server: the first one that is private or does not exist yet.
 
-    This creates nothing. If none of the usual folders is usable, this returns one of them all the same, and
-    `make_socket_folder` makes another folder. The length of the path does not depend on that of the data folder.
+    This creates nothing. If none of the usual folders is usable, this returns one of them all the same, but
+    `make_socket_folder` creates a folder with a random name. The name of the folder is a hash of the data folder's
+    path, because the path of a socket must be short.
 
     Args:
         data_folder: The data folder of the server.
@@ -34,7 +35,7 @@ def socket_folder(data_folder: Path, uid: int) -> Path:
 
 
 def _folders(data_folder: Path, uid: int) -> list[Path]:
-    """Return the folders that are tried for the socket, the best one first. There is at least one."""
+    """Return the folders that are tried for the socket, in the order of the attempts. There is at least one."""
     import hashlib  # not needed if the server is running
 
     name = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
@@ -62,7 +63,7 @@ def _temporary_folders(uid: int) -> Iterator[Path]:
 
 
 def _fits(folder: Path) -> bool:
-    """Return True if a socket in this folder has a path that is short enough, and text that libpq accepts."""
+    """Return True if the path of a socket in this folder is short enough, and valid UTF-8, which libpq needs."""
     try:
         return len(str(folder / SOCKET_NAME).encode()) <= SOCKET_PATH_BYTES
     except UnicodeEncodeError:
@@ -73,7 +74,7 @@ def make_socket_folder(data_folder: Path, uid: int, gid: int) -> Path:
     """Create the folder of the socket and its parent, both with mode 0700 and owned by user `uid`.
 
     In a shared TMPDIR, another user may have made a folder of this name before. A folder that is not private is
-    left alone, and the next one is tried. The last one has a random name.
+    left alone, and the next one is tried. If none can be used, a folder with a random name is created.
 
     Args:
         data_folder: The data folder of the server.
