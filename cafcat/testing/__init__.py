@@ -1,9 +1,9 @@
-"""Conformance test suites for formats, stores and sources, also those of other packages.
+"""Conformance test suites for formats, stores and sources, built-in ones and those of other packages.
 
-Inherit a suite, override its fixtures, and run pytest.
+Inherit a suite in a test module, override its fixtures, and run pytest.
 """
 
 import pytest
 
-# A failed assertion of a suite shows its values, as in the reader's own tests.
+# A failed assertion of a suite then shows its values, as in any test module.
 pytest.register_assert_rewrite("cafcat.testing.formats", "cafcat.testing.sources", "cafcat.testing.stores")

@@ -40,7 +40,7 @@ class BytesArchive:
         """Return exactly the bytes of `[start_byte, end_byte)`, and add the span to `reads`.
 
         Raises:
-            Corrupt: the archive ends before `end_byte`.
+            Corrupt: The archive ends before `end_byte`.
         """
         assert 0 <= start_byte <= end_byte, f"the span [{start_byte}, {end_byte}) is negative or reversed"
         if end_byte > self.size_bytes:
@@ -50,7 +50,7 @@ class BytesArchive:
 
 
 class ListSink:
-    """A HeadSink for tests that stores all written blocks in the list `blocks`."""
+    """A HeadSink for tests that stores all written blocks in memory, in the list `blocks`."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
@@ -92,7 +92,11 @@ class FailingSink(ListSink):
 
 
 def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], FinishedArchive]:
-    """Write an archive in memory with these paths, contents and times (in nanoseconds).
+    """Write an archive in memory.
+
+    Args:
+        archive_format: The format of the archive.
+        files: Path, content, and modification time in nanoseconds since 1970 UTC (or None) of each file.
 
     Returns:
         The bytes of the archive, its entries in the order of the files, and its sizes as `Writer.finalize` returns
@@ -106,7 +110,7 @@ def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], Fini
 
 
 class FormatSuite:
-    """Tests for every archive format that can be written. Override the fixture `format`."""
+    """Tests that each archive format with a writer must pass. Inherit them, and override the fixture `format`."""
 
     @pytest.fixture
     def format(self) -> Format:
@@ -114,7 +118,9 @@ class FormatSuite:
         raise NotImplementedError
 
     def check(self, archive_format: Format, data: bytes, expected: list[Entry], contents: dict[str, bytes]) -> None:
-        """Check that an archive has exactly the expected entries, within its data, with these contents.
+        """Check that an archive has exactly the expected entries and the given contents.
+
+        Also check that the spans of the entries and of the index lie within the archive.
 
         Args:
             archive_format: The format to read the archive with.

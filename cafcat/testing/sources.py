@@ -15,17 +15,17 @@ MIB = 1 << 20
 
 
 class RawFiles(Protocol):
-    """Changes the files of a source without using the source. Paths are those that the source yields."""
+    """Changes the files that a source reads, without using the source. Paths are those that the source yields."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create a file or replace its content. The file's modification time may stay the same."""
+        """Create a file, or replace its content. A replaced file may keep its modification time."""
 
     def remove(self, path: str) -> None:
-        """Remove a file of the source."""
+        """Remove the file with this path."""
 
 
 def found(source: Source) -> dict[str, SourceFile]:
-    """Return all files of a source by path. Fails if a path occurs twice, or the source reports a problem."""
+    """Return all files of a source by path. A path that occurs twice, or a problem, fails the test."""
     files: dict[str, SourceFile] = {}
     for item in source.files():
         assert isinstance(item, SourceFile), item
@@ -35,14 +35,14 @@ def found(source: Source) -> dict[str, SourceFile]:
 
 
 class SourceSuite:
-    """Tests for every source of files. Override the fixtures `open_source` and `raw`."""
+    """Tests that each source must pass. Inherit them, and override the fixtures `open_source` and `raw`."""
 
     ordered = True
-    """True if files come in ascending byte order of their paths."""
+    """True if files come in ascending byte order of their paths. Override it with False for any other order."""
 
     @pytest.fixture
     def open_source(self) -> Callable[[], Source]:
-        """Return a function that opens the source, with the files that it has when the function is called."""
+        """Return a function that opens the source, which has the files that `raw` has written until that call."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -118,7 +118,7 @@ class SourceSuite:
     def test_names_that_the_catalog_cannot_take_are_problems(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """The source reports a name of more than 2,048 bytes as a problem of the kind `name`."""
+        """The source yields a file with a name of 2,048 bytes. A longer name is a problem of the kind `name`."""
         longest = "/".join(["d" * 200] * 10) + "/" + "f" * (2048 - 2010)
         raw.write(longest, b"fits")
         raw.write(longest + "f", b"does not")
@@ -157,7 +157,7 @@ class SourceSuite:
     def test_a_file_that_vanished_fails_and_others_go_on(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """Opening a file that was removed raises SourceFailed with the problem `vanished`. Others can be opened."""
+        """Opening a removed file raises SourceFailed with the problem `vanished`. Other files can be opened."""
         raw.write("gone", b"1")
         raw.write("here", b"2")
         source = open_source()

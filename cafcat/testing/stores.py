@@ -37,11 +37,11 @@ def put(store: Store, key: str, data: bytes) -> None:
 
 
 class StoreSuite:
-    """Tests for every store. Override the fixtures `store` and `raw`."""
+    """Tests that each store must pass. Inherit them, and override the fixtures `store` and `raw`."""
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
-        """Provide an empty store."""
+        """Yield an empty store."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -50,9 +50,9 @@ class StoreSuite:
         raise NotImplementedError
 
     ordered = True
-    """False if the server lists a folder before files whose names begin like the folder's."""
+    """Override it with False if the server lists a folder before files whose names begin like the folder's."""
     never_replaces = True
-    """False if the server ignores If-None-Match."""
+    """Override it with False if the server ignores If-None-Match, so that a new object can replace another one."""
 
     @pytest.mark.parametrize("size_bytes", [0, 1, 4095, 4096, 4097, 3 * MIB, 9 * MIB + 1])
     def test_an_object_comes_back_as_it_was_written(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
@@ -97,7 +97,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("folder/chunk.caf", 4 * MIB)]
 
     def test_abort_leaves_nothing_and_frees_the_key(self, store: Store, raw: RawObjects) -> None:
-        """After `Upload.abort`, no object is visible, and the key can be written again."""
+        """After `Upload.abort`, no object is visible, and the key is free. A second `abort` does nothing."""
         upload = store.create("chunk.caf")
         upload.write(b"first" * MIB)
         upload.abort()
@@ -117,7 +117,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("size_bytes", [1, 110, 4096, 5000, 5 * MIB, 11 * MIB + 1, 23 * MIB])
     def test_the_head_can_be_written_anew(self, store: Store, raw: RawObjects, size_bytes: int) -> None:
-        """`Upload.rewrite_head` replaces the first bytes of an object of any size."""
+        """`Upload.rewrite_head` replaces the first bytes of an upload of any size, before the commit."""
         data = bytes(range(251)) * (size_bytes // 251 + 1)
         data = data[:size_bytes]
         head = b"!" * min(size_bytes, HEAD_BYTES)
@@ -201,7 +201,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("chunk.caf", 6)]
 
     def test_of_many_who_write_one_key_exactly_one_wins(self, store: Store, raw: RawObjects) -> None:
-        """If several threads write an object with the same key, one succeeds and the others get Conflict."""
+        """If several threads write an object with the same key, exactly one succeeds. The others get Conflict."""
         self._needs_conditional_writes()
         writers = 8
         ready = threading.Barrier(writers)
@@ -255,7 +255,7 @@ class StoreSuite:
     def test_a_span_that_makes_no_sense_is_refused(
         self, store: Store, raw: RawObjects, start: int, end: int
     ) -> None:
-        """`Store.read` raises InvalidInput for negative and reversed ranges."""
+        """`Store.read` raises InvalidInput for a range that begins below 0, or ends before it begins."""
         raw.write("chunk.caf", b"0123456789")
         with pytest.raises(InvalidInput):
             store.read("chunk.caf", start, end)
@@ -269,7 +269,7 @@ class StoreSuite:
         assert max(map(len, blocks)) <= MIB
 
     def test_missing_objects_are_not_found(self, store: Store, raw: RawObjects) -> None:
-        """`Store.read`, `stream` and `stat` raise NotFound for a key without an object, even if a folder has it."""
+        """`Store.read`, `stream` and `stat` raise NotFound for a key without an object, such as a folder's."""
         raw.write("folder/chunk.caf", b"x")
         for key in ("chunk.caf", "folder", "folder/chunk", "folder/chunk.caf/below", "nowhere/chunk.caf"):
             with pytest.raises(NotFound):
@@ -368,7 +368,7 @@ class StoreSuite:
         assert archive.read_at(2, 5) == b"234"
 
     def test_the_url_has_a_scheme(self, store: Store) -> None:
-        """The URL of the store has a scheme, and its attributes have the right types."""
+        """The URL of the store has a scheme, `is_remote` is a boolean, and `reads_in_flight` is at least 1."""
         assert "://" in store.url
         assert isinstance(store.is_remote, bool)
         assert store.reads_in_flight >= 1
