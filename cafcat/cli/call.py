@@ -61,7 +61,7 @@ def _shared(
 ) -> None:
     """Declare the shared options as parameters. This function is never called.
 
-    `with_shared_options` adds the parameters to a command; `--lock-timeout` only to a command that `commits`.
+    `with_shared_options` adds these parameters to commands and groups; `--lock-timeout` only with `commits`.
     """
 
 

@@ -45,7 +45,7 @@ def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, st
     first, second = cafcat("prune", "--yes").lines
     assert first == "nothing to prune"
     assert re.fullmatch(
-        r"2 chunks \(\d+ B\) without files for less than 7d: undelete can still bring them back", second
+        r"2 chunks \(\d+ B\) without files for less than 7d: undelete can still bring files back", second
     )
     dry = cafcat("prune", "--grace", "0", "-v")
     assert re.fullmatch(r"would remove 2 chunks: frees \d+ B", dry.lines[0])

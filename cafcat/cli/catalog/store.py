@@ -95,7 +95,7 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
 
 
 def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
-    """Remove a store to which the catalog does not refer any more. Objects in the store stay."""
+    """Remove an unused store from the catalog. Objects in the store stay."""
     with call.repository() as repository:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)

@@ -95,7 +95,8 @@ def _targets(paths: list[str], output: str | None) -> dict[str, Path]:
             A name with a slash at its end is a folder, and so is an existing folder.
 
     Raises:
-        InvalidInput: Two files would have the same output, or there are several paths and no existing folder.
+        InvalidInput: Two files would have the same output, or several paths are given and `output` is no
+            existing folder.
     """
     folder = Path(output or ".")
     into_folder = output is None or output.endswith("/") or folder.is_dir()

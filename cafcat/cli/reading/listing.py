@@ -24,7 +24,10 @@ __all__ = ["register"]
 Prefix = Annotated[
     str,
     typer.Argument(
-        metavar="PREFIX", parser=parse_text, help="Folder or file of the catalog. Default: all.", show_default=False
+        metavar="PREFIX",
+        parser=parse_text,
+        help="Folder or file of the catalog. Default: everything.",
+        show_default=False,
     ),
 ]
 
@@ -130,7 +133,7 @@ def find(
 
 
 def stat(call: Call, paths: Paths) -> int:
-    """Show size, place, checksum and times of a file. Also shows the earlier locations of its path."""
+    """Show size, time, checksum and location of a file. Also shows the earlier locations of its path."""
     return each(call, paths, lambda repository, path: _stat(call, repository, path))
 
 
