@@ -1,4 +1,4 @@
-"""The archive format DataBundle (dennisss/dacha): compressed records in shard files.
+"""The archive format DataBundle, a design of dennisss/dacha: shard files of records, which are usually compressed.
 
 See docs/formats/databundle.md.
 """

@@ -14,7 +14,8 @@ __all__ = ["FileReader", "decode_content"]
 def decode_content(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Iterator[bytes]:
     """Return the content of a DataBundle entry that has a `decoding`, in blocks of at most 1 MiB.
 
-    See `decoding.decode` for chunks of cafcat, and `record_decoding.decode_records` for shards of bundles.
+    The CRC-32C of the entry is not checked. See `decoding.decode` for chunks of cafcat, and
+    `record_decoding.decode_records` for shards of bundles.
 
     Args:
         span: the bytes of the entry's span, in blocks of any size. No other bytes of the archive are read.
@@ -31,13 +32,16 @@ def decode_content(span: Iterator[bytes], entry: Entry, chunk: str | None = None
 
 
 class FileReader:
-    """Reads the content of files in one DataBundle shard file, given their entries. Base class of its readers."""
+    """Reads the content of files in one DataBundle shard file, given the entries of the files.
+
+    Base class of DataBundleReader and BundleShard.
+    """
 
     def __init__(self, archive: RandomReader) -> None:
         self._archive = archive
 
     def open(self, entry: Entry) -> Iterator[bytes]:
-        """Return the content of an entry in blocks of at most 1 MiB.
+        """Yield the content of an entry in blocks of at most 1 MiB. Errors of `archive.read_at` pass through.
 
         Raises:
             Corrupt: the data is damaged, or its size or CRC-32C is wrong. Raised after the last block at the

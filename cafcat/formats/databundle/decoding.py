@@ -18,8 +18,8 @@ from cafcat.model import Entry
 __all__ = ["MAX_ZERO_RUNS", "Decoding", "decode", "decoding_text", "parse_decoding", "parse_runs", "runs_text"]
 
 MAX_ZERO_RUNS: Final = 24
-"""Largest number of runs of zero records in one file that cafcat writes. Zeros in further runs are stored as other
-data. This limits the size of the text in the catalog."""
+"""Largest number of runs of adjacent zero records in one file of a chunk. Zeros in further runs are stored as other
+data. This limits the size of `Entry.decoding` in the catalog."""
 
 _TEXT: Final = re.compile(r"deflate (0|[1-9][0-9]{0,5})(?: ([0-9+,]{3,1000}))?", re.ASCII)
 _RUN: Final = re.compile(r"(0|[1-9][0-9]{0,14})\+([1-9][0-9]{0,14})", re.ASCII)
@@ -73,7 +73,7 @@ def parse_decoding(text: str) -> Decoding | None:
 
 
 def parse_runs(text: str | None) -> list[tuple[int, int]] | None:
-    """Parse the text of runs, such as "2+3,9+1". None gives an empty list.
+    """Parse the text of runs, such as "2+3,9+1". Return an empty list if the text is None or empty.
 
     Return None if the text is malformed, or the runs are not in order, or two of them touch.
     """
@@ -95,8 +95,9 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Ite
         chunk: name of the archive, for messages; None if it is unknown.
 
     Raises:
-        Corrupt: the span is too short or too long, its data is damaged, or the Adler-32 of a record is wrong. The
-            Adler-32 is only checked for records that the file fills completely.
+        Corrupt: the span is too short or too long, its data is damaged, the decoding has zero records after the end
+            of the file, or the Adler-32 of a record is wrong. The Adler-32 is only checked for records that the
+            file fills completely.
         Unsupported: the decoding is unknown.
     """
     decoding = parse_decoding(entry.decoding or "")
@@ -123,7 +124,10 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None) -> Ite
 
 
 class _SpanReader:
-    """Reads the pieces of a file from the bytes of its span, in order. Methods raise Corrupt."""
+    """Reads the pieces of a file from the bytes of its span, in order.
+
+    Methods raise Corrupt if these bytes are damaged, too few or too many.
+    """
 
     def __init__(self, span: Iterator[bytes], entry: Entry, chunk: str | None) -> None:
         self._span = span
@@ -133,7 +137,7 @@ class _SpanReader:
         self._block = memoryview(b"")
 
     def read_piece(self, size_bytes: int, offset: int) -> bytes:
-        """Read the next record, and return the piece of the file that it holds.
+        """Read and return the next piece of the file that has stored bytes.
 
         Args:
             size_bytes: size of the piece in bytes.
@@ -172,8 +176,10 @@ class _SpanReader:
     def _end_record(self, inflater: "zlib._Decompress", *, with_checksum: bool) -> None:
         """Read the end of a record, its Adler-32, and the padding after it.
 
-        With `with_checksum`, the record was read from its start, and zlib checks the Adler-32. Otherwise it is
-        skipped.
+        Args:
+            inflater: zlib's object for the record.
+            with_checksum: True if the record was read from its start, so that zlib checks the Adler-32. If False,
+                the Adler-32 is skipped.
         """
         while not inflater.eof:
             if self._inflate(inflater, 1):
@@ -185,7 +191,7 @@ class _SpanReader:
     def _skip_flush(self, inflater: "zlib._Decompress") -> None:
         """Skip the bytes that flushing the compressor after the file produced, up to the end of the span.
 
-        Raises Corrupt if they contain data.
+        Raises Corrupt if they contain data, or the end of the record.
         """
         while self._has_more():
             if self._inflate(inflater, 1) or inflater.eof:

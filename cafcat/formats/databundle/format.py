@@ -49,11 +49,11 @@ class DataBundleFormat:
 
         Raises:
             Corrupt: the archive, or the index of its bundle, is damaged, or the end of a chunk is missing.
-            Unsupported: the archive uses an unknown compression, or is too large.
+            Unsupported: the compression is unknown, or the records, the head or the index are too large.
             IndexMissing: the archive is a shard of a bundle, and the index of the bundle is missing.
             NotInstalled: protobuf, or the library that reads the index, is not installed.
             Conflict: another process changed the index while it was copied.
-            TemporaryFileFailed: the temporary copy of the index failed.
+            StoreFailed: a temporary file, such as the copy of the index, failed.
         """
         from cafcat.formats.databundle.opening import open_shard
 
@@ -66,7 +66,7 @@ class DataBundleFormat:
         return open_bundle(folder)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-        """Return the content of an entry, from the bytes of its span; see `content.decode_content`."""
+        """Return the content of an entry that has a `decoding`; see `content.decode_content`."""
         from cafcat.formats.databundle.content import decode_content
 
         return decode_content(span, entry)

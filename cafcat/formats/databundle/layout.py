@@ -36,7 +36,7 @@ MAGIC: Final = b"daBS"
 VERSION_MAGIC: Final = "daBundleV1"
 """The value of BundleConfig.version_magic."""
 ALIGNMENT: Final = 4096
-"""Records begin at multiples of this many bytes."""
+"""Records that cafcat writes begin at multiples of this many bytes."""
 RECORD_BYTES: Final = 256 << 10
 """Size in bytes, before compression, of the records that cafcat writes."""
 MAX_RECORD_BYTES: Final = 8 << 20
@@ -50,7 +50,7 @@ HEAD_BYTES: Final = ALIGNMENT
 ZEROS: Final = bytes(RECORD_BYTES)
 """The content of a zero record."""
 MAX_OFFSET: Final = (1 << 62) - 1
-"""Largest offset in the data of a shard."""
+"""Largest offset in the data of a shard, in bytes before or after compression."""
 
 BUNDLE_CONFIG: Final = 1
 """First byte of the key of the configuration row."""

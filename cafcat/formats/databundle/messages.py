@@ -3,7 +3,7 @@
 The messages of the design are in proto3 and in the package `storage`.
 
 The messages are described here instead of in generated code, which would be much longer. Importing protobuf takes
-some 30 ms, so it is imported only when a DataBundle is read or written.
+some 30 ms. It is imported when the metadata of a DataBundle is first read or written.
 """
 
 from functools import cache

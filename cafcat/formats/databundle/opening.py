@@ -25,17 +25,18 @@ _BUNDLE_METADATA: Final = ("inline_metadata_table", "external_metadata")
 
 
 def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
-    """Return a reader for a shard file. Of a chunk that cafcat wrote, only the end is read, or also the head.
+    """Return a reader for a shard file: for a chunk that cafcat wrote, or for a shard of a bundle.
 
-    The head of a chunk is read if `archive` is a LocatedArchive, because a shard of a bundle may end like a chunk.
+    This call reads the trailer of a chunk. If `archive` is a LocatedArchive, the call also reads the head, because a
+    shard of a bundle may end like a chunk. Of a shard of a bundle, it reads the head and all rows about its files.
 
     Raises:
         Corrupt: the archive, or the index of its bundle, is damaged, or the end of a chunk is missing.
         IndexMissing: the archive is a shard of a bundle, and the index of the bundle is missing.
         NotInstalled: protobuf, or the library that reads the index, is not installed.
-        Unsupported: the compression is unknown, or the head or the index is too large.
+        Unsupported: the compression is unknown, or the records, the head or the index are too large.
         Conflict: another process changed the index while it was copied.
-        TemporaryFileFailed: the temporary copy of the index failed.
+        StoreFailed: a temporary file, such as the copy of the index, failed.
     """
     messages()  # raises NotInstalled
     size_bytes = archive.size_bytes
@@ -65,11 +66,11 @@ def open_bundle(folder: ArchiveFolder) -> "BundleArchive | None":
     """Return the bundle that a folder contains, or None if the folder has no file index/CURRENT.
 
     Raises:
-        Corrupt: the index is not the complete index of a bundle.
-        Unsupported: the index is too large, or the bundle has an unknown compression.
+        Corrupt: the index is damaged, or is not the complete index of a bundle.
+        Unsupported: the index or the records are too large, or the bundle has an unknown compression.
         NotInstalled: plyvel or protobuf is not installed.
         Conflict: another process changed the index while it was copied.
-        TemporaryFileFailed: the temporary copy of the index failed.
+        StoreFailed: a temporary file, such as the copy of the index, failed.
     """
     return BundleArchive(read_file_list(folder)) if is_bundle(folder) else None
 
@@ -100,5 +101,5 @@ class BundleArchive:
         return BundleShard(archive, read_head(archive), self._files, self._shards[name])
 
     def properties(self) -> dict[str, Any]:
-        """Return the properties of the bundle by name, with the number of files in all shards."""
+        """Return the properties of the bundle by name, with the numbers of files and directories in all shards."""
         return bundle_properties(self._files.config, self._files.files, self._files.directories)

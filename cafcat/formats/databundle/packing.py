@@ -3,7 +3,7 @@
 Data is compressed as it arrives, so that the span of a file is known once it is written.
 
 A record is one zlib stream (RFC 1950), as in the published design. After each file the compressor is flushed fully
-(Z_FULL_FLUSH). So the next file can be inflated without the data before it, and it begins at a byte boundary.
+(Z_FULL_FLUSH). The next file then begins at a byte boundary and can be inflated without the data before it.
 """
 
 import zlib
@@ -63,7 +63,7 @@ class RecordPacker:
         return self.position if self._deflater is None else self.position + _RECORD_OVERHEAD_BYTES
 
     def pack(self, content: bytes) -> PackedFile:
-        """Append a whole file, which is in memory, and return its position."""
+        """Append a whole file, which is in memory, and return its position and decoding."""
         file = self.begin()
         position = 0
         while position < len(content):
@@ -127,9 +127,10 @@ class FilePacking:
         return RECORD_BYTES - self._packer.open_bytes
 
     def add_piece(self, data: bytes) -> None:
-        """Append the next piece of the file. A piece that is a complete record of zeros needs no bytes.
+        """Append the next piece of the file.
 
-        This holds for the first 24 runs of such pieces in the file; zeros in further runs are stored as other data.
+        A piece that is a complete record of zeros is stored without bytes, if it belongs to one of the first 24
+        runs of such pieces in the file. Zeros in further runs are stored as other data.
         """
         if data == ZEROS and (len(self._runs) < MAX_ZERO_RUNS or self._continues_run()):
             self._packer.add_zero_record()
@@ -149,7 +150,7 @@ class FilePacking:
             self._runs.append((self._pieces, 1))
 
     def finish(self) -> PackedFile:
-        """Finish the file and return its position. An empty file has an empty span and no decoding."""
+        """Finish the file and return its position and decoding. An empty file has an empty span and no decoding."""
         packer = self._packer
         if not self._pieces:
             return PackedFile(self._start, self._start, self._offset, None)

@@ -14,11 +14,11 @@ __all__ = ["DataBundleReader"]
 class DataBundleReader(FileReader):
     """Reads one DataBundle that cafcat wrote, by the table at its end. Implements `Reader`.
 
-    Memory: that of Table. For reading a file, a block of 1 MiB and two of 256 KiB.
+    Memory: `entries` needs that of Table, and `open` needs a block of 1 MiB and two of 256 KiB.
     """
 
     def __init__(self, archive: RandomReader, trailer: Trailer) -> None:
-        """Prepare to read an archive. Nothing is read yet.
+        """Prepare to read an archive. This reads no bytes.
 
         Args:
             archive: the archive.
@@ -34,8 +34,8 @@ class DataBundleReader(FileReader):
         return self._trailer.table_start, self._end
 
     def entries(self) -> Iterator[Entry]:
-        """Return the entries of the files in the order in which they were written. Reads only the table.
+        """Return the entries of the files in the order in which the files were written. Reads only the table.
 
-        Raises the errors of `Table.entries`.
+        If a path is repeated, only its last entry is returned. Raises the errors of `Table.entries`.
         """
         return Table(self._archive, self._trailer, self._end).entries()

@@ -19,7 +19,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class PackedFile(NamedTuple):
-    """The position of a packed file in its archive.
+    """The position of a packed file in its archive, and its decoding.
 
     Attributes:
         start_byte: start of the file's span, in bytes from the start of the archive.

@@ -16,14 +16,14 @@ __all__ = ["Table"]
 
 _WINDOW_BYTES: Final = 256 << 10
 _LONGEST_ROW: Final = 64 << 10
-"""Largest row in bytes."""
+"""Largest row in bytes, without its tag and its size."""
 _LONGEST_SIZE: Final = 3
 """Largest size in bytes of the varint that holds the size of a row."""
 _ROW_TAG: Final = 0x0A
 """Protobuf tag of a row in BundleMetadataTable."""
 _SMALLEST_ROW: Final = 4
-"""Smallest row in bytes: a key of one byte, and sizes. Smaller rows are refused, because a window could have very
-many."""
+"""Smallest row in bytes, without its tag and its size. Smaller rows are refused, because a window could have very
+many of them."""
 
 
 class Table:
@@ -33,7 +33,7 @@ class Table:
     """
 
     def __init__(self, archive: RandomReader, trailer: Trailer, end: int) -> None:
-        """Prepare to read the table. Nothing is read yet.
+        """Prepare to read the table. This reads no bytes.
 
         Args:
             archive: the archive.
@@ -47,13 +47,15 @@ class Table:
         """CRC-32C of the windows that were read so far, while the table is checked."""
 
     def entries(self) -> Iterator[Entry]:
-        """Return the entries of the files in the order of the table. Of a repeated path, only the last entry.
+        """Return the entries of the files in the order of the table. If a path is repeated, only its last entry.
 
-        The call itself reads the whole table once. An invalid entry raises when the iterator reaches it.
+        The call itself checks the CRC-32C of the table, for which it reads the whole table. An invalid entry raises
+        Corrupt when the iterator reaches it.
 
         Raises:
             Corrupt: the checksum of the table is wrong, or a row is invalid.
-            StoreFailed: the table has more than half a million names, and the temporary file for them failed.
+            TemporaryFileFailed: the temporary file for the names failed. Only a table with at least 524,288 names
+                that do not all ascend needs one.
         """
         superseded = None if self._ascends() else SupersededNames(self._names())
         entries = self._entries()
@@ -136,7 +138,7 @@ class Table:
             yield start, min(start + _WINDOW_BYTES, self._end)
 
     def _rows(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield the key and the value of each row, and a position at most 256 KiB before the row."""
+        """Yield the key and the value of each row, and a position at or before the row, for messages."""
         text, offset = b"", self._trailer.table_start
         for start, end in self._windows():
             text += self._window(start, end)
@@ -163,14 +165,14 @@ class Table:
             position: position of `text` in the archive, for messages.
 
         Raises:
-            Corrupt: a row is malformed, or is larger than 64 KiB.
+            Corrupt: a row is malformed, smaller than 4 bytes, or larger than 64 KiB.
         """
         offset, length = 0, len(text)
         while offset < length:
             head = text[offset : offset + 1 + _LONGEST_SIZE]
             data_start, size_bytes = _field_size(head)
             if head[0] != _ROW_TAG or (data_start and not _SMALLEST_ROW <= size_bytes <= _LONGEST_ROW):
-                raise self._corrupt("a row of the table should begin here", position + offset)
+                raise self._corrupt("no valid row of the table begins here", position + offset)
             if not data_start and len(head) > _LONGEST_SIZE:
                 raise self._corrupt("a row of the table is too long", position + offset)
             if not data_start or offset + data_start + size_bytes > length:

@@ -12,13 +12,13 @@ from cafcat.support.spool import Spool
 __all__ = ["TableWriter"]
 
 _MEMORY_BYTES: Final = 8 << 20
-"""A larger table spills to a temporary file."""
+"""A table of more bytes spills to a temporary file."""
 _FLUSH_BYTES: Final = 256 << 10
 _BLOCK_BYTES: Final = 1 << 20
 
 
 class TableWriter:
-    """Collects the rows of a DataBundle's table. Beyond 8 MiB they are in a temporary file.
+    """Collects the rows of a DataBundle's table. If they exceed 8 MiB, they move to a temporary file.
 
     Methods raise TemporaryFileFailed if the temporary file fails.
 

@@ -28,10 +28,11 @@ class DataBundleWriter(ArchiveWriter):
 
     The caller must add each path only once; if a path is repeated, readers return its last file.
 
-    Memory: 4 MiB of compressed data, 1.25 MiB of a file that is written in blocks, 8 MiB of rows. More rows are in
-    a temporary file: some 150 bytes for each file, and 40 for each record.
+    Memory: 4 MiB of compressed data, up to 2 MiB of a file that is written in blocks, 8 MiB of rows. More rows are
+    in a temporary file: some 150 bytes for each file, and 40 for each record.
 
-    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
+    After an error while data was written, every method raises StoreFailed. After `finalize`, every method raises
+    InvalidInput.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -79,6 +80,7 @@ class DataBundleWriter(ArchiveWriter):
 
         Raises:
             Refused: the name cannot be stored, or the archive is full. No bytes were written.
+            InvalidInput: another file of this archive is still open.
         """
         self._check_can_open(path)
         self._open = DataBundleEntryWriter(self, path, modified_ns)
@@ -145,7 +147,8 @@ class DataBundleWriter(ArchiveWriter):
         return Entry(path, start, end, checksum, modified_ns, content_bytes, decoding)
 
     def _full_error(self, path: str) -> Refused:
-        return Refused(f"the chunk is full: the limit for its data is {MAX_OFFSET:,} bytes", path=path)
+        message = f"the chunk is full: its limit is {MAX_OFFSET:,} bytes of data before compression"
+        return Refused(message, path=path)
 
 
 def _max_file_bytes(path: str, size_bytes: int) -> int:
@@ -156,7 +159,7 @@ def _max_file_bytes(path: str, size_bytes: int) -> int:
 class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
     """Writes one file of a DataBundle in blocks. Created by `DataBundleWriter.open`.
 
-    Up to 1 MiB is buffered, because a file of at least that size must begin a new record.
+    Less than 1 MiB is buffered between calls, because a file of 1 MiB or more must begin a new record.
     """
 
     def __init__(self, writer: DataBundleWriter, path: str, modified_ns: int | None) -> None:
@@ -174,7 +177,7 @@ class DataBundleEntryWriter(FileWriter[DataBundleWriter]):
 
     @property
     def buffered_bytes(self) -> int:
-        """Number of bytes of the file that are buffered, and not in a record yet."""
+        """Number of bytes of the file that are buffered and do not belong to a record."""
         return len(self._buffer)
 
     def write(self, block: bytes) -> None:

@@ -1,8 +1,8 @@
 """Writes and reads bundles on disk: a folder of shard files, and an index for all of them.
 
 `write_bundle` writes a bundle; `Bundle` reads and verifies a bundle. Neither uses a catalog or a store. `Bundle`
-opens the index in place; otherwise it reads files as adopted shards are read (`RecordSpans`, `ShardHead`,
-`FileReader`).
+opens the index in place, without a copy. It reads files with the classes that also read adopted shards
+(`RecordSpans`, `ShardHead`, `FileReader`).
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ __all__ = ["Bundle", "BundleCheck", "BundleFile", "BundleSummary", "NewBundleFil
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_SHARDS: Final = 100_000_000
-"""The names of shard files have eight digits."""
+"""A bundle must have fewer shards than this: the names of shard files have eight digits."""
 
 
 class NewBundleFile(NamedTuple):
@@ -60,7 +60,7 @@ class NewBundleFile(NamedTuple):
 
 
 class BundleSummary(NamedTuple):
-    """The result of `write_bundle`: counts of the new bundle.
+    """The result of `write_bundle`: numbers of files and bytes in the new bundle.
 
     Attributes:
         files: number of files.
@@ -80,8 +80,9 @@ class BundleCheck(NamedTuple):
 
     Attributes:
         files: number of files and directories in the bundle, damaged ones included.
-        data_bytes: total size of the undamaged files in bytes.
-        problems: a problem for each damaged file, and for each shard file that cannot be read.
+        data_bytes: total size in bytes of the files that were read without an error.
+        problems: a problem for each file that is damaged or unsupported, and one for each shard file at which
+            reading stopped, such as a missing one.
     """
 
     files: int
@@ -101,7 +102,7 @@ def write_bundle(
 
     File n goes to shard n modulo shards, so the same files produce the same shards. The bundle is durable when this
     function returns. The row BUNDLE_CONFIG is written last: without it, an incomplete folder is not a bundle.
-    Memory: the list of files, and 2 MiB for each thread.
+    Memory: the list of files, and for each thread some 4 MiB, or a copy of a file that is given as bytes.
 
     Args:
         folder: the folder.
@@ -233,11 +234,12 @@ def shard_path(folder: Path, shard: int) -> Path:
 class Bundle:
     """Reads one bundle from a local folder. A context manager; threads may share it.
 
-    Memory: two records for each file that is being read, and for each thread that read one.
+    Memory: a compressed and a decompressed record for each file that is being read, and the last record of each
+    thread that read a file.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open the index of the bundle in a folder, so that no other process can open it.
+        """Open the index of the bundle in a folder. Until `close`, no other process can open this index.
 
         Raises:
             NotFound: the folder has no index.
@@ -257,7 +259,7 @@ class Bundle:
 
     @property
     def shards(self) -> int:
-        """Number of shard files in the bundle, as its configuration has it."""
+        """Number of shard files in the bundle, according to its configuration."""
         return self._rows.config.shards
 
     def files(self) -> Iterator[BundleFile]:
@@ -301,13 +303,15 @@ class Bundle:
     def verify(self, workers: int = 1) -> BundleCheck:
         """Read and check every file of the bundle. Memory: the list of files.
 
-        Problems of files and shard files are returned, not raised.
+        Problems of files and shard files are returned, not raised. If a shard file is missing or cannot be read,
+        its other files are not read.
 
         Args:
             workers: number of threads; each reads one shard file at a time.
 
         Raises:
             Corrupt: a row of a file in the index is damaged.
+            StoreFailed: the index cannot be read.
         """
         by_shard: dict[int, list[BundleFile]] = defaultdict(list)
         for file in self.files():
@@ -374,7 +378,7 @@ class _Shard:
 
 
 def _verify_file(shard: _Shard, file: BundleFile, problems: list[FileProblem]) -> int:
-    """Read a file and return its size in bytes. If the file is damaged, add a problem and return 0."""
+    """Read a file and return its size in bytes. If it is damaged or unsupported, add a problem and return 0."""
     try:
         return sum(map(len, shard.open(file)))
     except (Corrupt, Unsupported) as error:

@@ -65,23 +65,26 @@ def compress_record(method: int, data: bytes) -> bytes:
 
 
 def max_stored_bytes(record_bytes: int) -> int:
-    """Return an upper bound in bytes for a compressed record, with its padding, of `record_bytes` bytes.
+    """Return an upper bound for the stored size of a record in bytes: compressed, and with its padding.
 
     Data that cannot be compressed becomes larger, because it is stored in blocks with some bytes before each.
+
+    Args:
+        record_bytes: size of the record in bytes before compression.
     """
     return record_bytes + (record_bytes >> 6) + 4096
 
 
 def decompress_record(method: int, data: bytes, max_bytes: int) -> bytes:
-    """Decompress the record at the start of the data; bytes after the record are ignored.
+    """Decompress the record at the start of the data. The padding after the record, and what follows, is ignored.
 
     Args:
         method: the compression method, SNAPPY or ZLIB.
         data: the compressed bytes.
-        max_bytes: largest allowed size of the decompressed record in bytes. No more memory is allocated.
+        max_bytes: largest allowed size of the decompressed record in bytes. Larger results are not created.
 
     Raises:
-        ValueError: the data does not begin with a valid record, or the record is larger than `max_bytes`.
+        ValueError: the data does not begin with a complete valid record, or the record is larger than `max_bytes`.
         NotInstalled: the method is SNAPPY, and its library is not installed.
     """
     if method == SNAPPY:
@@ -134,9 +137,10 @@ def snappy_body_bytes(head: bytes) -> int | None:
 
 
 def snappy_content_bytes(kind: int, body: bytes) -> int:
-    """Return the size in bytes that a snappy frame states for its content; 0 for other types of frames.
+    """Return the size in bytes that a snappy frame of data states for its content, before compression.
 
-    The size is checked when the frame is decompressed.
+    Return 0 if the frame has another type, or if its size is malformed. The size is checked when the frame is
+    decompressed.
 
     Args:
         kind: type of the frame, the first byte of its head.

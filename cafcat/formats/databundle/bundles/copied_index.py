@@ -19,7 +19,7 @@ INDEX: Final = "index/"
 _MAX_BYTES: Final = 64 << 30
 """Largest total size of an index in bytes."""
 _MAX_FILES: Final = 100_000
-"""Largest number of files of an index. Files of LevelDB have 2 MiB each."""
+"""Largest number of files of an index. Tables of LevelDB usually have 2 MiB each."""
 _BLOCK_BYTES: Final = 8 << 20
 _LABEL: Final = "the index of a bundle"
 
@@ -43,7 +43,7 @@ def open_index_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
         Unsupported: the index has more than 64 GiB or too many files.
         NotInstalled: plyvel is not installed.
         Conflict: another process changed the index during the copy.
-        TemporaryFileFailed: the copy cannot be written.
+        StoreFailed: the copy cannot be written, usually because the disk is full.
     """
     with temporary_file_of(_LABEL), temporary_folder("cafcat-index-", _LABEL) as copy:
         for source, size_bytes in _files(folder):
@@ -68,7 +68,7 @@ def _files(folder: ArchiveFolder) -> list[tuple[str, int]]:
             found.append((name, size_bytes))
             total_bytes += size_bytes
         if total_bytes > _MAX_BYTES or len(found) > _MAX_FILES:
-            message = f"the index of the bundle has more than {_MAX_BYTES:,} bytes, or {_MAX_FILES:,} files"
+            message = f"the index of the bundle has more than {_MAX_BYTES:,} bytes, or over {_MAX_FILES:,} files"
             raise Unsupported(message, chunk=folder.name)
     return found
 
@@ -110,10 +110,10 @@ def _last_bytes(path: Path, count: int) -> bytes:
 
 
 def _is_table(footer: bytes, size_bytes: int) -> bool:
-    """Return True if these are the last 48 bytes of a LevelDB table of `size_bytes` bytes.
+    """Return True if these can be the last 48 bytes of a LevelDB table of `size_bytes` bytes.
 
-    They are two handles (position and size as varints), zeros, and the magic number. Both handles must point into
-    the table.
+    They must begin with two handles (position and size as varints) that point into the table, and end with the magic
+    number. The bytes between the two are not checked.
     """
     if len(footer) != _FOOTER_BYTES or not footer.endswith(_TABLE_MAGIC):
         return False

@@ -1,4 +1,7 @@
-"""Lists the files in each shard of a bundle, with their spans. The list is made once from all rows of the index."""
+"""Lists the files in each shard of a bundle, with their spans.
+
+The list is made once, from all rows of the bundle's index or of a shard's head.
+"""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -32,12 +35,12 @@ class BundleFileList:
     """
 
     def __init__(self, rows: BundleRows, name: str, only_shard: int | None = None) -> None:
-        """Read all rows of the index and make the list.
+        """Read all rows and make the list.
 
         Args:
             rows: the rows of the index, or of the head of a shard.
-            name: name of the bundle, for messages.
-            only_shard: if not None, only files of this shard are listed.
+            name: name of the bundle or shard, for messages.
+            only_shard: number of the shard of which files are listed; None to list the files of all shards.
 
         Raises:
             Corrupt: a row is damaged.
@@ -85,8 +88,8 @@ class BundleFileList:
 
         The result is empty if no file of this shard is listed.
 
-        The span of a file in the last record may exceed the shard file: only the end of the file limits that
-        record.
+        The span of a file in the last record may exceed the shard file, because the rows have no end of that
+        record. Raises TemporaryFileFailed if the temporary file cannot be read.
         """
         return map(_unpack, self._entries.records(*self._shard_spans.get(shard, (0, 0))))
 

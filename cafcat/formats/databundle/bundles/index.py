@@ -139,7 +139,7 @@ class IndexBatch:
             self.flush()
 
     def flush(self) -> None:
-        """Write the added rows. They need not be durable yet."""
+        """Write the added rows. This does not make them durable."""
         with self._rows.write_batch() as batch:
             for key, value in self._pending:
                 batch.put(key, value)

@@ -33,10 +33,11 @@ from cafcat.model import Entry
 __all__ = ["DAMAGED", "MAX_RUNS_CHARACTERS", "RecordDecoding", "decode_records", "parse_record_decoding"]
 
 MAX_RUNS_CHARACTERS: Final = 4000
-"""Largest number of characters for the runs of zero records, some 500 runs. This limits the size of the text in the
-catalog."""
+"""Largest number of characters for the runs of zero records: 500 runs or more. This limits the size of
+`Entry.decoding` in the catalog."""
 DAMAGED: Final = "damaged: "
-"""Prefix of `Entry.decoding` for a file with invalid records. The rest is the reason."""
+"""Prefix of `Entry.decoding` for a damaged file that can be listed but not read. The rest is the reason. Opening such
+a file raises Corrupt."""
 
 _TEXT: Final = re.compile(
     rf"(zlib|snappy) ([1-9][0-9]{{0,6}}) (0|[1-9][0-9]{{0,6}})(?: ([0-9+,]{{3,{MAX_RUNS_CHARACTERS}}}))?", re.ASCII
@@ -47,7 +48,7 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 
 
 class RecordDecoding(NamedTuple):
-    """The parsed `Entry.decoding` of a file in a shard of a bundle. `str()` returns the text again.
+    """The parsed `Entry.decoding` of a file in a shard of a bundle. `str()` returns the unparsed text.
 
     Attributes:
         method: "zlib" or "snappy".
@@ -88,8 +89,8 @@ def decode_records(span: Iterator[bytes], entry: Entry, chunk: str | None = None
         chunk: name of the archive, for messages; None if it is unknown.
 
     Raises:
-        Corrupt: the span is too short, its records are incomplete, its data is damaged, or the entry was listed
-            with invalid records.
+        Corrupt: the span is too short, its records are incomplete, its data is damaged, the decoding has zero
+            records after the end of the file, or the entry was listed as damaged.
         Unsupported: the decoding is unknown, or the entry can only be listed.
         NotInstalled: the compression is snappy, and its library is not installed.
     """
@@ -181,7 +182,7 @@ def _zeros(size_bytes: int) -> Iterator[bytes]:
 
 
 class _SpanReader:
-    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt."""
+    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt if these are damaged."""
 
     def __init__(self, span: Iterator[bytes], decoding: RecordDecoding, entry: Entry, chunk: str | None) -> None:
         self._span = span

@@ -1,4 +1,7 @@
-"""Finds the records that hold a file of a bundle, and so its span and its decoding. Reads only rows, no records."""
+"""Finds the records that hold a file of a bundle, and from them its span and its decoding.
+
+Reads only the rows about the records, not the records.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -40,12 +43,12 @@ class RecordSpans:
         self._cached_end = 0
         """End of the cached record's stored bytes."""
         self._position = 0
-        """End of the previous file. A file without stored bytes gets this position."""
+        """End of the previous file's span. A file without stored bytes gets an empty span at this position."""
 
     def entry(self, file: BundleFile) -> Entry:
         """Return the entry of a file, with a span relative to the first data byte of its shard.
 
-        If the file cannot be read, its `decoding` contains the reason, and the span is empty.
+        If the records of the file are invalid or unsupported, the span is empty and `decoding` has the reason.
         """
         if file.shard != self._shard:
             self._shard, self._cached, self._position = file.shard, _NO_RECORD, 0

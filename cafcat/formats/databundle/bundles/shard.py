@@ -67,8 +67,8 @@ class ShardHead(NamedTuple):
     def with_file_span(self, entry: Entry, size_bytes: int) -> Entry:
         """Return an entry of RecordSpans with a span relative to the start of the shard file.
 
-        The span is cut at the end of the file. An entry without `decoding` that would be cut gets a `decoding` that
-        marks it as damaged.
+        The span is cut at the end of the shard file. An entry without `decoding` that would be cut gets a `decoding`
+        that marks it as damaged.
 
         Args:
             entry: the entry; its span is relative to the first data byte.
@@ -112,24 +112,29 @@ def is_bundle(folder: ArchiveFolder) -> bool:
 
 
 def read_file_list(folder: ArchiveFolder, only: int | None = None) -> BundleFileList:
-    """Return the files of all shards, or of the shard `only`, by the index in the folder of a bundle.
+    """Read the index of a bundle, and return the list of the bundle's files.
+
+    Args:
+        folder: the folder of the bundle.
+        only: number of the shard of which files are listed; None to list the files of all shards.
 
     Raises:
         Corrupt: the index is damaged or incomplete.
-        Unsupported: the index is too large, or the bundle has an unknown compression.
+        Unsupported: the index or the records are too large, or the bundle has an unknown compression.
         NotInstalled: plyvel or protobuf is not installed.
         Conflict: another process changed the index while it was copied.
-        TemporaryFileFailed: a temporary file failed.
+        StoreFailed: a temporary file, such as the copy of the index, failed.
     """
     with open_index_copy(folder) as index:
         return BundleFileList(BundleRows(index, folder.name), folder.name, only)
 
 
 def shard_file_list(archive: RandomReader, head: ShardHead) -> BundleFileList:
-    """Return the files of a shard, by the rows in its head, or else by the index in its folder.
+    """Return the list of a shard's files, from the rows in its head, or else from the index in its folder.
 
     Raises:
-        IndexMissing: the head has no rows, and the folder has no index. Errors of `read_file_list` pass through.
+        IndexMissing: the head has no rows, and the folder of the shard is unknown or has no index. Errors of
+            `read_file_list` pass through.
     """
     shard = int(head.header.shard_index)
     if head.header.WhichOneof("metadata") == "inline_metadata_table":
@@ -193,14 +198,15 @@ class BundleShard(FileReader):
     def properties(self) -> dict[str, Any]:
         """Return the properties of the bundle by name.
 
-        `files` counts the listed files, usually those of this shard. `directories` counts those of the bundle.
+        `files` counts the files of this shard, or of all shards if the bundle was opened as a whole. `directories`
+        counts all directories of the bundle.
         """
         return bundle_properties(self._files.config, self._files.files, self._files.directories)
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries of the files in the shard, in the order of their bytes.
 
-        If the index has invalid records for a file, the file is listed, and opening it raises Corrupt.
+        A file whose records are invalid or unsupported is listed, too. Opening it raises Corrupt or Unsupported.
         """
         for entry in self._files.entries(self._shard):
             yield self._head.with_file_span(entry, self._archive.size_bytes)

@@ -1,4 +1,4 @@
-"""Writes one shard file of a bundle: records of 256 KiB, each compressed on its own."""
+"""Writes one shard file of a bundle: records of 256 KiB, each compressed on its own, or files without compression."""
 
 import os
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _BUFFER_BYTES: Final = 1 << 20
 class ShardWriter:
     """Writes one shard file of a bundle. A context manager. Methods raise OSError if the file cannot be written.
 
-    Memory: a record, and 1 MiB of a file.
+    Memory: some 3 MiB, and one block of the file that is being added.
 
     Attributes:
         offset: current offset in the data of the shard, in bytes before compression.
