@@ -27,8 +27,8 @@ _BUNDLE_METADATA: Final = ("inline_metadata_table", "external_metadata")
 def open_shard(archive: RandomReader) -> DataBundleReader | BundleShard:
     """Return a reader for a shard file: for a chunk that cafcat wrote, or for a shard of a bundle.
 
-    This call reads the trailer of a chunk. If `archive` is a LocatedArchive, the call also reads the head, because a
-    shard of a bundle may end like a chunk. Of a shard of a bundle, it reads the head and all rows about its files.
+    This call reads the trailer of a chunk. If `archive` is a LocatedArchive, the call also reads the head, because
+    a shard of a bundle may end like a chunk. For a shard of a bundle, it reads the head and all rows of files.
 
     Raises:
         Corrupt: the archive, or the index of its bundle, is damaged, or the end of a chunk is missing.

@@ -36,8 +36,8 @@ MAX_RUNS_CHARACTERS: Final = 4000
 """Largest number of characters for the runs of zero records: 500 runs or more. This limits the size of
 `Entry.decoding` in the catalog."""
 DAMAGED: Final = "damaged: "
-"""Prefix of `Entry.decoding` for a damaged file that can be listed but not read. The rest is the reason. Opening such
-a file raises Corrupt."""
+"""Prefix of `Entry.decoding` for a damaged file that can be listed but not read. The rest is the reason. Opening
+such a file raises Corrupt."""
 
 _TEXT: Final = re.compile(
     rf"(zlib|snappy) ([1-9][0-9]{{0,6}}) (0|[1-9][0-9]{{0,6}})(?: ([0-9+,]{{3,{MAX_RUNS_CHARACTERS}}}))?", re.ASCII
@@ -182,7 +182,7 @@ def _zeros(size_bytes: int) -> Iterator[bytes]:
 
 
 class _SpanReader:
-    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt if these are damaged."""
+    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt for damaged records."""
 
     def __init__(self, span: Iterator[bytes], decoding: RecordDecoding, entry: Entry, chunk: str | None) -> None:
         self._span = span

@@ -121,7 +121,8 @@ class Record(NamedTuple):
         end: end of the record in that data, or None for the last record of the shard.
         position: start of the record's stored bytes, relative to the first data byte; None for a record of zeros
             without stored bytes.
-        stored_end: upper bound for the end of the record's stored bytes, including padding; 0 for a record of zeros.
+        stored_end: upper bound for the end of the record's stored bytes, including padding; 0 for a record of
+            zeros.
     """
 
     offset: int

@@ -67,8 +67,8 @@ class ShardHead(NamedTuple):
     def with_file_span(self, entry: Entry, size_bytes: int) -> Entry:
         """Return an entry of RecordSpans with a span relative to the start of the shard file.
 
-        The span is cut at the end of the shard file. An entry without `decoding` that would be cut gets a `decoding`
-        that marks it as damaged.
+        The span is cut at the end of the shard file. An entry without `decoding` that would be cut gets a
+        `decoding` that marks it as damaged.
 
         Args:
             entry: the entry; its span is relative to the first data byte.

@@ -1,4 +1,4 @@
-"""Writes one shard file of a bundle: records of 256 KiB, each compressed on its own, or files without compression."""
+"""Writes one shard file of a bundle: records of 256 KiB, each compressed on its own, or uncompressed files."""
 
 import os
 from collections.abc import Iterable
