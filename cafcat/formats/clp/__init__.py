@@ -1,4 +1,4 @@
-"""The archive format clp-s (y-scope/clp), of compressed logs: the container and its metadata.
+"""The archive format clp-s (y-scope/clp) of compressed logs: its container, its metadata and its program.
 
 See docs/formats/clp.md.
 """

@@ -1,6 +1,7 @@
 """Annotates archives that clp-s wrote for cafcat, so that a catalog can be rebuilt from the archive alone.
 
-The annotation is a metadata packet that clp-s skips: checksums of the sections, sizes and times of the log files.
+The annotation is a metadata packet that clp-s skips. It has the checksums of the sections, and the sizes and
+modification times of the log files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,7 @@ class AnnotatedArchive(NamedTuple):
     Attributes:
         blocks: the bytes of the archive; can be iterated once.
         entries: the sections of the archive, with their checksums.
-        units: the log files in the archive and their times.
+        units: the log files in the archive, and the times of its records.
     """
 
     blocks: Iterator[bytes]
@@ -55,7 +56,7 @@ def annotate(reader: ClpReader, sources: Sequence[LogSource], name: str) -> Anno
 
     Raises:
         Corrupt: the archive does not contain exactly these log files, or is damaged.
-        Unsupported: the metadata is too large, or the catalog cannot store one of its values.
+        Unsupported: a packet of the metadata has more than 4 MiB, or the catalog cannot store one of its values.
         InvalidInput: with the annotation, the metadata would have more than 255 packets.
     """
     names = [source.file_name for source in sources]

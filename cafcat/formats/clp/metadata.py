@@ -267,9 +267,9 @@ def parse_annotation(content: bytes, name: str) -> Annotation:
     found = _unpack(content, name, "the annotation by cafcat")
     checksums, sources = map(found.get, ("crc32c", "sources")) if isinstance(found, dict) else (None, None)
     if not isinstance(checksums, list) or not all(type(one) is int and 0 <= one < 1 << 32 for one in checksums):
-        raise Corrupt("cafcat's annotation of the archive lacks valid checksums of its files", chunk=name)
+        raise Corrupt("cafcat's annotation of the archive lacks valid checksums of its sections", chunk=name)
     if not isinstance(sources, list) or not all(map(_is_source, sources)):
-        raise Corrupt("cafcat's annotation of the archive lacks valid sizes and times of its files", chunk=name)
+        raise Corrupt("cafcat's annotation of the archive lacks valid sizes and times of its logs", chunk=name)
     return Annotation(tuple(checksums), tuple((size, modified) for size, modified in sources))
 
 

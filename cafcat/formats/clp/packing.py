@@ -34,7 +34,7 @@ def pack_head(
     are computed; `uncompressed_size` is kept.
 
     Args:
-        header: the header, of which all fields but these two are used.
+        header: the header; its `compressed_size` and `metadata_bytes` are ignored.
         packets: the packets of the metadata.
         sections: name and size in bytes of each section that will follow.
         frame: compressed metadata of another archive, or b"". It is used unchanged if it decompresses to the new
@@ -66,10 +66,10 @@ def _decompresses_to(frame: bytes, raw: bytes) -> bool:
 
 
 def reassemble(reader: ClpReader) -> Iterator[bytes]:
-    """Yield the bytes of an archive again, in blocks of at most 1 MiB; header and metadata are one block.
+    """Yield a copy of an archive: header and metadata as one block, then the sections in blocks of at most 1 MiB.
 
-    The copy is identical if the archive has the table of sections as clp-s writes it. Bytes after the size in the
-    header are left out. Each section is checked.
+    The copy is identical if the archive has the table of sections as clp-s writes it. Bytes beyond the archive size
+    that the header states are left out. Each section is checked as `ClpReader.open` does.
 
     Raises:
         Corrupt: a section, or the annotation by cafcat, is damaged.

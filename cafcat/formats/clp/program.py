@@ -31,15 +31,16 @@ __all__ = [
 _POLL_SECONDS: Final = 0.1
 """Interval in seconds for calls of `checkpoint`."""
 _MAX_MESSAGES_BYTES: Final = 256 << 10
-"""Number of bytes of messages that are read. A message may contain the whole query, which has less than 128 KiB."""
+"""Largest number of bytes of messages that are read. A message may contain the whole query, which has less than 128
+KiB."""
 _SHOWN_CHARACTERS: Final = 400
-"""Number of characters of a message that are shown."""
+"""Largest number of characters of a message that are shown."""
 _MESSAGE: Final = re.compile(r"\S+ \[(\w+)\] (.*)")
 _SPECIAL: Final = re.compile(r'[\\"*?]')
 _QUERY_ERROR: Final = re.compile(r"Parser error:?\s*(.*)|(Failed to parse timestamp .*)")
 _MATCHES_NOTHING: Final = "is logically false"
 _SEARCHED_SINCE: Final = (0, 5, 0)
-"""The installed clp-s can search archives of this version, which it also writes, and of later ones."""
+"""Oldest version of archives that the installed clp-s can search. clp-s also writes this version."""
 _LAST_MS: Final = ((1 << 63) - 1) // 1_000_000
 """Largest time in milliseconds since 1970-01-01 UTC (2262-04-11T23:47:16.854) that fits 64-bit nanoseconds. clp-s
 converts to nanoseconds and overflows beyond this, in both directions."""
@@ -59,7 +60,7 @@ _VARIABLES: Final = (
 
 
 class ProgramFailed(CafcatError):
-    """The program clp-s ended with an error. The message of the error contains that of clp-s."""
+    """The program clp-s ended with an error, or a signal ended it. The message usually contains that of clp-s."""
 
 
 class MatchesNothing(ProgramFailed):
@@ -120,7 +121,7 @@ def search(
         projection: the columns of a record to return; all if empty.
 
     Raises:
-        ProgramFailed: clp-s ended with an error.
+        ProgramFailed: clp-s failed, for example because the query is invalid.
         MatchesNothing: the query cannot match any record of the archive.
         NotInstalled: clp-s is not installed.
     """
@@ -191,7 +192,7 @@ def _old_version(archive: str | int) -> str | None:
 
 
 def check_query(query: str) -> None:
-    """Check the syntax of a search query, by a run of clp-s without an archive.
+    """Check the syntax of a search query, by a run of clp-s on an empty file. Other errors of clp-s are ignored.
 
     Raises:
         InvalidInput: the query is invalid.

@@ -35,8 +35,8 @@ from cafcat.model import ArchiveUnits, Entry
 __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
 
 MAX_SECTION_BYTES: Final = 32 << 30
-"""Largest size in bytes of a section when it is decompressed to check it. Malicious data can cost some ten seconds.
-"""
+"""Largest size in bytes of a decompressed section. Sections are decompressed only to check them, which can take some
+ten seconds for malicious data."""
 
 _FIRST_BYTES: Final = 16 << 10
 """Number of bytes that are read first; most metadata fits."""
@@ -193,8 +193,8 @@ class ClpReader:
     def entries(self) -> Iterator[Entry]:
         """Yield an entry for each section in order, with its name in the archive, such as "/schema_tree".
 
-        Bytes after the size in the header belong to no section, as in the original program. Only archives that
-        cafcat annotated have checksums.
+        Bytes beyond the archive size that the header states belong to no section, as in the original program. Only
+        archives that cafcat annotated have checksums.
 
         Raises:
             Corrupt: the annotation is damaged.
@@ -231,7 +231,7 @@ def _finite_or_none(number: float | None) -> float | None:
 
 
 class _SectionCheck:
-    """Checks that a section has the zstd frames that a section of its name must have. Methods raise Corrupt.
+    """Checks that a section has the zstd frames that a section of its name must have. Otherwise raises Corrupt.
 
     The name determines if the section must be one frame, a count and one frame (none if the count is 0), or any
     number of frames. Sections with other names are not checked.

@@ -31,7 +31,7 @@ def units_of(
 
     Raises:
         Corrupt: the annotation has another number of log files than `ranges`.
-        Unsupported: the catalog cannot store a name, a number of records, or a field.
+        Unsupported: the catalog cannot store a name, a number of records, a field, or a timestamp key.
     """
     sources: Sequence[tuple[int, int] | tuple[None, None]] = (
         annotation.sources if annotation else [(None, None)] * len(ranges)
@@ -70,8 +70,8 @@ def _fields(found: LogRange, name: str) -> str:
 def _times(timestamps: TimestampDictionary, name: str) -> list[TimeRange]:
     """Return one time range for each timestamp key: the union of all ranges of the key.
 
-    A bound is None if one of the ranges has no such bound. Raises Unsupported for a key that the catalog cannot
-    store.
+    A bound is None if one of the ranges has no such bound, or an invalid one. Raises Unsupported for a key that the
+    catalog cannot store.
     """
     found: dict[str, TimeRange] = {}
     for key, _, begin, end in timestamps.ranges:
