@@ -49,7 +49,7 @@ UNLIMITED: Final = 1 << 63
 
 
 class RandomReader(Protocol):
-    """The bytes of one archive, readable at any position. Readers of formats get no other access to a store.
+    """The bytes of one archive, readable at any position. Readers of formats have no other access to the archive.
 
     Bytes that exist never change. A file that another program is still writing may grow.
     """
@@ -122,7 +122,7 @@ class HeadSink(Sink, Protocol):
 
 
 class NullSink:
-    """A HeadSink that discards all bytes. Used to compute archive sizes with a writer."""
+    """A HeadSink that discards all bytes. Used to compute archive sizes and to check that a format can write."""
 
     def write(self, data: bytes) -> None:
         """Discard the bytes of the archive."""
@@ -173,7 +173,8 @@ class EntryWriter(Protocol):
 class Writer(Protocol):
     """Writes one archive, one file at a time. Computes the CRC-32C of each file while writing it.
 
-    All methods raise the errors of the sink, StoreFailed after such an error, and InvalidInput after `finalize`.
+    Methods that write raise the errors of the sink. After such an error all methods raise StoreFailed, and after
+    `finalize` they raise InvalidInput.
     """
 
     @property
@@ -271,10 +272,11 @@ class Reader(Protocol):
         """Return the content of one of the archive's entries, in blocks of at most 1 MiB.
 
         The content is checked against every checksum that the archive stores for it (a multihash, SipHash or
-        CRC-32C).
+        CRC-32C), except multihashes with a hash function that cafcat does not have.
 
         Raises:
             Corrupt: the content is damaged. A checksum mismatch is raised after the last block at the latest.
+            Unsupported: the format can list this entry, but not read it.
         """
 
 
@@ -312,7 +314,7 @@ class HasRemarks(Reader, Protocol):
         """Return the remarks about the archive.
 
         If the blocks of the archive were not listed before, this call lists them. A remark NOT_IN_TREE is only made
-        if all `entries` were listed before. Empty if there is nothing to remark.
+        if all `entries` were listed before. The result is empty if there are no remarks.
 
         Raises:
             Corrupt: the archive is damaged.
@@ -447,8 +449,8 @@ class MultiFileArchive(Protocol):
 class MultiFileFormat(Format, Protocol):
     """A format whose archives can consist of several files in one folder.
 
-    `reader` also accepts one of these files alone. From a LocatedArchive it finds the folder, and the index in this
-    folder. `reader` raises IndexMissing if the file needs an index, and there is none.
+    `reader` also accepts one of these files alone. If the file is a LocatedArchive, `reader` finds the index in its
+    folder. `reader` raises IndexMissing if the file needs an index that cannot be found.
     """
 
     def open_folder(self, folder: ArchiveFolder) -> MultiFileArchive | None:
@@ -457,6 +459,7 @@ class MultiFileFormat(Format, Protocol):
         Raises:
             Corrupt: the index of the archive is damaged.
             Unsupported: the archive uses a feature that cafcat does not have.
+            NotInstalled: a library that reads the index is not installed.
         """
 
 

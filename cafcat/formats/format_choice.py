@@ -62,7 +62,7 @@ DETECT_FORMAT: Final = FormatChoice()
 
 
 def allow_zero_padding(archive_format: Format) -> Format:
-    """Return the variant of a format that accepts zeros at the end of archives, or the same format if it has none.
+    """Return the variant of a format that accepts zeros at the end of archives; without such a variant, the format.
 
     This is for archives that the catalog has already: they may have been adopted with zero padding.
     """

@@ -107,7 +107,7 @@ class IndexText:
         self._pending.clear()
 
     def blocks(self) -> Iterator[bytes]:
-        """End the index and return its text in blocks of 1 MiB, the last one shorter. Remove the temporary file.
+        """End the index, yield its text in blocks of at most 1 MiB, and remove the temporary file.
 
         Raises:
             StoreFailed: the temporary file cannot be read or written.

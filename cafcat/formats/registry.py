@@ -107,10 +107,10 @@ def for_new_chunks(name: str) -> Format:
 
 
 def is_read_only(name: str) -> bool:
-    """Return True if archives of this format can never be written.
+    """Return True if the format is installed and has no writer for files.
 
-    Return False if the format, or a library that it needs, is not installed: then it is unknown whether the format
-    can write.
+    This includes clp-s, whose archives only the program clp-s writes. Return False if the format, or a library that
+    it needs, is not installed: then it is unknown whether the format can write.
     """
     with suppress(NotInstalled):
         try:
@@ -166,6 +166,7 @@ def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | No
     Raises:
         Corrupt: the index of the archive is damaged.
         Unsupported: the archive uses a feature that cafcat does not have.
+        NotInstalled: a library that reads the index is not installed.
     """
     for archive_format in all_formats():
         found = archive_format.open_folder(folder) if isinstance(archive_format, MultiFileFormat) else None

@@ -22,7 +22,8 @@ WriterT = TypeVar("WriterT", bound="ArchiveWriter")
 class ArchiveWriter(ABC):
     """Base class of the writers of all formats.
 
-    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
+    After an error while data was written, every method raises StoreFailed. After `finalize`, every method raises
+    InvalidInput.
 
     Attributes:
         file_count: number of files added so far.
@@ -158,7 +159,7 @@ class FileWriter(Generic[WriterT]):
     def abandon(self) -> None:
         """Discard the file. Bytes already written stay in the archive as dead bytes that no entry refers to.
 
-        After an error of the sink, or after `finalize` of the archive, this does nothing.
+        After an error while the archive was written, or after its `finalize`, this does nothing.
 
         Raises:
             InvalidInput: this file of the archive is already closed, or was abandoned.

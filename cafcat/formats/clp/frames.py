@@ -12,8 +12,8 @@ else:
 __all__ = ["MAX_FRAMES", "FrameDecompressor", "compress_frame"]
 
 MAX_FRAMES: Final = 1_000_000
-"""Largest number of frames in a section or in the metadata. Each frame costs some microseconds, however short it is.
-clp-s writes one frame for many tables."""
+"""Largest number of frames in a section or in the metadata. Each frame costs some microseconds, however short it
+is. clp-s writes one frame for many tables."""
 
 _INPUT_BYTES: Final = 16 << 10
 _OUTPUT_BYTES: Final = 1 << 20

@@ -35,8 +35,8 @@ from cafcat.model import ArchiveUnits, Entry
 __all__ = ["MAX_SECTION_BYTES", "ClpReader"]
 
 MAX_SECTION_BYTES: Final = 32 << 30
-"""Largest size in bytes of a decompressed section. Sections are decompressed only to check them, which can take some
-ten seconds for malicious data."""
+"""Largest size in bytes of a decompressed section. Sections are decompressed only to check them, which can take
+some ten seconds for malicious data."""
 
 _FIRST_BYTES: Final = 16 << 10
 """Number of bytes that are read first; most metadata fits."""

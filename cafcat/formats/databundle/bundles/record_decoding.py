@@ -182,7 +182,7 @@ def _zeros(size_bytes: int) -> Iterator[bytes]:
 
 
 class _SpanReader:
-    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt for damaged records."""
+    """Reads the records of a file from the bytes of its span, in order. Methods raise Corrupt for damaged data."""
 
     def __init__(self, span: Iterator[bytes], decoding: RecordDecoding, entry: Entry, chunk: str | None) -> None:
         self._span = span
