@@ -34,7 +34,7 @@ _HINT: Final = "`cafcat rm -r` removes an archive from the catalog; then its log
 
 
 def check_log_sources(sources: Sequence[Source]) -> None:
-    """Check that clp-s can read all sources. Raises InvalidInput for sources other than local folders and files."""
+    """Check that all sources are local folders or files, which clp-s can read. Raises InvalidInput otherwise."""
     for source in sources:
         if not isinstance(source, LocalSource):
             hint = "name local folders and files of JSON lines"
@@ -64,11 +64,11 @@ class LogIngest:
 
         Args:
             target: Catalog, store, format, run and owner of new chunks.
-            target_bytes: Size of the log files in one archive, in bytes. A larger log file gets an archive of its
-                own.
+            target_bytes: Largest total size of the log files in one archive, in bytes. A larger log file gets an
+                archive of its own.
             timestamp_key: JSON key that holds the timestamp of a record; None if there is none.
-            on_conflict: FAIL raises Conflict for a log file that the catalog has with another size or time. The
-                others report that file as a problem, and go on.
+            on_conflict: FAIL raises Conflict for a log file that the catalog has with another size or time. With
+                the other values, the log file is reported as a problem and left out.
             dry_run: True to count the log files without making archives or chunks.
             progress: Receives progress and problems. When it is stopping, no further archive is begun, and a
                 finished one is still committed. If its checkpoint raises, the archive at hand is abandoned.

@@ -119,7 +119,7 @@ class SearchReport:
 class LogSearch:
     """One search for log records, in one archive after the other.
 
-    An archive in a bucket is first copied into a temporary file without a name, which vanishes with the process.
+    An archive in a bucket is first copied into a temporary file without a name, which is removed after its search.
 
     Attributes:
         report: The totals so far.
@@ -132,13 +132,14 @@ class LogSearch:
         query: SearchQuery,
         progress: Progress,
     ) -> None:
-        """Check the syntax of the query. Nothing is searched yet.
+        """Check the syntax of the query. This does not search archives.
 
         Args:
             catalog: The catalog that lists the archives.
             stores: The stores of the catalog by their URL.
             query: The search.
-            progress: Receives a warning if a copy of an archive is searched, or if no record can match the query.
+            progress: Receives a warning if another copy of an archive is searched, if `cafcat verify` found an
+                archive damaged, or if no record can match the query.
 
         Raises:
             InvalidInput: clp-s cannot parse the query.
@@ -188,7 +189,8 @@ class LogSearch:
         """Yield the matching records of an archive from the first of its stores in which it can be searched.
 
         Records cannot be withdrawn once the caller has them. Therefore 1 MiB of records is buffered while another
-        store is left to try. If the search fails within these records, the archive is searched in the next store.
+        store is left to try. If the search fails within these records, the archive is searched in the next store,
+        unless clp-s failed although the archive is not damaged.
         """
         stores = self._stores(archive)
         for url, following in pairwise(stores):
