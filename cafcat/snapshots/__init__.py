@@ -1,4 +1,4 @@
-"""Snapshots: the locations of a catalog at one time, in one file, to read without its database."""
+"""Snapshots: one file with the locations of packed files at one moment, to read these without the database."""
 
 from cafcat.snapshots.snapshot import Snapshot
 

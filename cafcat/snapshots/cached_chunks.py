@@ -13,16 +13,17 @@ from cafcat.stores.base import FileStore, OpenObject, Store
 __all__ = ["CachedChunk", "CachedChunks"]
 
 _MOST_FILES: Final = 256
-"""Largest number of chunks that are open at a time."""
+"""Largest number of open chunks that are cached."""
 _TRUSTED_SECONDS: Final = 1.0
-"""How long a descriptor is read before its name is checked again, in seconds. All bytes are compared with a
-checksum; this only decides how soon a removed chunk is noticed, and its disk space released."""
+"""How long the open file of a chunk is read before its name is checked again, in seconds. All bytes are compared
+with a checksum; this only decides how soon a removed chunk is noticed, and its disk space released."""
 _IDLE_SECONDS: Final = 60.0
-"""How long a chunk stays open after its last check, in seconds. It is closed when another chunk is checked."""
+"""How long a chunk stays open after its name was due for a check, in seconds. The check of another chunk closes
+it."""
 
 
 class CachedChunk:
-    """A chunk whose file is open. The file is closed when nothing refers to this object, so never during a read.
+    """A chunk whose file is open. The file is closed with the last reference to this object, never during a read.
 
     Attributes:
         file: The open file.
@@ -53,11 +54,13 @@ class CachedChunks(dict[int, CachedChunk]):
         self._lock = Lock()
 
     def current(self, chunk: int, location: Location) -> CachedChunk | None:
-        """Check that the name of an open chunk still leads to the same file; else open the chunk.
+        """Return an open chunk after checking that its name still leads to the same, unchanged file.
+
+        If the check fails, or the chunk is not open, the chunk is opened.
 
         Args:
             chunk: The chunk's `chunks.id`.
-            location: A file of the chunk.
+            location: Location of any file in the chunk.
 
         Returns:
             The open chunk; None if the chunk is in a bucket, or cannot be opened. The caller then reads the chunk

@@ -19,12 +19,12 @@ _HEADER: Final = struct.Struct(">16sH10xI28xI4xI28x")
 https://sqlite.org/fileformat2.html, 1.3."""
 _MAGIC: Final = b"SQLite format 3\0"
 _MAPPED_BYTES: Final = 1 << 40
-"""Bytes of the file that are mapped into memory, so that processes share its pages. SQLite maps at most 2 GiB, and
-reads the rest."""
+"""Requested number of bytes of the file that are mapped into memory, so that processes share its pages. SQLite maps
+at most 2 GiB, and reads the rest."""
 
 
 class _Connection(sqlite3.Connection):
-    """Closes itself when nothing refers to it any more: a thread that ends cannot close it."""
+    """A connection that is closed with the last reference to it: a thread that ends cannot close it."""
 
     def __del__(self) -> None:
         """Close the connection."""
@@ -32,7 +32,7 @@ class _Connection(sqlite3.Connection):
 
 
 class SnapshotFile:
-    """A snapshot file whose header was checked.
+    """A snapshot file whose header was checked. Makes connections to it.
 
     Attributes:
         path: Name of the file.
@@ -145,7 +145,7 @@ def _check(path: str, head: bytes, size_bytes: int) -> int:
         raise _not_a_snapshot(path)
     if version not in READ_VERSIONS:
         message = f"the snapshot has version {version}, this cafcat reads {_listed(READ_VERSIONS)}"
-        raise Unsupported(message, path=path, hint="make a new snapshot with this cafcat")
+        raise Unsupported(message, path=path, hint="make a new snapshot, or use the cafcat that made it")
     expected = pages * (page_bytes if page_bytes > 1 else 1 << 16)
     if size_bytes != expected:
         raise Corrupt(f"the snapshot has {size_bytes} bytes instead of {expected}", path=path, hint="copy it again")

@@ -1,4 +1,4 @@
-"""Look up files and chunks in a snapshot, as FileReader needs it."""
+"""Look up files and chunks in a snapshot, for FileReader."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -79,7 +79,7 @@ class SnapshotFiles:
         Args:
             folder: A path that ends in "/"; "" for all files.
             after: The last path of the page before; None for the first page.
-            limit: Most paths of the page.
+            limit: Largest number of paths in the page.
         """
         low = folder if after is None else after
         if not folder:
@@ -110,7 +110,7 @@ class SnapshotCopies:
 
 
 class SnapshotCatalog:
-    """Gives a FileReader the locations and copies from a snapshot in place of the catalog: a LocationCatalog.
+    """A LocationCatalog that supplies a FileReader with locations and copies from a snapshot.
 
     Attributes:
         files: Looks up files by their paths.

@@ -63,7 +63,7 @@ class SnapshotInfo(NamedTuple):
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
         prefix: The folder or file that was requested; empty for all files.
         files: Number of files.
-        size_bytes: Sum of their sizes.
+        size_bytes: Total size of these files in bytes.
         journal_id: journal.id of the last change of the catalog that the snapshot includes; None if there was none.
         journal_uuid: journal.uuid of that change; None if there was none.
         cafcat_version: Version of the program that wrote the snapshot.

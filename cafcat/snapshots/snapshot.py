@@ -1,4 +1,4 @@
-"""Read packed files by a snapshot, without a database."""
+"""Read packed files with the locations in a snapshot, without a database."""
 
 import os
 import sqlite3
@@ -54,8 +54,8 @@ class Snapshot:
 
     Use a snapshot in a `with` statement, or call `close`. Threads may share it, and so may processes that are
     forked from this one: each thread and process has a connection of its own. A snapshot can be pickled; then its
-    file is opened again by its path. The snapshot file must not be changed while it is open. Another file that is
-    renamed to its path is not read.
+    file is opened again by its path. The snapshot file must not be changed while it is open. If another file is
+    renamed to its path, the first read of another thread or forked process raises Conflict.
 
     Attributes:
         info: When the snapshot was made, of which folder, and how many files it has.
@@ -115,7 +115,8 @@ class Snapshot:
 
         Raises:
             NotFound: The snapshot has no such file, or the chunk was removed since.
-            Corrupt: The file is damaged in its chunk and in every copy.
+            Conflict: This thread reads for the first time, and another file has replaced the snapshot file.
+            Corrupt: The file is damaged in its chunk and in every copy, or the snapshot is damaged.
             InvalidInput: The range begins at or beyond the end of the file, or ends before it begins.
             NotInstalled, Unsupported: The file cannot be decoded here.
             AccessDenied: A store refuses the credentials.
@@ -164,8 +165,9 @@ class Snapshot:
         """Yield each path with the bytes of its file, or with the error that prevented reading the file.
 
         Files that are near each other in a chunk share a range read. Several requests to a bucket are in flight.
-        The files come in the order of archives and offsets. If a file cannot be read, its error comes in place of
-        its bytes. Errors that concern all files are raised.
+        Of each five thousand paths, those that the snapshot does not have come first, then the others in the order
+        of archives and offsets. If a file cannot be read, its error comes in place of its bytes. Errors that
+        concern all files are raised.
 
         Args:
             paths: Paths of files in the catalog.
@@ -174,6 +176,7 @@ class Snapshot:
 
         Raises:
             InvalidInput: `paths` is one name, not a list of names.
+            Conflict, Corrupt: Another file has replaced the snapshot file, or the snapshot is damaged.
             AccessDenied: A store refuses the credentials.
             Unavailable: A store is out of reach.
         """
@@ -185,7 +188,13 @@ class Snapshot:
             yield path, content if isinstance(content, bytes) else self._explained(content)
 
     def locate(self, path: str) -> Location:
-        """Return the location of a file. Raises NotFound if the snapshot has no such file."""
+        """Return the location of a file.
+
+        Raises:
+            NotFound: The snapshot has no such file.
+            InvalidInput: No path can have this name.
+            Conflict, Corrupt, Unavailable: The snapshot file was replaced, is damaged, or cannot be read.
+        """
         try:
             return self._reader.locate(path)
         except NotFound as error:

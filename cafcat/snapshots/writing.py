@@ -1,4 +1,4 @@
-"""Write a snapshot file from the catalog, in one pass and with constant memory."""
+"""Write a snapshot file from the catalog, in one pass over the files, page by page."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -32,16 +32,16 @@ _PRAGMAS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """A snapshot that was written.
+    """The result of `write_snapshot`: name, contents and size of the new snapshot.
 
     Attributes:
         output: Name of the snapshot file.
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
         prefix: The folder or file that was requested.
         files: Number of files.
-        bytes: Sum of the sizes of the files.
+        bytes: Total size of these files in bytes.
         chunks: Number of chunks that have these files.
-        size_bytes: Size of the snapshot file itself.
+        size_bytes: Size of the snapshot file in bytes.
     """
 
     output: str
@@ -56,8 +56,9 @@ class SnapshotReport:
 def write_snapshot(
     catalog: "Catalog", prefix: str, output: Output, *, version: str, progress: Progress
 ) -> SnapshotReport:
-    """Write a snapshot: an SQLite file with the locations of all files below a folder, as of one moment.
+    """Write a snapshot: an SQLite file with the locations of a file, or of all files below a folder.
 
+    The locations are those of one moment.
     The file appears complete and durable under its name, or not at all.
 
     Args:
@@ -68,7 +69,7 @@ def write_snapshot(
         progress: Receives the number and size of the files so far.
 
     Returns:
-        Numbers and sizes of what was written.
+        Numbers and sizes of the files, the chunks and the snapshot.
 
     Raises:
         NotFound: The catalog has no such folder or file.
@@ -111,7 +112,7 @@ class _SnapshotWriter:
 
     Attributes:
         files: Number of files so far.
-        bytes: Sum of their sizes.
+        bytes: Total size of these files in bytes.
         chunks: chunks.id of the chunks that have these files.
     """
 
