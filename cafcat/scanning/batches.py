@@ -40,8 +40,8 @@ class SourceBroke(Exception):
 def batches_of(source: Source) -> Iterator[Sequence[SourceFile | FileProblem]]:
     """Yield all files and problems of a source, in lists of at most 5,000 or in the source's own batches.
 
-    Files and problems that the source found before an error are yielded before the error is raised. The last list
-    may be empty.
+    Files and problems that the source found before an error are yielded before the error is raised. A list may be
+    empty.
 
     Raises:
         SourceBroke: The source failed before its end.

@@ -1,4 +1,4 @@
-"""Opens the sources of an operation: the paths and URLs that the user typed.
+"""Opens the sources of an operation: the paths and URLs that the user typed, and the list of --files-from.
 
 The module of a kind of source is imported when a source of the kind is opened.
 """
@@ -72,13 +72,17 @@ class SourceOptions:
 
     @property
     def scope(self) -> list[Any]:
-        """The options on which a listing depends. If one of them changes, an interrupted listing starts again."""
+        """Values of the options on which the position of a listing depends, as JSON values.
+
+        If one of them has changed, an interrupted listing starts from its beginning.
+        """
         return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
-        """Return the options for the column `ingest_runs.options`, as text that Postgres can store.
+        """Return the options for the column `ingest_runs.options`, by name, without those of the list of names.
 
-        In texts, bytes that are not UTF-8 are escaped. A pattern may contain such bytes, to exclude such names.
+        Bytes that are not UTF-8 are escaped, because Postgres cannot store them. A pattern may contain such bytes,
+        to exclude such names.
         """
         return {
             "prefix": printable(self.prefix),
@@ -115,7 +119,7 @@ class SourceOpener:
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
-        """Return the opened sources, in the order of their names. The list of --files-from is the last one.
+        """Return the opened sources, in the order of `sources`. The list of --files-from is the last one.
 
         Args:
             sources: Names of the sources: paths, URLs, or "-" for a tar on standard input.
@@ -213,10 +217,9 @@ class SourceOpener:
         return source
 
     def _position(self, url: str, scope: str) -> str | None:
-        """Return the position where an interrupted listing with the same URL and scope continues. Warns the user.
+        """Return the position from which an interrupted listing with the same URL and scope continues.
 
-        Returns:
-            None if the listing starts at its beginning.
+        The user is warned of the continuation. Return None if the listing starts at its beginning.
         """
         found = None if self.options.restart_listing else self.catalog.listings.find(url, scope)
         if found is None or found.position is None:

@@ -10,11 +10,11 @@ __all__ = ["Positions"]
 
 
 class Positions:
-    """How far the listings of the sources of one ingest were processed.
+    """Tracks how far the listings of one ingest's sources were processed, and saves it in the catalog.
 
     A file is passed when it is in the open chunk, or needs nothing more. When the open chunk is committed, the
-    position of the last passed file is saved. A file that could not be read holds the position of its listing:
-    an interrupted listing is continued before this file. A listing that came to its end is finished, even if files
+    position of the last passed file is saved. A file that could not be read stops the position of its listing: an
+    interrupted listing is continued before this file. A listing that came to its end is finished, even if files
     failed.
 
     Attributes:
@@ -49,7 +49,7 @@ class Positions:
             self._held.add(self.source)
 
     def ended(self, source: Source) -> None:
-        """Note that all files of a source were passed: the next `save` finishes its listing."""
+        """Note that the listing of a source came to its end: the next `save` finishes it."""
         if source in self._ids:
             self._ended.append(source)
 
