@@ -10,7 +10,7 @@ __all__ = ["format_of_output"]
 
 
 def format_of_output(output: Path, name: str | None) -> Format:
-    """Return the format for a new archive. It is not checked whether the format can be written.
+    """Return the format for a new archive. This does not check whether the format can be written.
 
     Args:
         output: path of the new archive.

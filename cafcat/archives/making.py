@@ -47,7 +47,7 @@ class FileSink:
         self.size_bytes += len(data)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Overwrite the first bytes of the archive. No bytes can be appended afterwards."""
+        """Overwrite the first bytes of the archive. No bytes may be appended afterwards."""
         with disk_errors(self._label):
             os.lseek(self._file, 0, os.SEEK_SET)
             write_all(self._file, data)
@@ -57,7 +57,7 @@ class FileSink:
 def new_file(output: Output) -> Iterator[FileSink]:
     """Provide a sink for a new file, which gets its name, durably, when the context ends without an error.
 
-    If the `with` block raises, the temporary file is removed, and a file of this name stays as it was.
+    If the `with` block raises, the temporary file is removed, and an existing file of this name stays unchanged.
 
     Raises:
         Conflict: the file exists and must not be overwritten, or a folder has its name.
@@ -73,7 +73,7 @@ def new_archive(output: Output, archive_format: Format, *, progress: Progress) -
     """Provide an object that writes a new archive into a new file.
 
     When the context ends without an error, the archive is finalized, and the file gets its name, durably. If the
-    `with` block raises, the temporary file is removed, and a file of this name stays as it was.
+    `with` block raises, the temporary file is removed, and an existing file of this name stays unchanged.
 
     Args:
         output: the file to write.

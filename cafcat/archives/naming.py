@@ -63,8 +63,8 @@ def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Sing
         InvalidInput: the folder is no archive.
         NotFound: neither a file nor an archive in a folder has this name.
         Corrupt: the folder holds an archive that is damaged.
-        Unsupported: the folder holds an archive with a feature that cafcat does not have. Errors of `opener` and of
-            stores pass through.
+        Unsupported: the folder holds an archive with a feature that cafcat does not have. Other errors of `opener`,
+            of stores and of `registry.detect_folder` pass through.
     """
     if not address.key:
         return _open_folder(address, opener.open_store(address.store_url))

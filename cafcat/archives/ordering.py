@@ -23,7 +23,7 @@ class EntriesByOffset:
 
     Attributes:
         count: number of entries.
-        size_bytes: total size of the files of all entries in bytes.
+        size_bytes: total size of the content of all entries in bytes.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
