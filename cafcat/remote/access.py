@@ -23,9 +23,9 @@ class S3Access:
     """Options of a connection to an S3 server. No option holds a secret.
 
     Attributes:
-        endpoint_url: URL of the server. None: AWS' own configuration decides, as for the next two.
-        region: Region as AWS names it.
-        profile: Name of a profile in AWS' configuration.
+        endpoint_url: URL of the server; None to use AWS' own configuration.
+        region: Region as AWS names it; None to use AWS' own configuration.
+        profile: Name of a profile in AWS' configuration; None for the profile that this configuration chooses.
         addressing: Where a request names the bucket.
     """
 
@@ -36,6 +36,6 @@ class S3Access:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Return the access for checked values of a table [stores.NAME]. Other keys are ignored."""
+        """Return the options that a table [stores.NAME] with checked values has. Its other keys are ignored."""
         known: dict[str, Any] = {name: options[name] for name in cls.__slots__ if name in options}
         return cls(**known)

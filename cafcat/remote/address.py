@@ -1,4 +1,4 @@
-"""URLs of buckets and objects, written as `aws s3` writes them: nothing is percent-encoded."""
+"""Parses URLs of buckets and objects as `aws s3` writes them, without percent-encoding."""
 
 import re
 from typing import NamedTuple
@@ -28,8 +28,8 @@ def parse_s3(url: str) -> S3Address:
     """Return the parts of "s3://bucket/any key".
 
     Raises:
-        InvalidInput: This is not the URL of a bucket. The message does not show the text, which may contain
-            credentials.
+        InvalidInput: This is not the URL of a bucket, or it contains a NUL. The message does not show the text,
+            which may contain credentials.
     """
     match = _S3.fullmatch(url)
     bucket, key = (match[1], match[2] or "") if match else ("", "")

@@ -28,10 +28,10 @@ READ_SECONDS: Final = 60
 RETRY_SECONDS: Final = 60
 """How long after its first attempt obstore repeats a request, in seconds."""
 ATTEMPTS: Final = 6
-"""Most attempts of one request. The pauses between them grow, to some seconds in all. A read that breaks off is
-begun again `_RESUMES` times (remote/reading.py), each time with this many attempts."""
+"""Largest number of attempts of one request. The pauses between them grow, to some seconds in all. A read that
+breaks off is begun again up to `_RESUMES` times in a row (remote/reading.py), each time with this many attempts."""
 _CONNECTIONS: Final = 64
-"""Most connections that boto3 keeps open."""
+"""Largest number of connections that boto3 keeps open."""
 _AWS_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn")
 
 
@@ -55,7 +55,11 @@ class S3Connection:
 
     @property
     def client(self) -> "S3Client":
-        """Client of boto3. Raises AccessDenied if the profile does not exist, InvalidInput for a bad server URL."""
+        """Client of boto3.
+
+        Raises AccessDenied if the profile does not exist, and InvalidInput if the URL of the server is invalid or
+        contains credentials.
+        """
         with self._lock:
             if self._client is None:
                 self._client = self._new_client()
@@ -76,9 +80,9 @@ class S3Connection:
 
     @property
     def region(self) -> str:
-        """Region of the bucket: the configured one.
+        """The configured region. Without one, AWS is asked for the bucket's region, with a request for each use.
 
-        If none is configured, one request to AWS finds it; for any other server it is "us-east-1".
+        For any other server without a configured region, this is "us-east-1".
         """
         configured = self._access.region or self._boto_session().region_name
         if configured or not self._is_aws():

@@ -1,4 +1,4 @@
-"""Translates the errors of boto3 and obstore. Messages name the server's error code, and never credentials.
+"""Translates the errors of boto3 and obstore. Messages contain the server's error code, if any, and no credentials.
 
 Error codes: Amazon S3 API Reference, "Error responses".
 """
@@ -13,7 +13,7 @@ __all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "translated"]
 
 
 class OutOfRange(StoreFailed):
-    """A requested range of bytes begins beyond the end of the object."""
+    """A requested range of bytes begins at or beyond the end of the object."""
 
 
 class NotOffered(StoreFailed):
@@ -21,7 +21,7 @@ class NotOffered(StoreFailed):
 
 
 class ObjectDenied(AccessDenied):
-    """The server accepts the credentials, but does not allow this request."""
+    """The server does not allow this request. It may allow other requests with the same credentials."""
 
 
 _NO_CREDENTIALS = {
@@ -62,6 +62,7 @@ _AGAIN = "run the same command again"
 def translated(doing: str, where: str) -> Iterator[None]:
     """Translate errors of boto3, botocore, urllib3 and obstore inside a `with` block.
 
+    FileNotFoundError and PermissionError are translated, too, because obstore's errors are derived from them.
     Other errors pass unchanged.
 
     Args:
@@ -70,13 +71,13 @@ def translated(doing: str, where: str) -> Iterator[None]:
 
     Raises:
         NotFound: The server has no such bucket, object or upload.
-        AccessDenied: The credentials are missing or refused. ObjectDenied: they are accepted, but the server does
-            not allow this request.
+        AccessDenied: The credentials are missing or refused. ObjectDenied: the server does not allow this request,
+            but may allow other requests.
         Conflict: A condition of the request (If-Match, If-None-Match) is not met.
         InvalidInput: A parameter is not valid.
-        ServerFailed: The server does not answer, or is overloaded.
-        StoreFailed: Any other error. OutOfRange: the range begins beyond the end. NotOffered: the server does not
-            have this operation.
+        ServerFailed: The server does not answer, fails, or is overloaded.
+        StoreFailed: The server answered with another error code. OutOfRange: the range begins at or beyond the end
+            of the object. NotOffered: the server does not have this operation.
     """
     try:
         yield

@@ -18,7 +18,8 @@ __all__ = ["BLOCK_BYTES", "ObjectHead", "RemoteObject", "nanoseconds", "quoted",
 BLOCK_BYTES: Final = 1 << 20
 """Largest block of a stream, in bytes."""
 _RESUMES: Final = 5
-"""How often a stream is begun again in a row without receiving another byte."""
+"""How often in a row a read is begun again after the connection broke. Each received byte of a stream resets the
+count."""
 
 # Keys that obstore does not change. obstore (object_store's Path) drops slashes at the ends, and refuses empty, "."
 # and ".." parts and control characters. Other keys are read by boto3, because a changed key is another object.
@@ -86,7 +87,9 @@ class RemoteObject:
         return ObjectHead(found["ContentLength"], nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
 
     def read(self) -> tuple[ObjectHead, bytes]:
-        """Return size, time and entity tag of the object, and all its bytes. Costs one request.
+        """Return size, time and entity tag of the object, and all its bytes.
+
+        This costs one request, which is sent again, five times at most, if the connection breaks.
 
         Raises:
             NotFound: There is no such object.
@@ -96,11 +99,14 @@ class RemoteObject:
         return self._whole(lambda: self._get(None, None))
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)` of the object. Costs one request, none if empty.
+        """Return exactly the bytes `[start_byte, end_byte)` of the object.
+
+        This costs one request, which is sent again, five times at most, if the connection breaks. An empty range
+        costs no request.
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is shorter.
+            Corrupt: The object ends before `end_byte`.
             Conflict: The object has another entity tag.
             InvalidInput: The range is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
@@ -135,7 +141,7 @@ class RemoteObject:
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is shorter.
+            Corrupt: The object ends before `end_byte`.
             Conflict: The object has another entity tag, or was replaced while it was read.
             InvalidInput: The range is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
