@@ -1,7 +1,8 @@
 """A strict JSON parser (RFC 8259) for indexes that may be larger than memory. It reads the text in windows.
 
 The cursor returns one token at a time. It refuses all text that the standard forbids. It also refuses bytes that
-are not UTF-8, unpaired surrogates, a byte order mark, nesting deeper than 64 levels and single tokens above 1 MiB.
+are not UTF-8, unpaired surrogates, a byte order mark, single tokens above 1 MiB and, in values that are skipped,
+nesting deeper than 64 levels.
 """
 
 import json

@@ -100,8 +100,8 @@ class LogIngest:
             Conflict: The catalog has a log file with another size or time, and `on_conflict` is FAIL.
             ProgramFailed: clp-s fails even for a log file of one record.
             TemporaryFileFailed: A temporary file or folder cannot be written.
-            InvalidInput: A source cannot be read as it was given.
-            StoreFailed: The store, or a source, failed.
+            Corrupt, Unsupported: The archive that clp-s made cannot be read, or the catalog cannot store its facts.
+            StoreFailed: The store failed. Errors of a source that fails as a whole pass through.
             AccessDenied: The store rejected the credentials.
             CatalogUnavailable: The database does not answer.
             CatalogOutdated: The database has another schema.

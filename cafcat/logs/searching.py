@@ -72,14 +72,15 @@ class SearchQuery(NamedTuple):
     ) -> "SearchQuery":
         """Check the arguments and return the query. The syntax of `text` is not checked.
 
-        The arguments are the attributes; slashes at the end of `prefix` are removed.
+        The arguments are the attributes. Slashes at the end of `prefix` are removed, and "." becomes "".
 
         Raises:
             InvalidInput: The query is empty or contains a NUL, the times are reversed, or `projection` is not a
                 list of names.
         """
         if not text.strip() or "\0" in text:
-            raise InvalidInput("the query is empty", hint="write a query such as level: ERROR")
+            message = "the query is empty or contains a NUL character"
+            raise InvalidInput(message, hint="write a query such as level: ERROR")
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
             raise InvalidInput("the search begins after it ends: its first time is later than its last time")
         if isinstance(projection, str) or any(not name or "\0" in name for name in projection):

@@ -54,7 +54,10 @@ _HINTS = {
     "PermanentRedirect": "set the bucket's region: AWS_DEFAULT_REGION, or region in [stores.NAME] of cafcat.toml",
 }
 _WHO = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and their permissions"
-_REACH = "check that the server is running and AWS_ENDPOINT_URL is right, then run the same command again"
+_REACH = (
+    "check that the server is running, and that AWS_ENDPOINT_URL, or endpoint_url in cafcat.toml, is right; then "
+    "run the same command again"
+)
 _AGAIN = "run the same command again"
 
 

@@ -74,7 +74,8 @@ class Snapshot:
         Args:
             path: Name of the file.
             settings: How stores are reached; None for the settings of environment, cafcat.toml and defaults.
-            warn: Called with a message about each read from a copy. None: the messages are logged.
+            warn: Called with a message when copies are read: once for each chunk whose own object cannot be read,
+                or once for a store that is out of reach. If None, the messages are logged.
             **overrides: Settings by name, as in `cafcat.open`.
 
         Raises:

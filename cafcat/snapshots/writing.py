@@ -58,8 +58,7 @@ def write_snapshot(
 ) -> SnapshotReport:
     """Write a snapshot: an SQLite file with the locations of a file, or of all files below a folder.
 
-    The locations are those of one moment.
-    The file appears complete and durable under its name, or not at all.
+    The locations are those of one moment. The file appears complete and durable under its name, or not at all.
 
     Args:
         catalog: The catalog.
