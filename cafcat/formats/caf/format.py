@@ -27,12 +27,15 @@ class CafFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if "}", and perhaps white space, or 60 bytes of white space come before the 4-byte footer.
+        """Return True if the bytes before the 4-byte footer end with "}", as the JSON index of a CAF does.
+
+        White space after the "}" is ignored. If all 60 bytes of `tail` before the footer are white space, the
+        result is True, because the "}" may come before them.
 
         CAF has no magic number, so all other formats are tried first. The footer itself is not checked: an archive
         with a damaged footer should be reported as damaged, not as unknown.
         """
-        del head  # the first bytes belong to a file
+        del head  # a CAF can begin with any bytes: those of its first file
         text = tail[:-_FOOTER_BYTES].rstrip(b" \t\r\n")
         return text.endswith(b"}") or (not text and len(tail) >= _TAIL_BYTES)
 

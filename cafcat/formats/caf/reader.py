@@ -38,7 +38,7 @@ number."""
 _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]*")
 _MEMBERS: Final = (b"start_byte", b"end_byte", b"crc32c", b"modified_ns")
 _MAX_DIGITS: Final = 19
-"""A 64-bit number has at most this many decimal digits."""
+"""A signed 64-bit number has at most this many decimal digits."""
 
 # An entry and the comma after it, exactly as cafcat and the two original programs write them. All other notations
 # that JSON allows, and names longer than MAX_TOKEN_BYTES, are parsed by the cursor: this pattern only adds speed.
@@ -81,16 +81,18 @@ class CafReader:
         return {"version": _VERSION.decode()}
 
     def entries(self) -> Iterator[Entry]:
-        """Return the entries in the order of the index. Of entries with the same name the last one counts.
+        """Return the entries in the order of the index. Of entries with the same name, only the last is returned.
 
-        The call itself reads the whole index once. An invalid entry raises when the iterator reaches it, even if a
-        later entry replaces it.
+        The call itself reads the whole index, and checks its JSON text, version and checksum. The iterator reads
+        the index again, and checks the name and the numbers of each entry when it reaches the entry, even if a
+        later entry of the same name replaces it.
 
         Raises:
             Corrupt: the index is not well-formed, or its checksum differs, or a name is repeated in an archive that
-                cafcat wrote.
+                cafcat wrote. Raised by the iterator: the name or a number of an entry is invalid.
             Unsupported: the index has another version than 1.0, or a string or number of more than 1 MiB.
-            StoreFailed: the index has more than half a million entries, and the temporary file for them failed.
+            StoreFailed: the names do not ascend, there are more than half a million, and the temporary file to find
+                repeated ones failed.
         """
         checksum = stored_checksum(self._archive, *self._index_span)
         try:
@@ -190,9 +192,10 @@ class _IndexParser:
         self._entry_byte: int | None = None
 
     def names(self) -> Iterator[Sequence[bytes]]:
-        """Yield the names of all entries as UTF-8, in the order of the index, in groups that are not empty.
+        """Yield the names of all entries as bytes, in the order of the index, in groups that are not empty.
 
-        Repeated names are included. The numbers of the entries are not checked.
+        Repeated names are included. Neither the ranges of the numbers are checked, nor that a name in the usual
+        notation is UTF-8.
         """
         for group in self._groups():
             yield group.columns[0] if isinstance(group, _UsualGroup) else (group[0],)
@@ -203,8 +206,9 @@ class _IndexParser:
             yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
 
     def _groups(self) -> Iterator["_UsualGroup | _RawEntry"]:
-        """Parse the whole index. Yield entries in the usual notation in groups, and others one by one.
+        """Parse the whole index. Yield entries in the usual notation in groups, and other entries one by one.
 
+        An entry that is cut by the end of the window, and the last entry of the index, are yielded one by one, too.
         A group begins at the cursor, which moves to the end of the group when the next one is requested.
         """
         cursor = self._cursor

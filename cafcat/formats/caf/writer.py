@@ -23,7 +23,8 @@ class CafWriter(IndexedWriter):
     The caller must add each path only once. A path that is added twice makes two entries of that name; readers then
     refuse the archive as damaged.
 
-    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
+    After an error of the sink, or of the temporary file of the index, every method raises StoreFailed. After
+    `finalize`, every method raises InvalidInput.
     """
 
     _INDEX_LABEL = "the archive's index"
@@ -83,7 +84,7 @@ class CafWriter(IndexedWriter):
         """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
         The result is exact for the files that are finished. One more file, and the file being written, count with
-        the longest possible checksum and time. Bytes of abandoned files are included.
+        the longest entry that the index can have for their name. Bytes of abandoned files are included.
 
         Raises:
             Refused: the name `path` cannot be stored.
@@ -106,7 +107,7 @@ class CafWriter(IndexedWriter):
         """Write the index and the footer, and return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Errors of the sink pass through.
+            InvalidInput: a file is still open, or the archive is finished already. Errors of the sink pass through.
         """
         self._check_usable()
         data_bytes, index_bytes = self._position, self._index.size_bytes
@@ -143,7 +144,7 @@ class CafEntryWriter(FileWriter[CafWriter]):
         self._start = writer._position
 
     def write(self, block: bytes) -> None:
-        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
+        """Append a block to the file. After an error of the sink, the whole archive is broken; see `CafWriter`."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         self._writer._write(block)
