@@ -1,6 +1,6 @@
-"""The archive format ChunkIO (romkatv/ChunkIO): records, with meters (backward pointers) at fixed positions.
+"""The archive format ChunkIO of the program romkatv/ChunkIO: a file of records, and meters at fixed positions.
 
-See docs/formats/chunkio.md.
+A meter stores the start of the record that it lies in. See docs/formats/chunkio.md.
 """
 
 from cafcat.formats.chunkio.format import CHUNKIO, ChunkIoFormat

@@ -1,4 +1,4 @@
-"""Writes records of ChunkIO as the buffered layer of the original program does.
+"""Writes records of ChunkIO as the class BufferedWriter of the original program (romkatv/ChunkIO) does.
 
 Content is collected and deflated, and written as one record when it is large enough or old enough.
 """
@@ -14,14 +14,14 @@ from cafcat.formats.chunkio.records_writer import RecordWriter
 __all__ = ["CLOSE_AT_BYTES", "BufferedWriter"]
 
 CLOSE_AT_BYTES: Final = 128 << 10
-"""Content size in bytes, before compression, at which a record ends. The value of the original program."""
+"""Default size in bytes of the content, before compression, at which a record ends, as in the original program."""
 
 
 class BufferedWriter:
     """Collects and compresses content, and writes it as records. The open record, compressed, is in memory.
 
     There is no timer: each `write` checks the age of the open record. A caller that writes rarely must also call
-    `close_if_due` from time to time.
+    `close_if_due` from time to time. After the last `write`, the caller must call `close`.
     """
 
     def __init__(
@@ -35,9 +35,10 @@ class BufferedWriter:
 
         Args:
             records: writes the finished records.
-            close_at_bytes: a record ends with the write that makes its content this large (bytes), or never if
-                None.
-            close_at_seconds: a record ends this long after its first write (seconds), or never if None.
+            close_at_bytes: a record ends with the `write` that makes its content this large, in bytes before
+                compression. If None, the size ends no record.
+            close_at_seconds: a record ends with the first `write` or `close_if_due` this many seconds after the
+                record began. If None, the age ends no record.
         """
         self._records = records
         self._close_at_bytes = close_at_bytes
@@ -66,17 +67,18 @@ class BufferedWriter:
 
         Args:
             content: the content.
-            user_data: 16 bytes for the header of a new record. Ignored if a record is open.
+            user_data: 16 bytes for the header of a new record. Ignored if the content goes to an open record.
 
         Returns:
-            The records that were written: one that was old enough before, and the open one if it is large enough
-            now. Often empty.
+            The records that this call wrote: first the record that was open before, if it was old enough; then the
+            record with this content, if it is large enough. Often empty.
 
         Raises:
             InvalidInput: the user data of a new record does not have 16 bytes. Or an earlier attempt to write the
                 open record failed, so that it accepts no more content.
-            StoreFailed: an earlier call failed and the RecordWriter was not resumed since. Errors of the sink pass
-                through. The record is then still open; after `RecordWriter.resume`, `close` writes it again.
+            StoreFailed: this call has to write a record, but an earlier write of the RecordWriter failed, and
+                `RecordWriter.resume` was not called since. Errors of the sink pass through. The record is then
+                still open; after `RecordWriter.resume`, `close` writes it again.
         """
         closed = self.close_if_due()
         if self._deflater is None:
@@ -100,7 +102,7 @@ class BufferedWriter:
         self._deflater = None
 
     def close(self) -> Record | None:
-        """Write the open record. Return the written record, or None if no record is open.
+        """Write the open record. Return the written record, or None if no record was open.
 
         Raises the errors of `RecordWriter.write`. The record is then still open, and `close` can be called again.
         """

@@ -30,7 +30,8 @@ _BLOCK_BYTES: Final = 1 << 20
 def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None, *, exact: bool = True) -> Iterator[bytes]:
     """Return the content of an entry of a ChunkIO archive in blocks of at most 1 MiB.
 
-    A record of at most 1 MiB is checked completely before any of its bytes are returned. Memory: three blocks.
+    A record of at most 1 MiB is checked completely before any of its bytes are returned. Memory: about three blocks
+    of 1 MiB, if the blocks of `span` are not larger.
 
     Args:
         span: the bytes of the entry's span, in blocks of any size.
@@ -39,7 +40,8 @@ def decode(span: Iterator[bytes], entry: Entry, chunk: str | None = None, *, exa
         exact: False if `content_bytes` of a "deflate" entry is an upper bound and not the size.
 
     Raises:
-        Corrupt: the span is too short or too long, a SipHash is wrong, or the records do not match the entry.
+        Corrupt: the span is too short or too long, a SipHash is wrong, the records do not match the entry, or the
+            content of a "deflate" entry is not a DEFLATE stream of the expected size.
         Unsupported: the decoding is unknown.
     """
     if entry.decoding == PIECES:
@@ -92,7 +94,10 @@ class _Payload:
         return memoryview(part)
 
     def header(self) -> Record:
-        """Read the next 40 bytes and return the record with this header. Raises Corrupt if it is damaged."""
+        """Read the next 40 bytes and return the record with this header. Raises Corrupt if the header is damaged.
+
+        `begin` and `end` of the result are only right for the first record of the span.
+        """
         record = parse_header(self.read(HEADER_BYTES), self._entry.start_byte)
         if record is None:
             raise self.corrupt("the header of a record is damaged: its SipHash is wrong")
@@ -125,7 +130,7 @@ def _pieces(payload: _Payload) -> Iterator[bytes]:
     for start in range(0, size_bytes or 1, PIECE_BYTES):
         record = payload.header()
         if record.user_data != file_mark(start):
-            raise payload.corrupt(f"the record is not the piece of the file that begins at its byte {start}")
+            raise payload.corrupt(f"the record is not the piece that begins at byte {start} of the file")
         if record.content_bytes != min(PIECE_BYTES, size_bytes - start):
             expected = min(PIECE_BYTES, size_bytes - start)
             raise payload.corrupt(f"a piece of the file has {record.content_bytes} bytes, expected {expected}")
@@ -137,7 +142,7 @@ def _pieces(payload: _Payload) -> Iterator[bytes]:
 
 
 def _record(payload: _Payload, size_bytes: int | None) -> Iterator[bytes]:
-    """Yield the content of one record. `size_bytes` is its expected size, or None if that is unknown.
+    """Yield the content of one record. `size_bytes` is the expected size of the content, or None if it is unknown.
 
     The SipHash is checked before the last block is yielded.
     """

@@ -1,4 +1,7 @@
-"""Compresses and decompresses raw DEFLATE (RFC 1951), as the buffered layer of the original program does."""
+"""Compresses and decompresses the content of ChunkIO records as raw DEFLATE (RFC 1951).
+
+The classes BufferedWriter and BufferedReader of the original program (romkatv/ChunkIO) use this encoding.
+"""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -9,8 +12,8 @@ from cafcat.errors import Corrupt, InvalidInput
 __all__ = ["MAX_INFLATED_BYTES", "Deflater", "inflate"]
 
 MAX_INFLATED_BYTES: Final = 1 << 30
-"""Default limit in bytes for the inflated content of one record. The buffered layer ends records at 128 KiB, but 2
-GiB of malicious data can inflate to 2 TB."""
+"""Default limit in bytes for the inflated content of one record. The original program ends records at 128 KiB, but
+2 GiB of malicious data can inflate to 2 TB."""
 
 _RAW: Final = -zlib.MAX_WBITS
 _BLOCK_BYTES: Final = 1 << 20
@@ -21,7 +24,8 @@ def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Ite
 
     Memory: one compressed block, one decompressed block, and a window of 32 KiB.
 
-    A stream that was flushed, but not closed, is accepted, as in the original program.
+    A stream without an end is accepted, as in the original program: its writer may have flushed, but not closed it.
+    This function does not detect that a stream was cut; the SipHash of the record shows it.
 
     Args:
         blocks: the DEFLATE stream, in blocks of any size.
@@ -80,7 +84,7 @@ class Deflater:
         self.size_bytes += len(data)
 
     def finish(self) -> bytes:
-        """Return the whole compressed content. `write` raises afterwards. Later calls return the same bytes."""
+        """Return the whole compressed content. Later calls return the same bytes; `write` raises InvalidInput."""
         if self._stream is not None:
             self._parts = [b"".join([*self._parts, self._stream.flush()])]
             self._stream = None

@@ -14,7 +14,10 @@ __all__ = ["CHUNKIO", "ChunkIoFormat"]
 
 
 class ChunkIoFormat:
-    """The archive format ChunkIO. Implements `Format`. Records have the same bytes as the original program's."""
+    """The archive format ChunkIO. Implements `Format`.
+
+    cafcat writes a record with the same bytes as the original program, romkatv/ChunkIO.
+    """
 
     name: Final = "chunkio"
     suffix: Final = ".cio"
@@ -22,9 +25,9 @@ class ChunkIoFormat:
     rewrites_head: Final = False
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if the archive begins with the file header of ChunkIO.
+        """Return True if the archive begins with the 16 bytes of ChunkIO's file header.
 
-        Readers do not check these bytes again.
+        Readers do not check these bytes.
         """
         del tail  # an archive may end with any content
         return head.startswith(FILE_HEADER)
@@ -37,7 +40,8 @@ class ChunkIoFormat:
         """Return a reader for a ChunkIO archive.
 
         Raises:
-            Corrupt: the archive has bytes but no record, or cafcat wrote it and its index is missing.
+            Corrupt: the archive has bytes but no readable record, or cafcat wrote it, but it does not end with an
+                index.
         """
         return ChunkIoReader(archive)
 

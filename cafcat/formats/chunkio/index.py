@@ -34,9 +34,9 @@ _MAX_INDEX_BYTES: Final = 0xFFFF_FFFF
 def find_index(archive: RandomReader) -> IndexLayout | None:
     """Return the position of the index that cafcat wrote, or None if the archive does not end with an index.
 
-    This takes two reads of some 56 bytes, at the end of the archive and at the start of the index. A record may
-    contain another ChunkIO archive. The index of that archive is not mistaken for that of `archive`, because pieces
-    of an index include their position.
+    This takes two reads of at most 56 bytes, at the end of the archive and at the start of the index. The rest of
+    the index is not checked. A record may contain another ChunkIO archive. The index of that archive is not
+    mistaken for that of `archive`, because pieces of an index include their position.
     """
     begin = end_mark_begin(archive.size_bytes)
     mark = None if begin is None else _record_at(archive, begin)

@@ -1,12 +1,12 @@
 """Adds meters to the records of a ChunkIO file, and removes them.
 
-A meter has 16 bytes, which point to the start of its record. A meter is at each position divisible by 65,536, even
-within a header or content.
+A meter has 16 bytes: the start of the record that it lies in, and a hash of it. A meter is at each position
+divisible by 65,536, even within a header or content; at position 0 the file header takes its place.
 
 The stream of records (headers and contents, back to back) is the payload. A position is relative to the start of
 the file, an offset is relative to the start of the payload. A meter is written only together with the byte after
-it. Therefore a record that ends on such a boundary ends before the meter, and the next record begins there and
-contains the meter. So each offset has exactly one position.
+it. Therefore a record that ends on a multiple of 65,536 ends before the meter, and the next record begins there and
+contains the meter. Each offset has exactly one position.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ INTERVAL_BYTES: Final = 1 << 16
 METER_BYTES: Final = 16
 """Size of a meter in bytes."""
 FILE_HEADER: Final = b"romkatv/chunkio\n"
-"""The first bytes of a file, in place of the meter at position 0. Readers do not check them."""
+"""The first bytes of a file, in place of the meter at position 0. Only the detection of the format checks them."""
 MAX_POSITION: Final = (1 << 63) - 1
 """Largest position in a file."""
 
@@ -104,7 +104,12 @@ def insert_meters(position: int, begin: int, payload: bytes) -> list[bytes | mem
 
 
 def strip_meters(position: int, data: bytes) -> bytes:
-    """Remove the meters from bytes that were read from a file, from any `position` on. Return the rest."""
+    """Return the bytes `data` of a file without the meters among them.
+
+    Args:
+        position: position of the first byte in the file. It may lie within a meter.
+        data: bytes of the file.
+    """
     in_interval = position % INTERVAL_BYTES
     if 0 < in_interval < METER_BYTES:
         data = data[METER_BYTES - in_interval :]

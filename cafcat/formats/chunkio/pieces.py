@@ -1,8 +1,8 @@
 """The rules by which cafcat stores files and their index in the records of a ChunkIO archive.
 
 A file is one record, or several adjacent ones, each with 1 MiB of content except the last. The text of the index is
-stored in the same way. An end mark follows, a record without content. The user data identifies each kind of record:
-a word of eight bytes, and a number.
+stored in the same way. An end mark follows, a record without content. The user data of a record identifies its kind
+by a word of eight bytes, followed by a number: an offset in the file, or a position in the archive.
 """
 
 from typing import Final, NamedTuple
@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 PIECE_BYTES: Final = 1 << 20
-"""Content size of a record in bytes. Small enough to be buffered, and to be checked before any of it is returned.
-"""
+"""Size in bytes of the content of a record; the last record of a file, or of the index, may have less. A record of
+this size can be buffered, and checked before any of its content is returned."""
 
 _FILE: Final = b"cafcat1F"
 _INDEX: Final = b"cafcat1I"
@@ -65,12 +65,12 @@ def end_mark(index_begin: int) -> bytes:
 
 
 def index_begin_of(user_data: bytes) -> int | None:
-    """Return the position of the index that the user data of an end mark stores, or None for other records."""
+    """Return the position of the index that the user data of an end mark stores, or None for other user data."""
     return int.from_bytes(user_data[8:], "little") if user_data.startswith(_END) else None
 
 
 def is_cafcat_record(user_data: bytes) -> bool:
-    """Return True if the user data is that of a record written by cafcat."""
+    """Return True if the user data identifies a record of an archive that `ChunkIoWriter` wrote."""
     return user_data[:8] in (_FILE, _INDEX, _END)
 
 
@@ -116,7 +116,7 @@ class IndexLayout(NamedTuple):
     """The position of the index in an archive of cafcat: `[index_begin, index_end)`, followed by the end mark.
 
     Attributes:
-        index_begin: position of the first record of the index.
+        index_begin: position of the first record of the index, in bytes.
         index_end: end of the last record of the index, in bytes.
         index_bytes: size of the index's text in bytes, without headers and meters.
     """

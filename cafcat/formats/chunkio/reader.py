@@ -23,14 +23,16 @@ _SUFFIX_BYTES: Final = 17
 class ChunkIoReader:
     """Reads one ChunkIO archive. Implements `Reader`.
 
-    It uses a few MiB of memory. An archive of cafcat is read by its index, another one record by record.
+    An archive of cafcat is read by its index. An archive of another program is read record by record. Memory: a few
+    MiB, for the largest possible index less than 100 MiB; and 4 bytes for each 64 KiB of a damaged file.
     """
 
     def __init__(self, archive: RandomReader) -> None:
         """Look for the index at the end of the archive. An empty file is a valid archive without records.
 
         Raises:
-            Corrupt: cafcat wrote the archive, but its index is missing. Or the archive has bytes, but no record.
+            Corrupt: cafcat wrote the archive, but it does not end with an index. Or the archive has bytes, but no
+                readable record.
         """
         self._archive = archive
         self._index = find_index(archive)
@@ -47,7 +49,10 @@ class ChunkIoReader:
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """The span `[start, end)` of the index in bytes. For archives of other programs, empty, and at the end."""
+        """The span `[start, end)` of the index in bytes.
+
+        For an archive of another program, the span is empty and lies at the end of the archive.
+        """
         if self._index is None:
             return self._archive.size_bytes, self._archive.size_bytes
         return self._index.index_begin, self._index.index_end
@@ -56,11 +61,11 @@ class ChunkIoReader:
         """Return the entries in the order of the index, or of the records if there is no index.
 
         In archives of other programs, each complete record is an entry. A record is complete if it ends within the
-        file and before the next record begins. A record that is torn, because its writer died, is left out. Damaged
-        content is only found by `open`.
+        file, and not after the start of the next record. A record that is torn, because its writer died, is left
+        out. Damaged content is only found by `open`.
 
         Raises:
-            Corrupt: the index is damaged.
+            Corrupt: the index is damaged, or no file can have the span of an entry.
             Unsupported: the index has another version than 1.0, or a string or number of more than 1 MiB.
             StoreFailed: the temporary file for the names of a large index failed.
         """
@@ -72,8 +77,11 @@ class ChunkIoReader:
         """Yield the entries of an archive that the buffered layer of the original program wrote.
 
         That layer stores the content of each record as raw DEFLATE. `open` returns the decompressed content of
-        these entries. This method reads the whole archive to find their sizes. As in the original program, records
-        are left out that are damaged, are not DEFLATE, or decompress to more than `max_bytes` bytes.
+        these entries. This method reads the whole archive to find their sizes. A record is left out if it is
+        damaged, is not a DEFLATE stream, has bytes after the end of the stream, or decompresses to more than
+        `max_bytes` bytes.
+
+        Raises the errors of `entries`.
         """
         for entry in self.entries():
             try:
@@ -96,7 +104,8 @@ class ChunkIoReader:
         """Return the content of an entry in blocks of at most 1 MiB.
 
         Raises:
-            Corrupt: the SipHash, the size or the CRC-32C of the content is wrong.
+            Corrupt: a SipHash, the size or the CRC-32C of the content is wrong, or the records do not match the
+                entry.
             Unsupported: the entry has an unknown `decoding`.
         """
         yield from verified_content(self._decoded(entry), entry, self._archive, "index")

@@ -1,9 +1,11 @@
-"""Finds the records of a ChunkIO file, with the same results as the original program on damaged files.
+"""Finds the records of a ChunkIO file, with the same results as romkatv/ChunkIO, also in damaged files.
+
+The results differ only in files that were forged to need much hashing: here fewer records are found.
 
 Two rules hold. Content is never mistaken for a record, because bytes are never searched for headers: content may
-contain whole ChunkIO files. And no readable record is skipped, except those between a damaged header and the next
-record that a meter refers to. Therefore the reader continues at the end of a record only if the next record
-certainly begins there (`_end_is_certain`). Otherwise it uses the meters to find the next one.
+contain whole ChunkIO files. And readable records are skipped only between a damaged header, or a record whose end
+is uncertain, and the next record that a meter refers to. Therefore the reader continues at the end of a record only
+if the next record certainly begins there (`_end_is_certain`). Otherwise it uses the meters to find the next one.
 """
 
 from array import array
@@ -30,19 +32,21 @@ _BLOCK_BYTES: Final = 1 << 20
 _FIRST_BYTES: Final = 16 << 10
 """Size in bytes of a read after a jump. It is small, because meters are 64 KiB apart."""
 _MAX_HASHED_FACTOR: Final = 4
-"""Content is hashed to make the end of a record certain, up to this many times the size of the file."""
+"""Contents are hashed to make the ends of records certain, in total up to this many times the size of the file."""
 _FREE_HASHED_BYTES: Final = 64 << 20
-"""This many bytes of content are hashed for any file."""
+"""Contents of this many bytes in total may be hashed, however small the file is."""
 
 
 class RecordReader:
     """Finds and reads the records of one ChunkIO file, which may grow while it is read.
 
-    Damage in the file never raises an error: damaged records are skipped.
+    Damage in the file never raises an error: records with a damaged header are skipped. Records with damaged
+    content are returned; `is_intact` detects them.
 
     Memory: a window of 1 MiB, and 4 bytes for each 64 KiB of a damaged file that is listed. If the last meter in a
-    record is damaged, its content must be hashed to make the end of the record certain. This hashing stops at four
-    times the size of the file (but at least 64 MiB), which only forged files exceed; then only meters are used.
+    record is damaged, the content must be hashed to make the end of the record certain. One RecordReader hashes at
+    most four times the size of the file (but at least 64 MiB) for this; then it uses only meters. Listing a file
+    once exceeds this limit only if the file was forged.
     """
 
     def __init__(self, archive: RandomReader) -> None:
@@ -58,9 +62,10 @@ class RecordReader:
         self._certain_end = None
 
     def records(self, first: Record | None = None) -> Iterator[Record]:
-        """Yield all records in order, or those from `first` on. Takes time linear to the size of the file.
+        """Yield all records in order, or those from `first` on. Takes time linear in the size of the file.
 
-        The last record may end beyond the end of the file. A torn record may end after the start of a later record.
+        Contents are not checked. The last record may end beyond the end of the file. A torn record may end after
+        the start of a later record.
         """
         meters: _UnusedMeters | None = None
         record = first or self._record_at(0)
@@ -75,13 +80,13 @@ class RecordReader:
             begin, record = self._next_after(record)
 
     def _next_after(self, record: Record) -> tuple[int, Record | None]:
-        """Return the earliest position of the next record, and the record there. None: it must be searched for."""
+        """Return the earliest position of the next record, and the record there; None if a search must find it."""
         if not self._end_is_certain(record):
             return record.begin + 1, None
         return record.end, self._record_at(record.end)
 
     def first(self, start: int = 0, end: int | None = None) -> Record | None:
-        """Return the first record that begins in `[start, end)`, or None. `end` is the end of the file if None."""
+        """Return the first record that begins in `[start, end)`, or None. `end=None` means the end of the file."""
         start, end = self._clamp(start, end)
         if start >= end:
             return None
@@ -110,7 +115,7 @@ class RecordReader:
         return None
 
     def last(self, start: int = 0, end: int | None = None) -> Record | None:
-        """Return the last record that begins in `[start, end)`, or None. `end` is the end of the file if None."""
+        """Return the last record that begins in `[start, end)`, or None. `end=None` means the end of the file."""
         start, end = self._clamp(start, end)
         if start >= end:
             return None
@@ -252,7 +257,8 @@ class _UnusedMeters:
     def _next(self, number: int) -> int:
         """Return the number of the first meter from `number` on that is not skipped. Shortens later searches.
 
-        The number of a meter is its position divided by 65,536. If all are skipped, the result is beyond the last.
+        The number of a meter is its position divided by 65,536. If all are skipped, the result is greater than that
+        of the last meter.
         """
         end = number
         while end < len(self._skip) and self._skip[end]:

@@ -1,4 +1,4 @@
-"""Writes the records of a ChunkIO file, with the same bytes as the original program."""
+"""Writes the records of a ChunkIO file, with the same bytes as the original program (romkatv/ChunkIO)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -89,8 +89,8 @@ class RecordWriter:
             content: the content of the record.
 
         Raises:
-            InvalidInput: the user data has another size, the content has more than 2,147,483,591 bytes, or the file
-                would exceed 2^63-1 bytes. No bytes were written.
+            InvalidInput: the user data does not have 16 bytes, the content has more than 2,147,483,591 bytes, or
+                the file would exceed 2^63-1 bytes. No bytes were written.
             StoreFailed: an earlier `write` failed, and `resume` was not called since. Errors of the sink pass
                 through.
         """

@@ -13,12 +13,12 @@ __all__ = ["RecordTail"]
 class RecordTail:
     """Follows a growing ChunkIO file, and returns each record once, when it is complete and its hashes are right.
 
-    The last record of the file may be incomplete; a later `poll` returns it. An incomplete record that is followed
-    by another record was torn or is damaged; it is skipped and counted.
+    The last record of the file may be incomplete; a `poll` after its completion returns it. An incomplete record
+    that is followed by another record was torn or is damaged; it is skipped and counted.
 
     Attributes:
         position: earliest position in bytes at which the next record can begin.
-        skipped_count: number of records that can never become complete.
+        skipped_count: number of skipped records. Records whose header is damaged are not found and not counted.
     """
 
     def __init__(self, archive: RandomReader, start: int = 0) -> None:
@@ -26,7 +26,8 @@ class RecordTail:
 
         Args:
             archive: the file. Its `size_bytes` must be current at each poll.
-            start: position in bytes from which on records are returned, such as `position` of an earlier tail.
+            start: records that begin before this position (in bytes) are not returned. To continue an earlier tail,
+                give its `position`.
         """
         self._archive = archive
         self._reader = RecordReader(archive)
@@ -38,7 +39,7 @@ class RecordTail:
         """Yield the records that became complete since the last call of `poll`. Does not wait for more.
 
         Raises:
-            Corrupt: the file is shorter than before, so it was replaced.
+            Corrupt: the file is shorter than at the last call, because it was cut or replaced.
         """
         size_bytes = self._archive.size_bytes
         if size_bytes < self._size_bytes:
@@ -61,5 +62,8 @@ class RecordTail:
                 yield record
 
     def content(self, record: Record) -> bytes | None:
-        """Return the content of a record, or None if it is damaged now, because the file was changed."""
+        """Return the whole content of a record that `poll` returned. Reads the content twice.
+
+        Return None if the content was changed or cut since.
+        """
         return self._reader.content(record)

@@ -1,9 +1,9 @@
 """Finds the records of a ChunkIO file by time.
 
-In time series of the original program, the user data of a record holds the time of its first event.
+In time series of the original program (romkatv/ChunkIO), the first eight bytes of a record's user data hold the
+time of its first event, as a signed little-endian number.
 
-A time is a number of .NET ticks in UTC: units of 100 ns since 0001-01-01. It is a signed number in the first eight
-bytes, little-endian.
+A time is a number of .NET ticks in UTC: units of 100 ns since 0001-01-01.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _TICK_NS: Final = 100
 """Nanoseconds per tick."""
 _MAX_STEPS: Final = 256
 """Largest number of steps of a binary search: four times as many as a range of 2^63 positions needs. If they do not
-suffice, the records are listed instead."""
+suffice, the remaining records are listed instead."""
 
 
 def ticks_of_ns(ns: int) -> int:
@@ -38,7 +38,8 @@ def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | N
     """Return the records that begin in `[start, end)` and may hold events after a time.
 
     These are the records with a later time, and the one before them, whose events may extend past the time. Records
-    must be in order of time. O(log n) records are read before the first one is returned.
+    must be in order of time. O(log n) records are read before the first one is returned, more only in files with
+    damaged or false meters.
 
     Args:
         reader: reads the file.
@@ -55,8 +56,8 @@ def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | N
 def partition_point(reader: RecordReader, ticks: int, start: int = 0, end: int | None = None) -> Record | None:
     """Return the last record that begins in `[start, end)` and whose time is not after `ticks`, by binary search.
 
-    Records must be in order of time. If they are not, the result is some record with such a time that a later
-    record follows.
+    Records must be in order of time. If they are not, the result is one of the records that begin in
+    `[start, end)`, but perhaps not the last with such a time.
 
     Args:
         reader: reads the file.

@@ -34,7 +34,8 @@ class ChunkIoWriter(IndexedWriter):
     written in pieces of 1 MiB, and one piece of a file that is written in blocks is buffered. Memory for the index:
     8 MiB, the rest is in a temporary file.
 
-    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
+    After an error of the sink, or of the temporary file of the index, every method raises StoreFailed. After
+    `finalize`, every method raises InvalidInput.
     """
 
     _INDEX_LABEL = "the chunk's index"
@@ -101,7 +102,7 @@ class ChunkIoWriter(IndexedWriter):
         """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
         The result is exact for the files that are finished. One more file, and the file being written, count with
-        the longest possible checksum and time. Bytes of abandoned files are included.
+        the longest entry that the index can have for their name. Bytes of abandoned files are included.
 
         Raises:
             Refused: the name `path` cannot be stored.
@@ -129,7 +130,7 @@ class ChunkIoWriter(IndexedWriter):
         """Write the index and the end mark, and return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Errors of the sink pass through.
+            InvalidInput: a file is still open, or the archive is finished already. Errors of the sink pass through.
         """
         self._check_usable()
         index_begin = self._position
@@ -189,7 +190,7 @@ class ChunkIoEntryWriter(FileWriter[ChunkIoWriter]):
         return len(self._piece)
 
     def write(self, block: bytes) -> None:
-        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
+        """Append a block to the file. After an error of the sink, the archive is broken; see `ChunkIoWriter`."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         view = memoryview(block)
