@@ -28,7 +28,8 @@ class CarFormat:
         """Create the format.
 
         Args:
-            zero_padding: True if readers treat a section of size zero as the end of the archive's payload.
+            zero_padding: True if readers treat a section of size zero as the end of the archive's payload. False if
+                they report it as damage.
         """
         self._zero_padding = zero_padding
 
@@ -42,7 +43,7 @@ class CarFormat:
     rewrites_head: Final = True
 
     def sniff(self, head: bytes, tail: bytes) -> bool:
-        """Return True if the archive begins with the pragma of a CARv2 or with the header of a CARv1."""
+        """Return True if the archive begins with the pragma of a CARv2, or like the header of a CARv1."""
         del tail
         return head.startswith(PRAGMA) or any(0 < head.find(member, 0, 17) <= 9 for member in _FIRST_MEMBERS)
 
@@ -66,12 +67,13 @@ class CarFormat:
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         """Return the content of an entry with a `decoding`; see `Format.decode`.
 
-        Every block is checked against its hash, if cafcat can compute its hash function.
+        Every block of the file is checked against its hash, if cafcat can compute its hash function.
 
         Raises:
-            Corrupt: a block is missing or damaged.
-            Unsupported: the decoding is unknown, or the blocks are not in order and more than 1,048,576.
-            TemporaryFileFailed: the temporary file for blocks that are not in order failed.
+            Corrupt: a block is missing or damaged, or the content does not have the size in the entry.
+            Unsupported: the decoding is unknown. Or it is "dag" (blocks in any order), and the span has more than
+                1,048,576 distinct blocks.
+            TemporaryFileFailed: the decoding is "dag", and the temporary file for the blocks failed.
         """
         return assembling.decode(span, entry)
 

@@ -15,25 +15,25 @@ from cafcat.support.spool import Spool
 __all__ = ["BROKEN", "DAG", "INLINE", "SYMLINK", "assemble", "block_content", "decode", "split"]
 
 SYMLINK: Final = "symlink"
-"""Decoding of a symlink. The span is one section; the content is the target path in UTF-8, unchanged."""
+"""Decoding of a symlink. The span is one section; the content is the target path, unchanged."""
 DAG: Final = "dag "
-"""Decoding of a file whose blocks are in any order in the span, perhaps among other blocks. The CID of its root
-follows."""
+"""Decoding of a file whose blocks are in any order in the span, perhaps among other blocks. The CID of the file's
+root follows this prefix."""
 INLINE: Final = "inline "
-"""Decoding of a file or symlink whose CID is an identity CID, which contains its content. The CID follows. The span
-is the directory node that has the CID."""
+"""Decoding of a file or symlink whose CID is an identity CID, which contains the content. The CID follows this
+prefix. The span is the block of the directory node that links to the CID."""
 BROKEN: Final = "broken "
-"""Decoding of a file that cannot be read. The CID of the missing or damaged block follows."""
+"""Decoding of a file that cannot be read. The CID of the missing or damaged block follows this prefix."""
 
 MAX_DEPTH: Final = 64
 """Largest number of node levels in a file. With 1024 links per node, four levels exceed any archive."""
 MAX_BLOCKS: Final = 1 << 20
-"""Largest number of blocks in the span of a file whose blocks are not in order."""
+"""Largest number of distinct blocks in the span of a file with the decoding DAG."""
 _MEMORY_BYTES: Final = 64 << 20
-"""Blocks beyond this size spill to a temporary file."""
+"""If the blocks in a span are larger in total, in bytes, they spill to a temporary file."""
 _BLOCK_BYTES: Final = 1 << 20
 _FREE_STEPS: Final = 20_000
-"""Number of links that a file may have in addition to a quarter of the bytes of its span."""
+"""Number of links that a file may have in addition to one link for each four bytes of its span."""
 
 
 def split(block: bytes) -> Iterator[bytes]:
@@ -65,13 +65,16 @@ def block_content(cid: bytes, block: bytes) -> bytes:
 def decode(span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
     """Yield the content of a CAR entry in blocks of at most 1 MiB, from the bytes of its span alone.
 
-    Every block is checked against its hash, if cafcat can compute its hash function. Memory: a section of at most 8
-    MiB. If the blocks are not in order, also 64 MiB of blocks, and a temporary file for the rest.
+    Every block of the file is checked against its hash, if cafcat can compute its hash function.
+
+    Memory: a section of at most 8 MiB. With the decoding DAG also 64 MiB of blocks, which are in a temporary file
+    if there are more, and some 230 bytes for each distinct block in the span.
 
     Raises:
-        Corrupt: a block is missing or damaged.
-        Unsupported: the decoding is unknown, or the blocks are not in order and more than 1,048,576.
-        TemporaryFileFailed: the temporary file failed.
+        Corrupt: a block is missing or damaged, the span is invalid, or the content does not have the size in the
+            entry.
+        Unsupported: the decoding is unknown. Or it is DAG, and the span has more than 1,048,576 distinct blocks.
+        TemporaryFileFailed: the decoding is DAG, and the temporary file failed.
     """
     decoding = entry.decoding or ""
     try:
@@ -136,11 +139,12 @@ def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: in
     Args:
         blocks: finds the file's blocks by their CIDs.
         root: CID of the root of the file's DAG.
-        span_bytes: size of the file's span in bytes. It limits the number of links.
+        span_bytes: size of the file's span in bytes. The DAG may have 20,000 links, and one more for each four
+            bytes of the span.
 
     Raises:
-        ValueError: a block is missing or invalid, or the DAG has more than 64 levels, or more links than such a
-            span can hold.
+        ValueError: a block is missing or invalid, or the DAG has more than 64 levels, or more links than
+            `span_bytes` allows. Errors of `blocks.content` pass through.
     """
     steps = _FREE_STEPS + span_bytes // 4
     pending: list[Iterator[bytes]] = [iter((root,))]
@@ -169,7 +173,7 @@ class _BufferedBlocks:
         end = 0
         for cid, block in SectionStream(span):
             if len(self._spans) >= MAX_BLOCKS:
-                raise Unsupported(f"the file has more than {MAX_BLOCKS:,} blocks that are not in order")
+                raise Unsupported(f"the span of the file has more than {MAX_BLOCKS:,} blocks, not all in order")
             if self._spans.setdefault(multihash_of(cid), (end, len(block))) == (end, len(block)):
                 spool.write(block)
                 end += len(block)

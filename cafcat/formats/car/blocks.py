@@ -1,4 +1,4 @@
-"""A table, mostly on disk, of the positions of all blocks in a CAR, sorted by CID, for archives of any size."""
+"""Finds the blocks of a CAR by CID in a sorted table of their positions, which is on disk if it exceeds 8 MiB."""
 
 import hashlib
 import struct
@@ -43,10 +43,12 @@ class BlockSpan(NamedTuple):
 
 
 def multihash_of(cid: bytes) -> bytes:
-    """Return the multihash (hash function and digest) of a CID, which is the same for any CID of the same block.
+    """Return the multihash of a CID: code of the hash function, size of the digest, and digest.
+
+    CIDs that differ only in their version or codec have the same multihash.
 
     Raises:
-        ValueError: `cid` is not a CID.
+        ValueError: `cid` does not begin like a CID. The rest is not checked.
     """
     if cid[:2] in (b"\x01\x55", b"\x01\x70"):
         return cid[2:]
@@ -65,8 +67,10 @@ def _key(cid: bytes) -> bytes:
 class BlockTable:
     """Finds the blocks of a CAR by CID. If the archive has a block more than once, the first one is found.
 
-    Memory: that of ExternalSort while the table is built. Then 8 MiB of records, the others on disk, and a key for
-    each 128 blocks, but at most 131,072 keys.
+    A block is also found by another CID with the same multihash; see `multihash_of`.
+
+    Memory: that of ExternalSort while the table is built. Then 8 MiB of records, which are on disk if there are
+    more; a key for each 128 blocks, but at most 131,072 keys; and one bit for each block, but at most 32 MiB.
 
     Attributes:
         count: number of sections, repeated blocks included.
@@ -80,7 +84,7 @@ class BlockTable:
             sections: all sections of the archive, in order.
 
         Raises:
-            TemporaryFileFailed: the temporary file cannot be written. Errors of `sections` pass through.
+            TemporaryFileFailed: a temporary file failed. Errors of `sections` pass through.
         """
         self._archive = archive
         sort = ExternalSort("a table of blocks")
@@ -156,6 +160,9 @@ class BlockTable:
 
     def block(self, cid: bytes) -> tuple[BlockSpan, bytes] | None:
         """Return the position and the bytes of the block with this CID, or None if the archive does not have it.
+
+        The block counts as used; see `unused_blocks`. If cafcat cannot compute the hash function, the bytes are not
+        checked.
 
         Raises:
             Corrupt: the bytes do not match the hash in the CID.

@@ -1,4 +1,8 @@
-"""CIDs: identifiers of blocks, made from the hash of the block. Functions take and return CIDs in binary form."""
+"""Parses CIDs, the identifiers of blocks, and checks blocks against the hashes in their CIDs.
+
+In this package a CID is its binary form (`bytes`). Only `cid_to_text` and `cid_from_text` convert its text form,
+and `parse` returns its parts.
+"""
 
 import base64
 import hashlib
@@ -86,8 +90,7 @@ _HASHES: Final[dict[int, _Hash]] = {
     **{0xB200 + size_bytes: _blake2b(size_bytes) for size_bytes in range(1, 65)},
     **{0xB240 + size_bytes: _blake2s(size_bytes) for size_bytes in range(1, 33)},
 }
-"""Hash functions by their code in the table of multiformats. BLAKE3 is an optional dependency and is added on use.
-"""
+"""Hash functions by their code in the table of multiformats. BLAKE3, an optional dependency, is in `_hash_of`."""
 BLAKE3: Final = 0x1E
 """Code of the hash function BLAKE3."""
 _UNCHECKED_NAMES: Final = {
@@ -119,7 +122,10 @@ def _hash_of(hash_code: int) -> _Hash | None:
 
 
 def hash_name(hash_code: int) -> str:
-    """Return name and code of a hash function that cafcat cannot compute, for messages; or only an unknown code."""
+    """Return the name and the code of a hash function, for messages; only the code if `_UNCHECKED_NAMES` lacks it.
+
+    Only functions that cafcat cannot compute, or cannot compute without an extra, have a name.
+    """
     return (
         f"{_UNCHECKED_NAMES[hash_code]} (0x{hash_code:x})" if hash_code in _UNCHECKED_NAMES else f"0x{hash_code:x}"
     )
@@ -180,7 +186,7 @@ def _fields(data: bytes, offset: int) -> tuple[int, int, int, int]:
 
     Raises:
         Truncated: the data ends before the digest.
-        ValueError: the CID has another version, or is larger than 2 KiB.
+        ValueError: the CID has another version, a malformed number, or more than 2 KiB.
     """
     version, position = varint.read(data, offset)
     if version != 1:
@@ -196,14 +202,15 @@ def _fields(data: bytes, offset: int) -> tuple[int, int, int, int]:
 def block_matches(raw: bytes, block: bytes) -> bool | None:
     """Return True if the block has the hash in the CID, and False if it has another hash.
 
-    Return None if cafcat cannot compute the hash function.
+    Return None if cafcat cannot compute the hash function. The digest in the CID may be truncated to 16 bytes or
+    more.
 
     Args:
         raw: the CID.
         block: the block.
 
     Raises:
-        ValueError: `raw` is not a CID.
+        ValueError: `raw` is not a CID (not raised if it begins with RAW_SHA256).
     """
     if raw.startswith(RAW_SHA256):
         return hashlib.sha256(block).digest() == raw[4:]
@@ -222,7 +229,7 @@ def can_check_hash(raw: bytes) -> bool:
     """Return True if cafcat can compute the hash function of this CID, so that `block_matches` can check a block.
 
     Raises:
-        ValueError: `raw` is not a CID.
+        ValueError: `raw` is not a CID (not raised if it begins like a CID with SHA-256).
     """
     return raw.startswith(_USUAL_HEADS) or _hash_of(parse(raw).hash_code) is not None
 

@@ -1,7 +1,8 @@
 """Encodes and decodes DAG-PB: blocks that are a protobuf message with links and data, such as UnixFS nodes.
 
-cafcat writes the canonical form: links first, each with hash, name and size, then the data. The decoder accepts
-links and data in any order, as go does. It is strict otherwise: unknown or repeated fields are errors.
+cafcat writes the canonical form: links first, each with CID, name and size, then the data. The decoder accepts
+links and data in any order, as IPFS programs in Go do. Unknown fields are errors, and repeated ones other than
+links.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ class Link(NamedTuple):
     Attributes:
         cid: CID of the linked block.
         name: name of the link.
-        total_bytes: size in bytes of the linked block and everything below it, as stated by the writer of the link.
+        total_bytes: size in bytes of the linked block and all blocks below it, as stated by the writer of the link;
+            0 if it states none.
     """
 
     cid: bytes
@@ -191,7 +193,7 @@ def encode(links: bytes, data: bytes) -> bytes:
     """Return the bytes of a DAG-PB block.
 
     Args:
-        links: the encoded links (see `encode_link`), in the order of their names.
+        links: the encoded links (see `encode_link`) back to back; those of a directory in the order of their names.
         data: the data field of the node.
     """
     return links + b"\x0a" + varint.encode(len(data)) + data

@@ -50,10 +50,11 @@ class Layout(NamedTuple):
         roots: CIDs of the roots.
         data_start: start of the payload.
         sections_start: start of the first section.
-        data_end: end of the payload, at most the size of the object.
+        data_end: end of the payload, at most the size of the archive.
         index_start: start of the index, or None if there is no usable index.
         fully_indexed: True if the header states that the index has all blocks, including those with identity CIDs.
-        damage: the error that readers raise if the end of the archive is missing, or None if it is complete.
+        damage: the error that readers raise if, by the positions in the header, the end of the archive is missing;
+            otherwise None.
     """
 
     version: int
@@ -80,11 +81,14 @@ def encode_head(root: bytes, data_bytes: int, index_start: int) -> bytes:
 
 
 def read_layout(archive: RandomReader) -> Layout:
-    """Read and check the header of a CAR. A missing end of the archive is not raised, but returned as `damage`.
+    """Read and check the header of a CAR.
+
+    If the header is complete, but the archive ends too early, the error is not raised, but returned as `damage`.
 
     Raises:
         Corrupt: the header is invalid or incomplete.
-        Unsupported: the archive has another version than 1 and 2, or more than 100,000 roots.
+        Unsupported: the archive has another version than 1 and 2, or more than 100,000 roots, or the payload of a
+            CARv2 is not a CARv1.
     """
     size = archive.size_bytes
     head = archive.read_at(0, min(size, _FIRST_BYTES))
@@ -129,7 +133,9 @@ def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corr
 
 
 def roots_at(archive: RandomReader, start: int, end: int) -> tuple[bytes, ...] | None:
-    """Return the roots of a second CAR that begins at `start` within an archive, or None if no CAR begins there.
+    """Return the roots of a second CAR that begins at `start` within an archive.
+
+    Return None if no valid header of a CAR begins there.
 
     Args:
         archive: the archive.
@@ -137,7 +143,7 @@ def roots_at(archive: RandomReader, start: int, end: int) -> tuple[bytes, ...] |
         end: end of the payload of the archive in bytes.
 
     Raises:
-        Corrupt: the archive ends before `end`.
+        Corrupt: the archive ends before `end`, and before the byte `start` + 4096.
     """
     head = archive.read_at(start, min(end, start + _FIRST_BYTES))
     try:
@@ -232,7 +238,8 @@ class _HeaderParser:
             self._fail("the header has no version")
         if version != 1:
             raise Unsupported(
-                f"CAR version {version} is not supported: cafcat reads versions 1 and 2", chunk=self._archive.name
+                f"CAR version {version} is not supported here: cafcat reads CARv1, and CARv2 with a CARv1 inside",
+                chunk=self._archive.name,
             )
         if roots is None:
             self._fail("the header has no roots")

@@ -1,8 +1,8 @@
 """Reads and writes the index of a CARv2: for each digest, the offset of its section in the payload.
 
-The bytes are those of go-car and of the npm package cardex. A varint of the codec comes first. MultihashIndexSorted
-is grouped by hash function, then by width; IndexSorted only by width. Each record is a digest and its offset (u64
-little-endian), in the order of the digests.
+An index has the same bytes as that of go-car and of the npm package cardex. A varint of the codec comes first.
+MultihashIndexSorted is grouped by hash function, then by width (size of a record); IndexSorted only by width. Each
+record is a digest and its offset (u64 little-endian), in the order of the digests.
 """
 
 import struct
@@ -28,9 +28,10 @@ __all__ = [
 INDEX_SORTED: Final = 0x0400
 """Codec of an index without hash functions."""
 MULTIHASH_INDEX_SORTED: Final = 0x0401
-"""Codec of an index with hash functions. cafcat writes this one."""
+"""Codec of an index with hash functions. Chunks of cafcat have this one."""
 MAX_GROUPS: Final = 65_536
-"""Largest number of pairs of hash function and width. Real archives have only a few."""
+"""Largest number of groups in an index: of pairs of hash function and width when an index is written, of groups at
+one level when it is read. Real archives have only a few."""
 
 SHA256_INDEX_RECORD_BYTES: Final = 40
 """Size in bytes of a record with a SHA-256 digest."""
@@ -65,7 +66,7 @@ class IndexBuilder:
 
     Memory and temporary files are those of ExternalSort.
 
-    Identity CIDs contain their block, so they are left out unless the archive is to be fully indexed. Repeated
+    Identity CIDs contain their block; `add` leaves them out unless the archive is to be fully indexed. Repeated
     digests are all stored, in the order of their offsets.
     """
 
@@ -96,6 +97,7 @@ class IndexBuilder:
         Raises:
             TemporaryFileFailed: the temporary file cannot be written.
             Unsupported: there are more than 65,536 pairs of hash function and digest size.
+            ValueError: `cid` is not a CID.
         """
         _, _, code, digest = parse(cid)
         if code != IDENTITY or self._fully_indexed:

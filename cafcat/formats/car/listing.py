@@ -22,8 +22,9 @@ _HAS_TIME, _HAS_CONTENT = 1, 2
 def first_of_each_path(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the entries in order. If a path is repeated, only its first entry is yielded.
 
-    All of `entries` is read before the first entry is yielded. Until then the entries are stored in memory, and
-    beyond 8 MiB in a temporary file. Their checksums are lost. Memory: 8 MiB, and the memory of RepeatedNames.
+    All of `entries` is read before the first entry is yielded. Meanwhile the entries are stored in memory, or in a
+    temporary file if they exceed 8 MiB. Their checksums are not stored: `crc32c` of each yielded entry is None.
+    Memory: 8 MiB, and the memory of RepeatedNames.
 
     Raises:
         TemporaryFileFailed: the temporary file failed. Errors of `entries` pass through.

@@ -1,8 +1,8 @@
 """Reads the manifest of cafcat's own CARs: paths, times and CRC-32Cs of files, which UnixFS cannot store exactly.
 
 A CARv2 may have padding between payload and index, which readers skip. cafcat stores the index of CAF 1.0 with its
-footer there, so everything up to the footer is also a CAF archive. A trailer of 32 bytes follows, which identifies
-the manifest.
+footer there. The bytes from the start of the archive to the end of this footer are therefore also a CAF archive,
+from which CAF readers get the files of at most 1 MiB. A trailer of 32 bytes follows, which identifies the manifest.
 """
 
 import struct
@@ -31,7 +31,7 @@ __all__ = [
 LEAF_BYTES: Final = 1 << 20
 """Files up to this size in bytes are one block; larger files are split into blocks of this size."""
 SECTIONS: Final = "sections"
-"""Decoding of a file that consists of the blocks of all sections in its span."""
+"""Decoding of a file that is the content of the blocks of all sections in its span, one after the other."""
 
 FOOTER: Final = struct.Struct("<I")
 TRAILER_BYTES: Final = 32
@@ -53,7 +53,7 @@ def trailer(manifest_start: int, archive_bytes: int) -> bytes:
 def find_manifest(archive: RandomReader, layout: Layout) -> "Manifest | None":
     """Return the manifest of a CAR that cafcat wrote.
 
-    Return None for an archive of another program, and for one whose end is missing from its index on.
+    Return None for an archive of another program, and for an archive that was cut before its CARv2 index begins.
 
     Raises:
         Corrupt: the manifest is not at the position in its trailer, or its CAF footer is invalid.
@@ -106,8 +106,8 @@ class Manifest:
         Args:
             archive: the archive.
             end: end of the CAF footer in bytes.
-            damage: error that `entries` raises at its end, because the archive is damaged after the manifest; or
-                None.
+            damage: error that `entries` raises after the last entry, because the archive has not the size in its
+                trailer; or None.
 
         Raises:
             Corrupt: the CAF footer is invalid.
@@ -121,8 +121,8 @@ class Manifest:
         """Yield the entries of the files in the order of writing. Memory is that of CafReader.
 
         Raises:
-            Corrupt: the manifest is damaged. If the archive is damaged after the manifest, raised after the last
-                file.
+            Corrupt: the manifest is damaged. Or the archive does not have the size in its trailer; then raised
+                after the last entry.
             Unsupported: the manifest has another version, or a string or number of more than 1 MiB.
             StoreFailed: the temporary file for the names of a large manifest failed.
         """

@@ -22,15 +22,16 @@ DAG_PB_SHA256: Final = b"\x01\x70\x12\x20"
 """The first bytes of the CID of a DAG-PB node: version 1, codec DAG-PB, SHA-256 with a digest of 32 bytes."""
 
 LINKS_PER_NODE: Final = 1024
-"""Number of links in an inner node of a file. This number, leaves of 1 MiB and directory nodes of 256 KiB are those
-of IPFS's profile unixfs-v1-2025."""
+"""Largest number of links in an inner node of a file. This number, leaves of 1 MiB and directory nodes of 256 KiB
+are those of IPFS's profile unixfs-v1-2025."""
 
 SECTION_BYTES: Final = 3 + CID_BYTES + SHA256_INDEX_RECORD_BYTES
-"""Overhead in bytes of a block of 16 KiB to 2 MiB: the head of its section and its index record."""
+"""Overhead in bytes of a block of 16 KiB to 1 MiB: the head of its section and its index record."""
 _LEAF_LINK_BYTES: Final = 64
-"""Upper bound in bytes for a leaf's entry in the node above it."""
+"""Upper bound in bytes for the link to a leaf, and the size of the leaf, in the node above it."""
 _NODE_LINK_BYTES: Final = 128
-"""Upper bound in bytes for an inner node's entry in the node above it, including the node's own size and time."""
+"""Upper bound in bytes for the link to an inner node in the node above it, and for the inner node's own bytes that
+are not links: file size and time."""
 
 
 def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
@@ -52,10 +53,10 @@ def largest_file_bytes(size_bytes: int, leaf_bytes: int) -> int:
 class SectionWriter:
     """Writes the sections of a CAR, each with one block, and collects their index records.
 
-    Methods raise the errors of the sink.
+    Methods raise the errors of the sink, and TemporaryFileFailed if the temporary file of the index fails.
 
     Attributes:
-        position: number of bytes of the archive written so far.
+        position: number of bytes of the archive written so far, including those still in the buffer.
         count: number of sections written so far.
         cids: collects the index of the sections.
     """
@@ -104,7 +105,7 @@ def write_large_file(
         digests: SHA-256 of each leaf.
         leaf_bytes: size of a leaf in bytes; the last one may be shorter.
         size_bytes: size of the file in bytes.
-        time: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        time: modification time in nanoseconds since 1970-01-01 UTC, or None. Only the topmost node stores it.
 
     Returns:
         The CID of the file, and the total size in bytes of all its blocks, leaves included.

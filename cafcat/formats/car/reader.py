@@ -76,7 +76,10 @@ class CarReader:
 
     @property
     def index_span(self) -> tuple[int, int]:
-        """The span `[start, end)` of index and manifest in bytes; empty, at the end, if there is no index."""
+        """The span `[start, end)` in bytes from the start of the manifest to the end of the archive.
+
+        If there is no manifest, the span begins at the CARv2 index; if there is no index either, the span is empty.
+        """
         size = self._archive.size_bytes
         if self._manifest is not None:
             return self._layout.data_end, size
@@ -87,13 +90,14 @@ class CarReader:
 
         For archives of cafcat these are the files in the order of writing. For other archives they are the files of
         the tree if the only root is a UnixFS directory or file. Otherwise they are the blocks, one for each CID, in
-        archive order. In a damaged archive only the files or blocks that are complete before the damage are
-        returned.
+        archive order. If a section is invalid or the end is missing, only the files or blocks that are complete
+        before this damage are returned. If a returned file or block is itself damaged, `open` raises Corrupt.
 
         Raises:
-            Corrupt: the archive is damaged. A missing end, or a damaged section, is raised after the last undamaged
+            Corrupt: the archive is damaged. A missing end, or an invalid section, is raised after the last complete
                 entry; damage of the manifest, and names that are not UTF-8, are raised earlier.
-            Unsupported: the tree, or the manifest, exceeds a limit of docs/formats/car.md.
+            Unsupported: the tree, or the manifest, exceeds a limit of docs/formats/car.md, or the manifest has
+                another version than 1.0.
             TemporaryFileFailed: the archive has so many entries that a temporary file is needed, and it failed.
         """
         if self._manifest is not None:
@@ -104,8 +108,11 @@ class CarReader:
     def blocks(self) -> Iterator[Entry]:
         """Yield one entry for each CID, in archive order, even if `entries` returns files.
 
+        Blocks are not checked against their hashes; `open` does this.
+
         Raises:
-            Corrupt: the archive is damaged. Raised after the last undamaged block.
+            Corrupt: a section is invalid, or the end of the archive is missing. Raised after the last complete
+                block.
             TemporaryFileFailed: the archive has so many blocks that a temporary file is needed, and it failed.
         """
         return self._up_to_damage(self._blocks())
@@ -126,8 +133,8 @@ class CarReader:
         """Return remarks about an archive of another program; none for an archive that cafcat wrote.
 
         They are about blocks whose hash cafcat cannot check, and about blocks that belong to no file of the tree.
-        The latter are only found if `entries` was read to its end before, and the archive is not damaged. If no
-        section was read before, this call reads all sections.
+        The latter are only found if `entries` was read to its end before, and all sections are valid and complete.
+        If not all sections were read before, this call reads them.
         """
         if self._manifest is not None:
             return ()  # cafcat wrote the archive
@@ -152,12 +159,16 @@ class CarReader:
             section = next(scan(self._archive, first, self._layout.data_end))
             message = (
                 f"{count:,} blocks belong to no file of the tree that the header names; the first is "
-                f"{cid_to_text(section.cid)} at byte {first}; --blocks lists all blocks"
+                f"{cid_to_text(section.cid)} at byte {first}; `cafcat inspect --blocks` lists all blocks"
             )
             yield Remark(NOT_IN_TREE, count, message)
 
     def properties(self) -> dict[str, Any]:
-        """Return the version, the roots as text, and whether the archive is indexed, and fully indexed."""
+        """Return the version, the roots as text, and two flags: `indexed` and `fully_indexed`.
+
+        `indexed` is True if the header gives a position for an index, after the payload and within the archive.
+        `fully_indexed` is True if the header states that this index has all blocks. The index itself is not read.
+        """
         return {
             "version": self._layout.version,
             "roots": [cid_to_text(root) for root in self._layout.roots],
@@ -166,7 +177,7 @@ class CarReader:
         }
 
     def sections(self) -> Iterator[Section]:
-        """Return all sections in order, without reading or checking their blocks.
+        """Return all sections in order. Their blocks are not checked.
 
         Raises:
             Corrupt: a section is invalid or incomplete.
@@ -175,9 +186,10 @@ class CarReader:
         return scan(self._archive, layout.sections_start, layout.data_end, zero_padding=self._zero_padding)
 
     def _intact_sections(self) -> Iterator[Section]:
-        """Yield the sections up to the first damaged one. Raise nothing.
+        """Yield the sections up to the first invalid or incomplete one.
 
-        Stores the damage in `_damage`, and the hash functions that cannot be checked in `_unchecked`.
+        Corrupt is not raised, but stored in `_damage`. The number of blocks that cannot be checked, by hash
+        function, is stored in `_unchecked`.
         """
         unchecked: Counter[int] = Counter()
         try:
@@ -207,7 +219,8 @@ class CarReader:
     def _tree(self) -> TreeReader | None:
         """Return a reader of the archive's UnixFS tree, after reading the positions of all sections.
 
-        Return None if the archive does not have exactly one root, or the root is not a UnixFS file or directory.
+        Return None if the archive does not have exactly one root, or the root is missing, damaged, or not a DAG-PB
+        node that is a UnixFS file or directory.
         """
         roots = self._layout.roots
         if len(roots) != 1 or parse(roots[0]).codec != DAG_PB:
@@ -229,8 +242,9 @@ class CarReader:
         Raises:
             Corrupt: a block is missing or damaged, or the content does not match the CRC-32C in the manifest.
                 Raised after the last block at the latest.
-            Unsupported: the entry has an unknown `decoding`.
-            TemporaryFileFailed: the blocks are not in order, and the temporary file for them failed.
+            Unsupported: the entry has an unknown `decoding`. Or it is "dag", its span has more than 1,048,576
+                distinct blocks, and this reader did not list the tree.
+            TemporaryFileFailed: the entry has the decoding "dag", and the temporary file for its blocks failed.
         """
         return verified_content(self._content(entry), entry, self._archive, "manifest")
 
@@ -292,7 +306,9 @@ class CarReader:
     def verifiable(self, entry: Entry) -> bool:
         """Return True if `open` can check all blocks of an entry by their hashes.
 
-        Return False if at least one block in the span of the entry has a hash function that cafcat cannot compute.
+        Return False if at least one block in the span of the entry has a hash function that cafcat cannot compute,
+        even if it is a block of another file. The entry must be one that can be opened: the result for an entry
+        with the decoding "broken" is meaningless.
 
         Raises:
             Corrupt: the blocks of the entry cannot be read.

@@ -68,7 +68,7 @@ def _parse_head(window: bytes, offset: int, zero_padding: bool) -> tuple[int, in
 
 
 def scan(archive: RandomReader, start: int, end: int, *, zero_padding: bool = False) -> Iterator[Section]:
-    """Yield the sections of `[start, end)` in order. Blocks are not checked, and large blocks are not even read.
+    """Yield the sections of `[start, end)` in order. Blocks are not checked, and large ones are mostly not read.
 
     Memory: a window of 1 MiB.
 
@@ -124,9 +124,10 @@ def _corrupt(archive: RandomReader, error: ValueError, byte: int, end: int) -> C
 
 
 class SectionStream:
-    """Reads a CAR section by section from a stream. Each section has the CID of a block, and the block.
+    """Reads consecutive sections of a CAR from a stream of bytes. A section has the CID of a block, and the block.
 
-    The stream can be a part of a CAR, such as the bytes of one entry. A section above 8 MiB raises ValueError.
+    The stream is a part of a CAR without its header, such as the bytes of one entry. A section above 8 MiB raises
+    ValueError.
     """
 
     def __init__(self, stream: Iterator[bytes]) -> None:

@@ -21,7 +21,7 @@ _VALUE: Final = struct.Struct(">B32sQ")
 _SHARD_BYTES: Final = 180
 """Upper bound in bytes for an empty shard with its section, the link to it, and its index record."""
 _LINK_BYTES: Final = 4
-"""Upper bound in bytes for what a link in a shard needs more than a link in a plain directory."""
+"""Upper bound in bytes for the difference in size between a link in a shard and a link in a plain directory."""
 
 
 def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple[bytes, int]:
@@ -59,12 +59,13 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
 def _assign_levels(records: ExternalSort, max_depth: int) -> Iterator[tuple[int, bytes]]:
     """Yield each record with the level, from 0, of the shard in which its link is stored.
 
-    The level is the number of first bytes that its hash shares with a neighbour. Of records that share more than
-    `max_depth` bytes, only the first one is yielded, with a level of at most `max_depth`.
+    The level is the number of first bytes that its hash shares with the previous or the next record, whichever is
+    greater. Of records that share more than `max_depth` bytes, only the first one is yielded, with a level of at
+    most `max_depth`.
 
     Args:
-        records: Hash of the name, value and name of each link, sorted.
-        max_depth: The deepest level to use.
+        records: hash of the name, value and name of each link, sorted.
+        max_depth: the deepest level to use.
     """
     last, before = b"", 0
     for record in records:

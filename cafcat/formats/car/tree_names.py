@@ -23,7 +23,7 @@ _NODE_BYTES: Final = 3 + CID_BYTES + _DATA_BYTES + SHA256_INDEX_RECORD_BYTES
 _DIRECTORY_TOTAL: Final = (1 << 49) - 1
 """More bytes than all blocks below a directory can have."""
 _MAX_COUNTED: Final = 65_536
-"""Number of folder hashes after which all of them are forgotten."""
+"""When there are more folder hashes than this, all of them are forgotten."""
 
 
 def tree_name(path: str) -> str:
@@ -40,10 +40,12 @@ def tree_name(path: str) -> str:
 class TreeSize:
     """Computes an upper bound for the size of a UnixFS tree while files are added.
 
-    The bound is exact if all files are in one folder without shards.
+    The bound is exact if all files are in the root directory, it needs no shards, and the sizes of the files were
+    exact.
 
-    Folders are recognized by 64-bit hashes. When there are 65,536 hashes, all are forgotten, and a folder that
-    occurs again is counted again. Two folders have the same hash with a probability of less than 10^-9.
+    Folders are recognized by 64-bit hashes. When there are more than 65,536 hashes, all are forgotten, and a folder
+    that occurs again is counted again. Two of these folders have the same hash with a probability of less than
+    10^-9.
     """
 
     def __init__(self) -> None:
@@ -63,7 +65,7 @@ class TreeSize:
 
         Args:
             name: path of the file in the tree, as `tree_name` returns it.
-            total_bytes: total size of the file's blocks in bytes.
+            total_bytes: total size of the file's blocks in bytes, or an upper bound for it.
 
         Returns:
             Bytes of links, number of folders, and number of links. All are 0 if the name is "".

@@ -21,9 +21,9 @@ MAX_NAME_BYTES: Final = 64 << 10
 MAX_OPEN_BYTES: Final = 64 << 20
 """Largest total size in bytes of the nodes on the path to one file."""
 _FREE_LINKS: Final = 20_000
-"""Number of links that may be followed in any tree."""
+"""Number of links that may be followed in a tree of any size."""
 _BYTES_PER_LINK: Final = 4
-"""One more link may be followed for this many bytes of the payload."""
+"""For each group of this many bytes in the payload, one more link may be followed."""
 
 _FOLDERS: Final = (unixfs.Kind.DIRECTORY, unixfs.Kind.HAMT_SHARD)
 _FILES: Final = (unixfs.Kind.FILE, unixfs.Kind.RAW)
@@ -106,8 +106,8 @@ class TreeReader:
     """Lists a UnixFS tree from its root, each directory in the order of its links.
 
     Memory: 64 MiB of the nodes on the path to a file, and one decoded node of at most 8 MiB. Time is bounded: at
-    most 20,000 links plus a quarter of the payload's bytes are followed, ten times as many as a tree without
-    repetitions can have. Nodes are checked against their hashes.
+    most 20,000 links are followed, and one more for each four bytes of the payload. This is ten times as many as a
+    tree without repetitions can have. Nodes are checked against their hashes, but not the leaves of files.
     """
 
     def __init__(self, archive: RandomReader, table: BlockTable, root: bytes, payload_bytes: int) -> None:
@@ -136,7 +136,8 @@ class TreeReader:
     def entries(self) -> Iterator[Entry]:
         """Yield the entries of all files and symlinks in the tree. Paths may be repeated.
 
-        For a missing or damaged node, an entry is yielded that cannot be opened; the files below it are left out.
+        For a missing block, or a damaged node, an entry is yielded that cannot be opened. It replaces the file with
+        this block, or all files below this directory node. Empty directories have no entries.
 
         Raises:
             Unsupported: the tree exceeds a limit: number of links, number of levels, size of paths or of nodes.
@@ -197,7 +198,7 @@ class TreeReader:
             yield _broken(path or cid_to_text(cid), broken.cid, parent)
 
     def _block(self, path: str, cid: bytes, parent: BlockSpan | None) -> Entry:
-        """Return the entry of a file that is a single raw block."""
+        """Return the entry of a file that is a single block, and not a DAG-PB node."""
         _, _, code, digest = parse(cid)
         if code == IDENTITY and parent is not None:
             return Entry(
@@ -293,7 +294,7 @@ class TreeReader:
         if self._links_left < 0:
             raise self._unsupported("the tree links to the same blocks too often: it would have too many files")
         if self._open and len(self._open[-1].path) > MAX_NAME_BYTES:
-            raise self._unsupported(f"the tree has a path of more than {MAX_NAME_BYTES:,} bytes")
+            raise self._unsupported(f"the tree has a path of more than {MAX_NAME_BYTES:,} characters")
 
     def _unsupported(self, message: str) -> Unsupported:
         return Unsupported(message, chunk=self._archive.name)

@@ -1,4 +1,4 @@
-"""Writes the UnixFS tree of a CAR. The files are sorted on disk; the deepest directories are written first."""
+"""Writes the UnixFS tree of a CAR. The files are sorted on disk; a directory follows after its subdirectories."""
 
 import struct
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ class TreeWriter:
     If two files have the same path in the tree, the tree has the file that was added later. If a file and a folder
     have the same path, the tree has the folder. A file with the path "" is left out.
 
-    Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB.
+    Memory: that of ExternalSort, 4 MiB of links, and one node of 256 KiB. While a directory of shards is written,
+    that of another ExternalSort.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class TreeWriter:
             sections: writes the nodes of the directories.
 
         Raises:
-            TemporaryFileFailed: the temporary file cannot be read. Errors of the sink pass through.
+            TemporaryFileFailed: a temporary file failed. Errors of the sink pass through.
         """
         self._open = [(b"", 0, 0)]
         for key, value in self._files_in_tree():

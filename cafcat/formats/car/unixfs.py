@@ -54,7 +54,8 @@ class Node(NamedTuple):
         block_bytes: for each link, the size in bytes of the file content below it.
         fanout: number of slots of a shard; 0 for other nodes.
         mode: permission bits, or None.
-        modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
+        modified_ns: modification time in nanoseconds since 1970-01-01 UTC. None if the node has no time, or one
+            that does not fit a signed 64-bit number.
     """
 
     kind: Kind

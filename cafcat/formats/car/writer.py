@@ -1,4 +1,4 @@
-"""Writes a CARv2: the files as they arrive, as raw leaves; then tree, manifest and index; last the final head."""
+"""Writes a CARv2: the blocks of files as they arrive; then tree, manifest and index; last the final head."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -29,10 +29,12 @@ _new_tuple: Final = tuple.__new__
 class CarWriter(IndexedWriter):
     """Writes one CAR. The caller must add each path only once; otherwise readers refuse the archive.
 
-    Memory: 4 MiB of small files, or 1 MiB of a large one and 32 bytes for each of its leaves; 8 MiB of manifest;
-    three times 24 MiB for sorting; 4 MiB of the tree. The rest is in temporary files: some 250 bytes for each file.
+    Memory: 4 MiB of small files, or 1 MiB of a large one and some 90 bytes for each of its leaves; 8 MiB of
+    manifest; three times 24 MiB for sorting; 4 MiB of the tree. The rest is in temporary files: some 250 bytes for
+    each file.
 
-    After an error of the sink, every call raises StoreFailed. After `finalize`, every call raises InvalidInput.
+    After an error of the sink, or of a temporary file, every method raises StoreFailed. After `finalize`, every
+    method raises InvalidInput.
     """
 
     _INDEX_LABEL = "the archive's manifest"
@@ -128,8 +130,9 @@ class CarWriter(IndexedWriter):
     def size_if_finalized(self, path: str | None = None, size_bytes: int = 0) -> int:
         """Return an upper bound for the size of the archive in bytes if it were finalized now; see `Writer`.
 
-        The result is exact if all files have at most 1 MiB and are in one folder. One more file, and the file being
-        written, count with the longest possible checksum and time. Bytes of abandoned files are included.
+        The result is exact if all files were added with `add` or `add_all`, have at most 1 MiB, and are in the root
+        directory of a tree without shards. One more file, and the file being written, count with the longest entry
+        that the manifest can have for their name. Bytes of abandoned files are included.
 
         Raises:
             Refused: the name `path` cannot be stored.
@@ -162,7 +165,8 @@ class CarWriter(IndexedWriter):
         """Write the tree, the manifest and the index, then the final head. Return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Errors of the sink pass through.
+            InvalidInput: a file is still open, or the archive is finished already.
+            TemporaryFileFailed: a temporary file failed. Errors of the sink pass through.
         """
         self._check_usable()
         with self._break_on_error():
@@ -218,7 +222,7 @@ class CarEntryWriter(FileWriter[CarWriter]):
         return largest_file_bytes(size_bytes, LEAF_BYTES) - written * (LEAF_BYTES + SECTION_BYTES)
 
     def write(self, block: bytes) -> None:
-        """Append a block to the file. After an error of the sink, the whole archive cannot be used."""
+        """Append a block to the file. After an error of the sink, the whole archive is broken; see `CarWriter`."""
         self._check_open()
         self._checksum = crc32c(block, self._checksum)
         self._buffer += block
