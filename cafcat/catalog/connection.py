@@ -1,5 +1,6 @@
 """A reused connection to the catalog's database, and the translation of psycopg's exceptions into cafcat's."""
 
+import logging
 import os
 import select
 import socket
@@ -33,6 +34,11 @@ __all__ = [
     "primary_message",
     "translated_errors",
 ]
+
+
+# psycopg logs an error that a rollback meets after another error, which is raised. In a program that does not
+# configure logging, Python would print this log on stderr.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PgConnection(psycopg.Connection[tuple[Any, ...]]):

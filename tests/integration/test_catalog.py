@@ -1,5 +1,7 @@
 """Transactions of the catalog, on both servers: commits of chunks, conflicts, states, listings."""
 
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -233,6 +235,24 @@ def test_a_server_that_was_restarted_in_between_is_connected_again(catalog: Cata
     assert catalog.files.locate("a").path == "a"
     wait_until_alone(url)
     commit(catalog, ["b"])
+
+
+INTERRUPTED = """
+import sys
+from cafcat.catalog.connection import Connection
+from cafcat.catalog.database_url import DatabaseUrl
+
+with Connection(DatabaseUrl(sys.argv[1])).transaction() as connection:
+    connection.pgconn.send_query(b"SELECT pg_sleep(0.1)")
+    raise KeyboardInterrupt
+"""
+"""A user interrupts a query that the server has not answered: the rollback fails."""
+
+
+def test_an_interrupted_query_prints_no_log_of_psycopg(url: str) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, url], capture_output=True, text=True)
+    assert done.stderr.endswith("KeyboardInterrupt\n")
+    assert "ignored" not in done.stderr.partition("Traceback")[0]
 
 
 def test_only_look_ups_by_path_are_prepared_on_the_server(catalog: Catalog) -> None:
