@@ -49,7 +49,7 @@ class ShownProgress(Progress):
     def __init__(self, call: Call, status_seconds: float = STATUS_SECONDS) -> None:
         self._call = call
         self._status_seconds = status_seconds
-        self._started = time.monotonic()
+        self._started = self._stage_started = time.monotonic()
         self._display: _Bar | _StatusLines | None = None
         self._failures = 0
         self.stop: StopOnSignal | None = None
@@ -65,6 +65,11 @@ class ShownProgress(Progress):
         """Seconds since this object was created."""
         return time.monotonic() - self._started
 
+    @property
+    def stage_seconds(self) -> float:
+        """Seconds since the beginning of the current stage."""
+        return time.monotonic() - self._stage_started
+
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
         """Begin a stage of the operation: set `files` and `size_bytes` to 0, and start a new display.
 
@@ -78,6 +83,7 @@ class ShownProgress(Progress):
         self.end()
         self.verb, self.files_expected, self.bytes_expected = verb, files, size_bytes
         self.files = self.size_bytes = 0
+        self._stage_started = time.monotonic()
         if not self._call.quiet:
             on_terminal = sys.stderr.isatty() and not self._call.json
             self._display = _Bar(self) if on_terminal else _StatusLines(self, self._status_seconds)
@@ -168,7 +174,7 @@ class ShownProgress(Progress):
         if self._call.json:
             self._call.output.error_document({"progress": self.status()})
         else:
-            self._print(f"{self.verb}: {_in_words(self.status())}")
+            self._print(f"{self.verb}: {_in_words(self)}")
 
     def _print(self, text: str) -> None:
         line = f"cafcat: {one_line(text)}"
@@ -189,25 +195,25 @@ class ShownProgress(Progress):
             self._print(f"{hidden} more failures are not listed; -v lists all")
 
 
-def _in_words(status: dict[str, Any]) -> str:
+def _in_words(progress: ShownProgress) -> str:
     """Return a stage's counters as text: "120 of 500 files, 1.2 GB of 3.0 GB, 60 files/s, 600.0 MB/s, 3 s left".
 
     Totals and the time left are left out if they are unknown.
     """
-    files, size_bytes = status["files"], status["bytes"]
-    of_files, of_bytes = status["files_expected"], status["bytes_expected"]
+    files, size_bytes = progress.files, progress.size_bytes
+    of_files, of_bytes = progress.files_expected, progress.bytes_expected
     parts = [f"{files}{f' of {of_files}' if of_files is not None else ''} files"]
     parts.append(format_size(size_bytes) + (f" of {format_size(of_bytes)}" if of_bytes is not None else ""))
-    parts.append(_rate(status))
+    parts.append(_rate(progress))
     done, total = (size_bytes, of_bytes) if of_bytes else (files, of_files)
     if total and done:
-        parts.append(f"{max(0.0, (total - done) * status['seconds'] / done):.0f} s left")
+        parts.append(f"{max(0.0, (total - done) * progress.stage_seconds / done):.0f} s left")
     return ", ".join(parts)
 
 
-def _rate(status: dict[str, Any]) -> str:
-    seconds = max(status["seconds"], 0.001)
-    return f"{status['files'] / seconds:.0f} files/s, {format_size(int(status['bytes'] / seconds))}/s"
+def _rate(progress: ShownProgress) -> str:
+    seconds = max(progress.stage_seconds, 0.001)
+    return f"{progress.files / seconds:.0f} files/s, {format_size(int(progress.size_bytes / seconds))}/s"
 
 
 class _StatusLines:
@@ -257,7 +263,7 @@ class _Bar:
         self._next = now + BAR_SECONDS
         done = self._progress.size_bytes if self._progress.bytes_expected else self._progress.files
         files, size_bytes = f"{self._progress.files} files", format_size(self._progress.size_bytes)
-        text = f"{self._progress.verb}: {files}, {size_bytes}, {_rate(self._progress.status())}"
+        text = f"{self._progress.verb}: {files}, {size_bytes}, {_rate(self._progress)}"
         self._bar.update(self._task, completed=done, description=text)
 
     def print(self, line: str) -> None:

@@ -208,6 +208,12 @@ def test_restarted_server_has_its_data(shared: EmbeddedServer) -> None:
     assert shared.is_running()
 
 
+def test_a_start_may_take_longer_than_an_answer(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash, the server replays its log before it accepts connections."""
+    monkeypatch.setattr("cafcat.embedded.server.ANSWER_SECONDS", 0.001)
+    server.connect().close()
+
+
 def test_eight_commands_at_once_on_an_empty_home_share_one_server(home: Path) -> None:
     command = child_command(home / "postgres")
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]

@@ -97,6 +97,15 @@ def test_files_within_their_cids() -> None:
         list(CAR.decode(iter((b"something else",)), entries["raw"]))
 
 
+def test_a_root_within_its_cid_may_have_a_section() -> None:
+    block = node(b"\x08\x02\x12\x05small")[1]
+    root = cid(DAG_PB, 0, block), block
+    data, entries = listed(root, root)
+    [entry] = entries.values()
+    assert entry.decoding == "sections"
+    check(data, entry, b"small")
+
+
 @pytest.mark.parametrize(
     ("seconds", "fraction", "expected"),
     [(0, 0, 0), (1_700_000_000, 5, 1_700_000_000_000_000_005), (-1, 999_999_999, -1), (1 << 62, 0, None)],

@@ -1,6 +1,6 @@
 """The command `cafcat config`: its flags and output."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from cafcat.settings.settings import NamedStore, Settings
 
 __all__ = ["register"]
+
+_NONE: Final = {
+    "database_url": "none: the embedded database",
+    "lock_timeout": "none: ten minutes; 0 for rebuild and restore",
+}
+"""Texts for settings without a value."""
 
 
 def config(call: Call) -> None:
@@ -22,7 +28,7 @@ def config(call: Call) -> None:
     document["stores"] = {
         name: {**options, "origin": origins[f"stores.{name}"]} for name, options in stores.items()
     }
-    shown = {name: _shown(value) for name, value in values.items()}
+    shown = {name: _shown(name, value) for name, value in values.items()}
     shown |= {f"stores.{name}": _line(options) for name, options in stores.items()}
     lines = (f"{name} = {text}  ({origins[name]})" for name, text in shown.items())
     call.output.show(document, map(call.output.shown, lines))
@@ -48,8 +54,10 @@ def _line(options: dict[str, str]) -> str:
     return ", ".join(value if name == "url" else f"{name} {value}" for name, value in options.items())
 
 
-def _shown(value: Any) -> str:
-    return "none: the embedded database" if value is None else str(value)
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return _NONE[name]
+    return str(value)
 
 
 def register(app: typer.Typer) -> None:

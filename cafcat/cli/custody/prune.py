@@ -60,10 +60,8 @@ def prune(call: Call, options: PruneOptions) -> int:
 
 
 def _summary(report: "PruneReport", grace: str) -> list[str]:
-    lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+    lines = [_done(report)] if report.objects or not report.let_go else []
     if report.let_go:
-        if not report.objects:
-            lines.clear()
         removed = "would remove" if report.dry_run else "removed"
         lines.append(f"{removed} {plural(report.let_go, 'adopted archive')} from the catalog; their objects stay")
     if report.chunks_waiting:
@@ -74,6 +72,8 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
         lines.append(f"{copies} that a migration left less than {grace} ago: kept for now")
     if report.dry_run and (report.objects or report.let_go):
         lines.append("run it again with --yes")
+    if report.interrupted:
+        lines[0] = f"interrupted; {lines[0]}"
     return lines
 
 

@@ -1,7 +1,7 @@
 """The command `cafcat repack`: its flags, progress and output."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +12,6 @@ from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import ChunkChosen, Event
-from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.operations.repack.options import RepackOptions
 from cafcat.support.quantities import format_size
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from cafcat.operations.repack.report import RepackReport
 
 __all__ = ["register"]
-
-_MAX_UNUSED: Final = f"{DEFAULT_MAX_UNUSED:.0%}"
 
 
 class _Progress(ShownProgress):

@@ -57,10 +57,21 @@ class _Folder(NamedTuple):
 
 
 class _Node(NamedTuple):
+    """A decoded node of a UnixFS tree.
+
+    Attributes:
+        span: position of the node's section; of an inline node the position of the directory node that links to it.
+        block: the bytes of the node.
+        links: the links of the node.
+        data: the UnixFS data of the node.
+        is_inline: True if the node has no section, because the identity CID in a link contains it.
+    """
+
     span: BlockSpan
     block: bytes
     links: tuple[dag_pb.Link, ...]
     data: unixfs.Node
+    is_inline: bool
 
 
 class _Extent:
@@ -209,14 +220,14 @@ class TreeReader:
 
     def _symlink(self, path: str, cid: bytes, node: _Node) -> Entry:
         size_bytes, time = len(node.data.data), node.data.modified_ns
-        if parse(cid).hash_code == IDENTITY:
+        if node.is_inline:
             start, end = node.span.data_start, node.span.data_end
             return Entry(path, start, end, None, time, size_bytes, INLINE + cid_to_text(cid))
         return Entry(path, node.span.start, node.span.data_end, None, time, size_bytes, SYMLINK)
 
     def _file(self, path: str, cid: bytes, root: _Node) -> Entry:
         time = root.data.modified_ns
-        if parse(cid).hash_code == IDENTITY and not root.links:
+        if root.is_inline and not root.links:
             size_bytes, inline = len(root.data.data), INLINE + cid_to_text(cid)
             return Entry(path, root.span.data_start, root.span.data_end, None, time, size_bytes, inline)
         extent = self._extent(cid, root)
@@ -245,7 +256,7 @@ class TreeReader:
     def _add_node(self, extent: _Extent, cid: bytes, node: _Node, pending: list[Iterator[bytes]]) -> None:
         if node.data.kind not in _FILES or len(pending) >= MAX_DEPTH:
             raise _BrokenBlock(cid)
-        if parse(cid).hash_code == IDENTITY:
+        if node.is_inline:
             extent.add_inline(len(node.data.data))
         else:
             extent.add_block(node.span, len(node.data.data))
@@ -264,7 +275,8 @@ class TreeReader:
     def _node(self, cid: bytes, parent: BlockSpan | None) -> _Node:
         """Return the decoded UnixFS node of a CID. Raises _BrokenBlock if it is missing or damaged."""
         try:
-            if parse(cid).hash_code == IDENTITY and parent is not None:
+            is_inline = parent is not None and parse(cid).hash_code == IDENTITY
+            if parent is not None and is_inline:
                 span, block = parent, parse(cid).digest
             else:
                 found = self._table.block(cid)
@@ -272,7 +284,7 @@ class TreeReader:
                     raise _BrokenBlock(cid)
                 span, block = found
             node = dag_pb.decode(block)
-            return _Node(span, block, node.links, unixfs.decode(node.data or b""))
+            return _Node(span, block, node.links, unixfs.decode(node.data or b""), is_inline)
         except (Corrupt, ValueError) as error:
             raise _BrokenBlock(cid) from error
 
