@@ -52,9 +52,10 @@ _MODULES = ("errors", "model")
 
 
 def __getattr__(name: str) -> object:
-    """Import the module of a public name at its first use.
+    """Return a public name of the package, and import its module at the first use.
 
-    `cafcat --help` does not wait for the libraries of the database, and Ctrl-C is handled from the start.
+    `import cafcat` alone is therefore fast: `cafcat --help` does not wait for the libraries of the database.
+    Raises AttributeError for any other name.
     """
     if name not in _LATER and name not in _MODULES:
         raise AttributeError(f"module 'cafcat' has no attribute {name!r}")

@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line, and exit with its exit code.
+    """Run the command line, and exit with its exit code; with 130 if Ctrl-C interrupts it.
 
     Ctrl-C is handled from the start, also during imports. Therefore this module imports almost nothing at its top.
     """
@@ -23,7 +23,8 @@ def main() -> None:
 def _open_standard_files() -> None:
     """Open /dev/null in place of each standard stream that the caller closed, as `cafcat ls >&-` does.
 
-    Otherwise the next opened file, such as a chunk, would get the number of the stream, and all printed text.
+    Otherwise the next opened file, such as a chunk, would get the file descriptor of the closed stream. Printed
+    text could then be written into that file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

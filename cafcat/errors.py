@@ -1,8 +1,8 @@
-"""All exceptions that cafcat raises on purpose: CafcatError and its subclasses.
+"""The errors that cafcat raises for its callers: CafcatError and its subclasses.
 
-A message is one line: the failure, its place (chunk, path, byte), the expected and the found value, and the next
-step for the user. Scripts read `kind` from the output of `--json`, so its values never change. The package that
-uses another library translates that library's exceptions once, with `raise ... from`.
+The text of an error is one line: the failure and, where they apply, its place (path, chunk, byte), the expected and
+the found value, and the next step for the user. Scripts read `kind` from the output of `--json`, so its values never
+change. The package that uses another library translates that library's exceptions to these errors.
 """
 
 from typing import ClassVar, Final
@@ -32,25 +32,25 @@ __all__ = [
 ]
 
 _SHOWN_CHARACTERS: Final = 200
-"""Most characters of a path that a message shows."""
+"""Largest number of characters of a path that `shown_path` returns, without the "…" at the end."""
 
 
 def shown_path(path: str) -> str:
-    """Return a path for a message, cut after 200 characters: an archive can hold names of a million characters."""
+    """Return a path for a message. A path of more than 200 characters is cut there, and "…" is appended."""
     return path if len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "…"
 
 
 class CafcatError(Exception):
-    """Base class of all errors that cafcat raises on purpose.
+    """Base class of the errors that cafcat raises for its callers. The text of an error has message, place and hint.
 
     Attributes:
-        kind: Name of the class of errors for scripts. It never changes.
-        retryable: True if the same call may succeed later.
+        kind: Name of the kind of error, for scripts. The name never changes. Several classes can share one.
+        retryable: True if the cause may pass on its own, so that the same call may succeed later.
         message: The failure, in one line, without place and hint.
         path: Name of the file in its catalog or archive, or path on disk, if the error is about a file; else None.
-        chunk: UUID of the chunk, or key, path or URL of the object, if the error is about a chunk or another object
-            of a store; else None.
-        byte: Offset in that object, in bytes, if the error is about one place in it; else None.
+        chunk: The chunk or other object of a store that the error is about: UUID or chunks.id of the chunk, or key,
+            path or URL of the object. None if the error is about neither.
+        byte: Offset in the chunk or object, in bytes, if the error is about one place in it; else None.
         hint: The next step for the user; None if there is none.
     """
 
@@ -85,25 +85,29 @@ class CafcatError(Exception):
 
 
 class NotFound(CafcatError):
-    """The path, chunk or object does not exist."""
+    """The file, folder, chunk, store, bucket or object does not exist."""
 
     kind = "not_found"
 
 
 class Conflict(CafcatError):
-    """A file, object or row with this name exists already, or another command changed it meanwhile."""
+    """The request conflicts with the current state of the output, the store or the catalog.
+
+    For example, a file, object or row with this name exists already, another command changed it meanwhile, or the
+    store has chunks of another catalog.
+    """
 
     kind = "conflict"
 
 
 class Corrupt(CafcatError):
-    """Bytes contradict their format, their index or their checksum."""
+    """Bytes contradict their format, their index or their checksum. A file whose chunk is missing is corrupt, too."""
 
     kind = "corrupt"
 
 
 class Unsupported(CafcatError):
-    """The data is well-formed, but this version of cafcat cannot handle it."""
+    """This version of cafcat cannot read or write data of this format or version. The data need not be damaged."""
 
     kind = "unsupported"
 
@@ -111,7 +115,7 @@ class Unsupported(CafcatError):
 class NotInstalled(CafcatError):
     """A library or program is missing that one of cafcat's extras installs.
 
-    The data could not be examined, so this error means neither damage nor lack of support.
+    This error does not mean that data is damaged or unsupported: without the library, cafcat cannot find that out.
     """
 
     kind = "not_installed"
@@ -125,19 +129,24 @@ class IndexMissing(Unsupported):
 
 
 class InvalidInput(CafcatError):
-    """An argument is invalid: a size, name, range or setting."""
+    """An argument or setting is invalid, such as a size, name, range or query, or arguments contradict each other."""
 
     kind = "invalid_input"
 
 
 class Refused(InvalidInput):
-    """One file cannot be stored because of its name or size, or because the archive is full. Other files can be."""
+    """An archive cannot store one file, because of the file's name or size, or because the archive is full.
+
+    An ingest reports the file as a problem, and continues with the other files.
+    """
 
     kind = "refused"
 
 
 class SourceFailed(CafcatError):
-    """One file of a source changed, vanished or could not be read. The command continues with the other files.
+    """A file of a source changed, vanished or could not be read.
+
+    An ingest reports the file as a problem, and continues with the other files, unless the whole source failed.
 
     Attributes:
         problem: The value of the ProblemKind (cafcat.model) under which this file is reported.
@@ -154,14 +163,14 @@ class SourceFailed(CafcatError):
 
 
 class Unavailable(CafcatError):
-    """A service or device did not answer, or could not do its work. Another try may succeed."""
+    """A service, device or worker process did not answer, or could not do its work. Another try may succeed."""
 
     kind = "unavailable"
     retryable = True
 
 
 class StoreFailed(Unavailable):
-    """A store could not write or read an object: no space, I/O error, no permission."""
+    """A store could not write, read or list objects: no space, I/O error, no permission in a folder."""
 
     kind = "store_failed"
 
@@ -184,25 +193,32 @@ class OutputFailed(Unavailable):
 
 
 class AccessDenied(CafcatError):
-    """A service rejected the configured credentials, or does not allow them the request."""
+    """A service rejected the credentials or does not allow them the request, or no credentials were found."""
 
     kind = "credentials"
 
 
 class CatalogUnavailable(Unavailable):
-    """The database cannot be reached or started, or it refused the connection or statement."""
+    """The database cannot be reached or started, refused the connection, or could not execute a statement.
+
+    A statement fails for lack of permission or space, or if it is cancelled or the connection is lost. If the
+    connection is lost during a commit, the commit may have succeeded.
+    """
 
     kind = "catalog_unavailable"
 
 
 class CatalogLocked(CatalogUnavailable):
-    """Another session held a lock of the catalog for too long. The catalog was not changed."""
+    """Another session held a lock of the catalog for too long.
+
+    The transaction that waited for the lock changed nothing. Earlier transactions of the command stay committed.
+    """
 
     kind = "locked"
 
 
 class CatalogOutdated(CafcatError):
-    """The database has no cafcat schema, or a schema of another revision."""
+    """The database has no cafcat schema, or the schema of the database or backup has another revision."""
 
     kind = "catalog_revision"
 

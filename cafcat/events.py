@@ -34,11 +34,11 @@ class Warned(NamedTuple):
 
 
 class ChunkCommitted(NamedTuple):
-    """A new chunk and all its files are durable and in the catalog.
+    """A new chunk is durable and committed: the catalog has all its files, except for those that were skipped.
 
     Attributes:
         chunk: Uuid of the chunk.
-        file_count: Number of files in the chunk.
+        file_count: Number of files in the chunk, skipped ones included.
         size_bytes: Size of the object.
     """
 
@@ -50,7 +50,8 @@ class ChunkCommitted(NamedTuple):
 class ObjectChecked(NamedTuple):
     """`verify` checked an object, a source or the catalog, or found that a whole store is out of reach.
 
-    The result of a check is in the catalog by now, unless it is inconclusive. That of a store is not stored.
+    The catalog has stored the result by now, unless the check was inconclusive. That a store is out of reach is not
+    stored.
 
     Attributes:
         chunk: Uuid of the chunk; None for the catalog, a source, or a whole store that is out of reach.
@@ -61,7 +62,8 @@ class ObjectChecked(NamedTuple):
         verdict: Result of the check.
         files: Number of files that were checked.
         bytes_read: Number of bytes that were read.
-        findings: The errors that were found; empty if there are none.
+        findings: The errors that were found; empty if there are none. Of more than 1,000 errors, the rest is counted
+            in one finding for each kind.
         unchecked_blocks: Number of blocks of an adopted CAR whose hash function cafcat does not check.
     """
 
@@ -80,11 +82,12 @@ class RecoverOutcome(StrEnum):
     """Result of `recover` for one chunk or copy."""
 
     ADOPTED = "adopted"
-    """The object is whole: the chunk or copy was committed."""
+    """The object is complete: the chunk or copy was committed."""
     ABANDONED = "abandoned"
-    """The object is missing or incomplete: the chunk or copy was given up, and its remains were removed."""
+    """The chunk or copy was given up, because its object is missing, incomplete or damaged, or conflicts with the
+    catalog. Its remains are removed after this event."""
     CLEANED = "cleaned"
-    """The chunk or copy had been given up before. Now its remains were removed, too."""
+    """The chunk or copy had been given up or deleted before. Now its remains were removed, too."""
 
 
 class ChunkRecovered(NamedTuple):
@@ -124,14 +127,16 @@ class CopyRecovered(NamedTuple):
 
 
 class ChunkPruned(NamedTuple):
-    """`prune` removed a chunk with all its copies, or one copy that a migration left; or would remove it.
+    """`prune` removed the objects of a chunk, or one object that a migration left; or would do so (dry run).
+
+    The objects of a chunk are its own object and its copies. Objects in a store that fails are not removed.
 
     Attributes:
         uuid: Uuid of the chunk.
-        store: URL of the chunk's store.
-        objects: Number of removed objects; 0 for an adopted archive, which the catalog only forgets.
-        bytes_freed: Size of the removed objects.
-        retired_at: When the last file left the chunk, or the chunk was migrated: ISO 8601 in UTC.
+        store: URL of the chunk's store; of the store that was left, for an object that a migration left.
+        objects: Number of removed objects; 0 for an adopted archive, whose object stays where it is.
+        bytes_freed: Total size of the removed objects, in bytes.
+        retired_at: When the last file left the chunk, or the chunk was migrated: ISO 8601 in UTC. None if unknown.
     """
 
     uuid: UUID
@@ -171,12 +176,12 @@ class ChunkCopied(NamedTuple):
 
 
 class ChunkMigrated(NamedTuple):
-    """`store migrate` copied a chunk, and the catalog points to the new store from now on.
+    """`store migrate` moved a chunk, or a copy of one: the catalog points to the object in the new store from now on.
 
     Attributes:
         uuid: Uuid of the chunk.
         store: URL of the new store.
-        outcome: What was done.
+        outcome: COPIED if the bytes were written there; FOUND or THERE if the new store had them already.
         size_bytes: Size of the object.
     """
 
@@ -193,10 +198,10 @@ class ChunkChosen(NamedTuple):
         chunk: Uuid of the chunk.
         store: URL of the chunk's store.
         size_bytes: Size of the object.
-        data_bytes: Bytes of all entries.
-        dead_bytes: Bytes of entries that no path points to.
-        live_bytes: Bytes of files that a path points to.
-        live_files: Number of these files.
+        data_bytes: Total size of all entries.
+        dead_bytes: Total size of the entries that no path points to.
+        live_bytes: Total size of the live files, to which a path points.
+        live_files: Number of live files.
     """
 
     chunk: str
@@ -217,9 +222,9 @@ class ArchiveAdopted(NamedTuple):
         format: Format of the archive.
         size_bytes: Size of the archive.
         files: Number of files that were entered.
-        bytes: Bytes of these files.
-        skipped: Number of paths that keep another file.
-        failed: Number of entries that cannot be read.
+        bytes: Total size of these files.
+        skipped: Number of files that were not entered, because the catalog keeps another file under their path.
+        failed: Number of entries that cannot be read, are damaged, or have a name that the catalog cannot store.
         unchecked_blocks: Number of blocks of a CAR whose hash function cafcat does not check.
     """
 
@@ -239,7 +244,7 @@ class CatalogsDiffer(NamedTuple):
 
     Attributes:
         table: Name of the table.
-        name: Path of the file, or uuid of the chunk.
+        name: First value of the row's key: path of the file, or uuid of the chunk.
         ours: Values by column; None if this catalog does not have the row.
         theirs: Values by column; None if the other catalog does not have the row.
     """

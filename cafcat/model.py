@@ -1,7 +1,7 @@
 """The data types that all packages share. The glossary in docs/design.md defines their names.
 
-Spans are half-open, `[start_byte, end_byte)`, in bytes from the start of the chunk. Times are nanoseconds since
-1970-01-01 UTC, as the operating system reports them. The catalog stores them in microseconds.
+Spans are half-open, `[start_byte, end_byte)`, in bytes from the start of the chunk. Modification times are
+nanoseconds since 1970-01-01 UTC, as the operating system reports them. The catalog stores them in microseconds.
 """
 
 from collections.abc import Sequence
@@ -46,31 +46,31 @@ __all__ = [
 ]
 
 MAX_CHUNK_BYTES = 32_000_000_000
-"""Largest size of a chunk that cafcat writes, in bytes. Index and footer count."""
+"""Largest size of a chunk that cafcat writes, in bytes, with its index and footer."""
 MAX_PATH_BYTES = 2048
 """Longest path, in bytes of UTF-8. Such a path fits a b-tree page of any PostgreSQL server."""
 LOOKED_UP_PATHS = 1000
-"""Number of paths that one query looks up."""
+"""Largest number of paths that one query looks up."""
 
 NO_SUCH_FILE = "the catalog has no such file"
 """Message about a path that the catalog does not have, for every command that reads or removes files."""
 DEFAULT_GRACE_SECONDS = 7 * 86_400
-"""How long prune keeps a chunk to which no path points, in seconds."""
+"""How long prune keeps a chunk to which no path points, by default, in seconds."""
 DEFAULT_MAX_UNUSED = 0.2
-"""Repack rewrites chunks with more than this share of dead bytes."""
+"""Repack rewrites chunks with more than this share of dead bytes, by default: 0.2 is 20%."""
 
 
 class Entry(NamedTuple):
-    """One file inside a chunk.
+    """One file inside an archive, such as a chunk: its name, and the span of bytes that contains it.
 
     Attributes:
-        path: Name of the file in the chunk.
-        start_byte: First byte of its span in the chunk.
+        path: Name of the file in the archive.
+        start_byte: First byte of its span in the archive.
         end_byte: One past the last byte of its span.
         crc32c: CRC-32C of the file's content; None if the archive does not record it.
         modified_ns: Modification time, in nanoseconds since 1970 UTC; None if the archive does not record it.
-        content_bytes: Size of the decoded file, in bytes. None without `decoding`: the span is the file then.
-        decoding: How to decode the span into the file, in a syntax that the chunk's format defines. None if the
+        content_bytes: Size of the decoded file, in bytes; None if the bytes of the span are the file.
+        decoding: How to decode the span into the file, in a syntax that the archive's format defines. None if the
             bytes of the span are the file.
     """
 
@@ -84,7 +84,7 @@ class Entry(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file, in bytes."""
+        """Size of the file, in bytes; of the decoded file, if it has to be decoded."""
         return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
@@ -119,18 +119,19 @@ class Location(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file, in bytes."""
+        """Size of the file, in bytes; of the decoded file, if it has to be decoded."""
         return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
 class RetiredLocation(NamedTuple):
-    """A former location of a path.
+    """A location to which a path no longer points, or never did, because its file was skipped.
 
     Attributes:
-        location: The former location.
-        retired_at: When the path stopped pointing there: ISO 8601, UTC.
+        location: The location.
+        retired_at: When the path stopped pointing there, or the file was skipped: ISO 8601, UTC.
         run: ingest_runs.id of the run that retired the location; None if no run did.
-        reason: "replaced", "skipped", "removed" or "moved".
+        reason: "replaced" by another file; "skipped", because the path kept another file, or had been removed;
+            "removed"; or "moved" into another chunk.
     """
 
     location: Location
@@ -150,21 +151,23 @@ class Folder(NamedTuple):
 
 
 class ChunkState(StrEnum):
-    """State of a chunk: writing -> committed | abandoned; committed <-> retired -> deleted. No other change exists.
+    """State of a chunk: writing -> committed | retired | abandoned; committed <-> retired -> deleted.
 
     A copy or a backup has a state of the same names, without `retired`.
     """
 
     WRITING = "writing"
-    """The row exists; the object does not, or is not verified as complete. Its writer holds a lease."""
+    """The chunk is not committed yet: its writer holds a lease and works on the object, or has died."""
     COMMITTED = "committed"
-    """The object is durable, and the catalog has the location of each of its files."""
+    """The object is durable, and at least one path of the catalog points to the chunk."""
     ABANDONED = "abandoned"
-    """The writer gave up or died before the object was complete. No path points to the chunk."""
+    """The writer gave up or died before the commit. No path points to the chunk, and its object is removed."""
     RETIRED = "retired"
-    """No path points to the chunk any more. Prune keeps the object for a grace period; undelete can restore it."""
+    """The object is durable, but no path points to the chunk. Prune removes the object after a grace period; until
+    then, undelete can bring back the files that were removed."""
     DELETED = "deleted"
-    """The object may be removed at any time, or has been removed. The row stays as history."""
+    """The object may be removed at any time, or has been removed; that of an adopted archive stays. The row stays as
+    history."""
 
 
 class ChunkSummary(NamedTuple):
@@ -177,7 +180,7 @@ class ChunkSummary(NamedTuple):
         file_count: Number of files in that index.
         data_bytes: Total size of the files' bytes in the object.
         crc64nvme: CRC-64/NVME of the whole object.
-        etag: Entity tag that the store gave the object; None for folders.
+        etag: Entity tag that the store gave the object; None if the store has no entity tags, as a folder.
         index_crc32c: CRC-32C of the object from `index_start_byte` to its end; None if it was not computed.
     """
 
@@ -233,7 +236,7 @@ class JournalKind(StrEnum):
     """The kind of change that a journal record describes."""
 
     COMMIT = "commit"
-    """A chunk was committed. The catalog has all files of its index, except for those that were skipped."""
+    """A chunk was committed: the catalog got all files of its index, except for those that were skipped."""
     MOVE = "move"
     """A chunk was committed into which repack or repair copied files of other chunks."""
     REMOVE = "remove"
@@ -243,16 +246,16 @@ class JournalKind(StrEnum):
 
 
 class VerifyLevel(StrEnum):
-    """Depth of the checks of `cafcat verify`: from rows of the catalog to every byte."""
+    """Kind of the checks of `cafcat verify`: of the catalog's rows, of the objects in the stores, or of a source."""
 
     CATALOG = "catalog"
     """Check with SQL alone that no rows contradict each other."""
     INDEX = "index"
     """Check that each object exists, its size, and its own index against the rows of the catalog."""
     DATA = "data"
-    """Check as for INDEX, and read every byte of each object."""
+    """Check as for INDEX, and read every byte of each object and compare it with the checksums."""
     SOURCE = "source"
-    """Compare the files of a source with the catalog."""
+    """Read the files of a source again, and compare their sizes and checksums with the catalog."""
 
 
 class Verdict(StrEnum):
@@ -265,7 +268,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
     """The object does not exist."""
     UNREADABLE = "unreadable"
-    """The store or the source could not be read, so the check has no result."""
+    """The store, or a part of the source, could not be read, and no other error was found."""
 
 
 class FindingKind(StrEnum):
@@ -286,20 +289,20 @@ class FindingKind(StrEnum):
     CATALOG = "catalog"
     """Rows of the catalog contradict each other."""
     SOURCE = "source"
-    """A file differs from its source, or has vanished there."""
+    """A file of the catalog differs from the file in its source, or is missing there."""
     UNREADABLE = "unreadable"
     """The object or the source could not be read."""
 
 
 class Finding(NamedTuple):
-    """One error that a check found.
+    """One error that a check found, or the number of further errors of one kind if there are too many.
 
     Attributes:
         kind: The part that is wrong.
         detail: The error, in one line.
         path: The file that is concerned, or the first of several; None if no file is.
         start_byte: First wrong byte in the chunk; None if the finding is not about bytes.
-        end_byte: One past the last wrong byte.
+        end_byte: One past the last wrong byte; None if the finding is not about bytes.
         file_count: Number of files that the finding concerns.
         is_live: True if a live file needs the wrong part. False if only replaced or removed files need it, or none.
     """
@@ -360,7 +363,7 @@ class ArchiveUnits(NamedTuple):
 
 
 NO_UNITS = ArchiveUnits()
-"""The units of an archive of files: none."""
+"""The ArchiveUnits of an archive that contains no logs: no log files and no times."""
 
 
 class RunState(StrEnum):
@@ -418,8 +421,8 @@ class Stats:
         bytes: Their total size.
         chunks: Number of chunks in each state; states without chunks are absent.
         chunk_bytes: Total size of the objects of committed chunks.
-        dead_bytes: Bytes in committed chunks that belong to no live file.
-        retired_locations: Number of former locations of paths.
+        dead_bytes: Bytes of entries in committed chunks to which no path points; indexes do not count.
+        retired_locations: Number of former locations of paths, those of skipped files included.
         runs: Number of ingest runs.
         catalog_bytes: Size of the database on its server.
     """
@@ -435,7 +438,7 @@ class Stats:
 
 
 class OnConflict(StrEnum):
-    """How to handle a file if the catalog already has its path with another content, size or time."""
+    """How an ingest handles a file whose path the catalog already has with another content, size or time."""
 
     REPLACE = "replace"
     """Pack the new file, and retire the old location."""
@@ -453,7 +456,7 @@ class Comparison(StrEnum):
     CHECKSUM = "checksum"
     """Compare size and checksum. Every file of the same size is read."""
     NOTHING = "nothing"
-    """Do not compare. Every file is packed anew."""
+    """Do not compare. Every file counts as changed, also if the catalog has the same file."""
 
 
 class SourceFile(NamedTuple):
@@ -496,22 +499,22 @@ class NewFile(NamedTuple):
 
 
 class ProblemKind(StrEnum):
-    """Why a file was left out. The first five kinds are expected and only counted; the others are failures."""
+    """Why a file was left out. The first five kinds are expected, and count as skipped; the others are failures."""
 
     SYMLINK = "symlink"
     """The file is a symbolic link, which is not followed."""
     SPECIAL = "special"
     """The entry is no regular file: a device, a socket, or a named pipe."""
     OWN = "own"
-    """The folder or object belongs to cafcat itself."""
+    """The folder or object belongs to cafcat itself, such as its home or a store."""
     CONFLICT = "conflict"
-    """The catalog has another file of this path, which stays (OnConflict.SKIP)."""
+    """The catalog has another file of this path, which stays: OnConflict.SKIP, or `undelete` of a folder."""
     PRUNED = "pruned"
     """The bytes of the file no longer exist, because its chunk was pruned."""
     NAME = "name"
     """The name of the file cannot be stored or used."""
     TOO_LARGE = "too_large"
-    """The file does not fit into a chunk."""
+    """The file does not fit into a chunk, or the format cannot store it."""
     CHANGED = "changed"
     """The file changed while it was read, or since it was listed."""
     VANISHED = "vanished"
@@ -525,13 +528,13 @@ class ProblemKind(StrEnum):
     EXISTS = "exists"
     """The target exists already: a file on disk, or a path of the catalog."""
     MISSING = "missing"
-    """The catalog has no such file."""
+    """The catalog has no such file, or no such removed file that `undelete` can bring back."""
     TAKEN = "taken"
-    """A removed archive of logs cannot be restored, because another archive has one of its log files by now."""
+    """A removed archive of logs cannot be brought back, because another archive has one of its log files by now."""
 
     @property
     def is_failure(self) -> bool:
-        """True if the kind is a failure, false if it is expected and only counted."""
+        """True if the kind is a failure; False if it is expected, and the file counts as skipped."""
         return self not in (
             ProblemKind.SYMLINK,
             ProblemKind.SPECIAL,
@@ -560,10 +563,10 @@ class ExtractReport:
     """Result of one `cafcat extract`.
 
     Attributes:
-        files: Number of files written.
+        files: Number of files that were written.
         bytes: Their total size.
         files_failed: Number of files that failed.
-        failed: The first thousand of these failures.
+        failed: The files that failed, with their reasons; only the first thousand.
         interrupted: True if the user stopped the extract.
     """
 
@@ -576,7 +579,7 @@ class ExtractReport:
 
 @dataclass(slots=True)
 class IngestReport:
-    """Result of one `cafcat ingest`.
+    """Result of one `cafcat ingest`. In a dry run, files count as added or replaced if they would be.
 
     Attributes:
         run: ingest_runs.id; None for a dry run, or before the run has begun.
@@ -591,7 +594,7 @@ class IngestReport:
         bytes_added: Total size of the files added and replaced.
         chunks_committed: Number of chunks that were committed.
         interrupted: True if the user stopped the ingest.
-        dry_run: True if nothing was packed.
+        dry_run: True if this was a dry run, which packs nothing.
     """
 
     run: int | None = None
@@ -608,7 +611,7 @@ class IngestReport:
     dry_run: bool = False
 
     def as_counts(self) -> dict[str, Any]:
-        """Return the counters under the names of the columns of `ingest_runs`."""
+        """Return the counters that the table `ingest_runs` stores, by the names of its columns."""
         names = ("added", "replaced", "unchanged", "skipped", "failed")
         counts = {f"files_{name}": getattr(self, f"files_{name}") for name in names}
         return counts | {"bytes_added": self.bytes_added, "chunks_committed": self.chunks_committed}
