@@ -268,7 +268,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
     """The object does not exist."""
     UNREADABLE = "unreadable"
-    """The store, or a part of the source, could not be read, and no other error was found."""
+    """The object or the source could not be read, and no other error was found."""
 
 
 class FindingKind(StrEnum):

@@ -1,4 +1,4 @@
-"""Finds, lists and reads the files of a catalog: the part of Repository that writes nothing to it."""
+"""Finds, lists and reads the files of a catalog: the part of Repository that does not change the catalog."""
 
 import copy
 import os
@@ -28,11 +28,12 @@ __all__ = ["PackedFiles"]
 class PackedFiles:
     """Finds, lists and reads the files of a catalog. Its subclass Repository adds the operations that write.
 
-    Every method that needs the database raises CatalogUnavailable if it does not answer, and CatalogOutdated if it
-    has another schema. Use an object as a context manager, or call `close`.
+    Every method that needs the database raises CatalogUnavailable if the database does not answer, AccessDenied if
+    it rejects the login, and CatalogOutdated if it has another schema. Use an object as a context manager, or call
+    `close`.
 
     Attributes:
-        session: Catalog, stores, settings and progress. For tools that need more than the methods of this class.
+        session: Catalog, stores, settings and progress, for tools that need more than the methods of this class.
     """
 
     def __init__(self, settings: Settings, warn: Callable[[str], object] | None = None) -> None:
@@ -40,8 +41,9 @@ class PackedFiles:
 
         Args:
             settings: Settings of the repository.
-            warn: Called with each warning, for instance that a copy was read, or that a lock is waited for. The
-                default logs them to the logger "cafcat".
+            warn: Called with each warning that a copy is read, that a lock of the catalog is waited for, or that an
+                S3 server fails a check. None: these warnings are logged to the logger "cafcat". The Progress of
+                `with_progress` receives all other warnings.
         """
         self._warnings = Warnings(warn)
         self.session = Session.open(settings, Progress(), self._warnings)
@@ -83,7 +85,7 @@ class PackedFiles:
         self.close()
 
     def locate(self, path: str) -> Location:
-        """Return where a file is, with one query.
+        """Return where a file is. This takes one query if a file has exactly this path.
 
         Args:
             path: Path of the file in the catalog. If no file has it, leading "./" and "/" are dropped.
@@ -95,14 +97,15 @@ class PackedFiles:
         return self._reader.locate(path)
 
     def history(self, path: str) -> Sequence[RetiredLocation]:
-        """Return the earlier versions of the file with a path, newest first: where they are, and why they ended.
+        """Return the former locations of a path, newest first, each with the reason why it ended.
 
-        The result is empty if there are none, also for a path that the catalog never had.
+        Files that were skipped because the path kept another file are in the list, too. The list is empty for a
+        path that the catalog never had.
         """
         return self.session.catalog.reports.history(path)
 
     def object_of(self, location: Location) -> str:
-        """Return the absolute path or the URL of the archive that contains a file."""
+        """Return the absolute path or the URL of the archive that contains a file; never that of a copy."""
         return self.session.stores[location.store].locate(location.object_key)
 
     def url_of(self, location: Location) -> str:
@@ -122,11 +125,11 @@ class PackedFiles:
 
         Args:
             location: Location of the file.
-            seconds: How long the URL is valid; at most 7 days.
+            seconds: How long the URL is valid, from 1 second to 7 days.
 
         Raises:
-            InvalidInput: The store cannot sign URLs, as a folder cannot, the file is empty or has to be decoded, or
-                the time is too long.
+            InvalidInput: The store cannot sign URLs (a folder cannot); the file is empty, or has to be decoded; or
+                `seconds` is out of range.
             AccessDenied: There are no credentials.
         """
         from cafcat.reading.urls import signed_url
@@ -146,7 +149,7 @@ class PackedFiles:
         """Return the bytes of a file, or a range of them, with one query and one range read.
 
         A whole file is compared with its checksum, and so is a file that has to be decoded. If the chunk's own
-        object fails, its copies are read.
+        object cannot be read or is damaged, its copies are looked up and read.
 
         Args:
             path: Path of the file in the catalog.
@@ -156,9 +159,10 @@ class PackedFiles:
         Raises:
             NotFound: The catalog has no such file.
             Corrupt: The bytes are damaged or missing, and no copy can give them.
-            InvalidInput: The range begins at or beyond the end of the file or ends before it begins, or no path can
-                have this text.
+            InvalidInput: The range begins at or beyond the end of the file (of an empty file: beyond it) or ends
+                before it begins, or no path can have this text.
             StoreFailed, AccessDenied: The store does not give the bytes, and no copy can.
+            Conflict: The object was replaced while it was read, and no copy can give the bytes.
             Unavailable: The whole store is out of reach, and no copy can give the bytes.
             NotInstalled, Unsupported: The file cannot be decoded here.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
@@ -169,8 +173,8 @@ class PackedFiles:
         """Yield the bytes of a file, or a range of them, in blocks of at most 1 MiB.
 
         A file of at most 8 MiB is compared with its checksum before the first block is yielded, a larger one before
-        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried. A range of a
-        file is compared only if the file has to be decoded.
+        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried. A range cannot
+        be compared, unless the file has to be decoded: then all of the file is compared.
 
         Args:
             path: Path of the file in the catalog.
@@ -178,9 +182,9 @@ class PackedFiles:
             end: One past the last byte; None for the end of the file.
 
         Raises:
-            NotFound, InvalidInput, CatalogUnavailable, CatalogOutdated: As of `read`, by the call itself.
-            Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As of `read`, during the
-                iteration.
+            NotFound, InvalidInput, CatalogUnavailable, CatalogOutdated: As `read` raises them, by the call itself.
+            Corrupt, StoreFailed, AccessDenied, Conflict, Unavailable, NotInstalled, Unsupported: As `read` raises
+                them, during the iteration.
         """
         return self._reader.stream(ReadRequest.of(path, self._reader.locate(path), start, end))
 
@@ -195,8 +199,9 @@ class PackedFiles:
     ) -> Location:
         """Write a file of the catalog, or a range of its bytes, to a file on disk.
 
-        The output appears complete and durable, or not at all. A whole file is checked, and gets its modification
-        time. A device or pipe is written to directly.
+        The output appears complete and durable, or not at all. A whole file is compared with its checksum, and the
+        output gets its modification time. Only a device, pipe or socket is written to directly, and may get a part
+        of the bytes before an error.
 
         Args:
             path: Path of the file in the catalog.
@@ -211,9 +216,10 @@ class PackedFiles:
         Raises:
             Conflict: The output exists and overwrite is false, or is a folder.
             OutputFailed: The output cannot be written.
-            InvalidInput: As of `read`, or the file system cannot have the name of the output.
-            NotFound, Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As of `read`.
-            CatalogUnavailable, CatalogOutdated: As of `read`.
+            InvalidInput: As `read` raises it, or the file system cannot have the name of the output.
+            NotFound, Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As `read` raises
+                them.
+            CatalogUnavailable, CatalogOutdated: As `read` raises them.
         """
         from cafcat.reading.outputs import write_single
 
@@ -239,7 +245,7 @@ class PackedFiles:
             end: One past the last byte of each file; None for the end of the file.
 
         Raises:
-            InvalidInput: `paths` is a single text.
+            InvalidInput: `paths` is a single string, not a list.
             AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -252,7 +258,7 @@ class PackedFiles:
 
         Of each five thousand paths, those that cannot be found or have no such range come first, with their error
         (NotFound or InvalidInput) in place of the iterator. An iterator yields blocks of bytes, and raises Corrupt,
-        StoreFailed, NotInstalled and Unsupported. Use it before the next path is taken.
+        StoreFailed, NotInstalled and Unsupported. Use each iterator before you take the next path.
 
         Args:
             paths: Paths of files in the catalog.
@@ -260,7 +266,7 @@ class PackedFiles:
             end: One past the last byte of each file; None for the end of the file.
 
         Raises:
-            InvalidInput: `paths` is a single text.
+            InvalidInput: `paths` is a single string, not a list.
             AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -277,8 +283,8 @@ class PackedFiles:
         """Write many files of the catalog to disk, and yield each path with its location or its error.
 
         The files are written during the iteration. A path is yielded once its file is durable. If a single file
-        fails, its error is yielded in place of its location: Conflict for an existing output, or an error that
-        `read_many` yields.
+        fails, its error is yielded in place of its location: Conflict for an existing output or a folder,
+        InvalidInput for a name of an output that the file system cannot have, or an error that `read_many` yields.
 
         Args:
             outputs: Name of the file to write, by path in the catalog.
@@ -313,7 +319,7 @@ class PackedFiles:
         return Batch(self._reader, start, end)
 
     def list(self, prefix: str = "") -> Iterator[Location]:
-        """Yield all files below a folder, or the file of this name, in the order of paths.
+        """Yield the file with this name, if there is one, and all files below the folder, in the order of paths.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
@@ -321,7 +327,7 @@ class PackedFiles:
         return self.find(prefix)
 
     def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
-        """Yield the files and folders that are directly in a folder, or the file of this name.
+        """Yield the file with this name, if there is one, and the files and folders directly in the folder.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
@@ -338,7 +344,7 @@ class PackedFiles:
         min_size: int | None = None,
         max_size: int | None = None,
     ) -> Iterator[Location]:
-        """Yield the files below a folder that meet all conditions, in the order of paths.
+        """Yield those files that `list` would yield and that meet all conditions, in the order of paths.
 
         Files without a modification time meet no condition on it. A condition of None is met by every file.
 
@@ -360,8 +366,9 @@ class PackedFiles:
     def extract(self, prefix: str, directory: str | os.PathLike[str], *, overwrite: bool = False) -> ExtractReport:
         """Write all files below a folder of the catalog into a directory, with their modification times.
 
-        Each file appears complete and checked, or not at all, and never outside the directory. A file that fails is
-        reported; the others are written. The files have their whole paths of the catalog below the directory.
+        Each file appears complete, durable and compared with its checksum, or not at all, and never outside the
+        directory. A file that fails is reported; the others are written. Below the directory, each file has its
+        whole path of the catalog, not only the part below `prefix`.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files.
@@ -402,7 +409,7 @@ class PackedFiles:
         return plan_tree(self._reader, self.session.catalog.files, prefix)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
-        """Yield all chunks of the catalog, or only those in a state, oldest first."""
+        """Yield all chunks of the catalog, or only those in one state, in the order in which they were begun."""
         after = 0
         while page := self.session.catalog.chunks.page(state, after=after):
             yield from (chunk for _, chunk in page)
@@ -412,7 +419,7 @@ class PackedFiles:
         """Return a chunk by its UUID.
 
         Args:
-            uuid: The UUID, or at least its first 8 digits.
+            uuid: The UUID, or at least its first 8 characters.
 
         Raises:
             NotFound: The catalog has no such chunk.
@@ -424,7 +431,7 @@ class PackedFiles:
         """Yield the live files of a chunk, in the order of paths.
 
         Args:
-            uuid: UUID of the chunk, or at least its first 8 digits.
+            uuid: UUID of the chunk, or at least its first 8 characters.
 
         Raises:
             NotFound: The catalog has no such chunk.
@@ -445,26 +452,29 @@ class PackedFiles:
         return self.session.catalog.reports.stats()
 
     def query(self, sql: str) -> tuple[Sequence[str], Iterator[tuple[Any, ...]]]:
-        """Run an SQL statement on the catalog that can only read.
+        """Run a query of the user on the catalog, in a transaction that can only read.
 
         Args:
-            sql: The statement.
+            sql: One SELECT, VALUES, TABLE or WITH query.
 
         Returns:
-            The names of the columns, and an iterator over the rows.
+            The names of the columns, and an iterator over the rows. Integers, booleans and NULL are Python's int,
+            bool and None; all other values are text.
 
         Raises:
-            InvalidInput: Postgres refuses the statement; the error has its message.
+            InvalidInput: Postgres refuses the query, and the error has its message. Or the role of the database URL
+                could do more than read, even in such a transaction.
         """
         return self.session.catalog.reports.query(sql)
 
     def lost_catalog(self) -> CafcatError | None:
-        """Return an error with the remedies if this catalog is empty, but the store of the settings has chunks.
+        """Return an error with the remedies if this catalog is empty, but the store of the settings is in use.
 
-        Such a catalog was probably created in place of a lost one. The store is read only if the catalog is empty.
+        The store is in use if it has chunks, or the marker of another catalog. Then this catalog was probably created
+        in place of a lost one. The store is read only if the catalog is empty.
 
         Returns:
-            The error, which is not raised. None if the catalog is not empty, or the store is empty or cannot be
+            The error, which is not raised. None if the catalog is not empty, or the store is unused or cannot be
             read.
 
         Raises:

@@ -11,8 +11,9 @@ __all__ = ["Progress", "StopOnly", "Warnings"]
 class Progress:
     """Follows an operation, and can stop it. This base class shows nothing, and never stops an operation.
 
-    Subclass it and override the methods that you need. The operation calls them, in the thread that called the
-    operation; only `warn` may be called in other threads. The calls are frequent: keep the methods fast.
+    Subclass it and override the methods that you need. The operation calls them in the thread that called the
+    operation; only `warn`, which calls `emit` by default, may also be called in other threads. The calls are
+    frequent: keep the methods fast.
     """
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
@@ -44,7 +45,7 @@ class Progress:
         return False
 
     def checkpoint(self) -> None:
-        """Raise an exception to end the operation at once: the object that it is writing is dropped.
+        """End the operation at once by raising an exception. The object that the operation is writing is dropped.
 
         This base class raises nothing.
         """
@@ -55,9 +56,9 @@ class Progress:
 
 
 class StopOnly(Progress):
-    """A Progress that only stops the operation when another Progress does.
+    """A Progress that stops the operation when another Progress does, and drops progress, events and warnings.
 
-    It shows no progress and no events. It is for parts of an operation whose bytes are counted elsewhere.
+    It is for parts of an operation whose bytes are counted elsewhere.
     """
 
     def __init__(self, progress: Progress) -> None:

@@ -61,12 +61,12 @@ _Report = TypeVar("_Report")
 def open(
     settings: Settings | None = None, *, warn: Callable[[str], object] | None = None, **overrides: Any
 ) -> "Repository":
-    """Open a repository. Nothing is started or connected to before the first call that needs the database.
+    """Return a Repository. It connects to the database, and starts an embedded one, at the first call that needs it.
 
     Args:
         settings: The settings; None for those of environment, cafcat.toml and defaults.
-        warn: Called with each warning, for instance that a copy was read. The default logs them to the logger
-            "cafcat".
+        warn: Called with each warning that a copy is read, that a lock of the catalog is waited for, or that an S3
+            server fails a check. None: these warnings are logged to the logger "cafcat".
         **overrides: Single settings by name: home, database_url, store, target_size, upload_memory,
             read_requests, prepared_statements, lock_timeout; also config and profile (`Settings.load`).
 
@@ -103,7 +103,7 @@ def _operation(
 
 
 def _signature(options: Callable[..., object], report: type) -> inspect.Signature:
-    """Return the signature of the method for an operation: the fields of its options, without their flags.
+    """Return the signature of the method for an operation: the fields of its options, with their bare types.
 
     Args:
         options: Class of the options.
@@ -146,6 +146,9 @@ class Repository(PackedFiles):
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all removed files.
+
+        Raises:
+            InvalidInput: No path can have this name.
         """
         from cafcat.operations.undelete.run import removed
 
@@ -180,12 +183,12 @@ class Repository(PackedFiles):
             overwrite: True to replace an existing file.
 
         Returns:
-            Numbers and sizes of the snapshot.
+            Time of the snapshot, number and size of its files, number of their chunks, and size of the output.
 
         Raises:
             NotFound: The catalog has no such folder or file.
             Conflict: The output exists and overwrite is false, or is a folder.
-            InvalidInput: The output is a device or pipe.
+            InvalidInput: The output is a device, pipe or socket, or the file system cannot have its name.
             OutputFailed, CatalogUnavailable, CatalogOutdated: The output or the database cannot be used.
         """
         from cafcat.snapshots.writing import write_snapshot
@@ -207,8 +210,8 @@ class Repository(PackedFiles):
     ) -> "ExportReport":
         """Write all files below folders of the catalog, as of one moment, into one archive, under the same paths.
 
-        Every file is checked. If a chunk's own object cannot be read, a copy is read. The output appears complete
-        and durable, or not at all.
+        Every file is compared with its checksum. If a chunk's own object cannot be read, a copy is read. The output
+        appears complete and durable, or not at all: a single file that cannot be read ends the export.
 
         Args:
             prefixes: Folders and files of the catalog; an empty list for all files.
@@ -217,14 +220,15 @@ class Repository(PackedFiles):
             overwrite: True to replace an existing file.
 
         Returns:
-            Numbers and sizes of the archive.
+            Path and format of the archive, time of the export, number and size of the files, and size of the archive.
 
         Raises:
             NotFound: The catalog has no file or folder with one of the names.
             Corrupt, StoreFailed: A file can be read neither from its chunk nor from a copy.
-            Conflict: The output exists, and overwrite is false.
-            Unsupported, InvalidInput, OutputFailed, AccessDenied, Unavailable, CatalogUnavailable, CatalogOutdated:
-                The format, the output, a store or the database cannot be used.
+            Conflict: The output exists and overwrite is false, or is a folder.
+            Refused: The format cannot store a file, because of its name or size.
+            Unsupported, NotInstalled, InvalidInput, OutputFailed, AccessDenied, Unavailable, CatalogUnavailable,
+                CatalogOutdated: The format, the output, a store or the database cannot be used.
         """
         from cafcat.operations.export.run import export_archive
         from cafcat.operations.names import check_names
@@ -234,7 +238,7 @@ class Repository(PackedFiles):
         return export_archive(self.session, self._reader, names, target, format)
 
     def units(self, prefix: str = "") -> "Iterator[StoredUnit]":
-        """Yield the log files in archives of logs, in the order of their names.
+        """Yield the log files in the archives of logs that the catalog has, in the order of their names.
 
         Args:
             prefix: A folder of log files, or one log file, by its name in the archives; "" or "." for all.
@@ -254,17 +258,19 @@ class Repository(PackedFiles):
         projection: Sequence[str] = (),
         warn: Callable[[str], object] | None = None,
     ) -> "LogSearch":
-        """Search the records in archives of logs. Archives that cannot have matching records are not opened.
+        """Search the records in archives of logs.
+
+        Archives without log files below `prefix`, or without records between the times, are not opened.
 
         Args:
             query: A query of clp-s, in the Kibana query language.
             prefix: A folder of log files, or one log file; "" for all.
-            from_ms: Earliest time of a record, in milliseconds since 1970; None for no limit.
-            to_ms: Latest time of a record, in milliseconds since 1970; None for no limit.
-            ignore_case: True to ignore upper and lower case.
-            projection: Columns of the records that are returned; none for all columns.
-            warn: Called with messages about archives whose copy is searched, and about a query that no record can
-                match. None: the Progress of this repository receives them.
+            from_ms: Earliest time of a record, inclusive, in milliseconds since 1970; None for no limit.
+            to_ms: Latest time of a record, inclusive, in milliseconds since 1970; None for no limit.
+            ignore_case: True to ignore the case of letters.
+            projection: Columns of the records that are returned; empty for all columns.
+            warn: Called with each warning that a copy of an archive is searched, that an archive is damaged, or that
+                no record can match the query. None: the Progress of this repository receives these warnings.
 
         Returns:
             The search, which begins when its `records()` are iterated. Afterwards its `report` has the totals.
@@ -306,7 +312,7 @@ class Repository(PackedFiles):
         return rows.stores(self.session)
 
     def add_store(self, name: str, url: str) -> "StoreRow":
-        """Give a store a name in the catalog, which gets a row for the store if it has none.
+        """Give a store a name in the catalog. The catalog gets a row for the store, if it has none.
 
         Args:
             name: The name.
@@ -390,17 +396,18 @@ class Repository(PackedFiles):
     ) -> "StoreMoveReport":
         """Enter the new URL of a store, whose objects the user has moved there, into the catalog.
 
-        A hundred random objects are checked at the new URL, or all of them.
+        The marker, and a hundred random objects and journal records (or all of them), are checked at the new URL.
 
         Args:
             old: A store of the catalog: its name, URL or folder.
             new: The new place: a name, a URL or a folder.
-            look_at_all: True to check every object.
+            look_at_all: True to check every object and journal record.
             dry_run: True to check only, and change nothing.
 
         Raises:
-            StoreFailed: Objects are missing at the new URL, or have other sizes. Nothing was changed.
-            Locked: A process is writing to the store.
+            StoreFailed: Objects are missing at the new URL, or have other sizes, or the marker there is missing or
+                that of another store. Nothing was changed.
+            Locked: Another command is writing to the store, or has locked its rows for 30 seconds.
             Conflict: The catalog has objects at the new URL already.
             NotFound: The catalog has no such store.
             InvalidInput: Both URLs are the same, or `new` names no store.
@@ -412,9 +419,10 @@ class Repository(PackedFiles):
     def migrate_store(self, old: str, new: str, *, join_store: bool = False) -> "MigrateReport":
         """Copy all chunks, copies and backups of a store to another store, and read them from there.
 
-        Each object is read back and compared with its checksum. `prune` removes the old objects after its grace
-        period. Adopted archives stay where they are. An interrupted migration continues when it is called again.
-        An object that fails is reported; the others are migrated.
+        Each object is read back and compared with its checksum. Then the catalog points to the new store. `prune`
+        removes old chunks and copies after its grace period; old backups are removed at once. Adopted archives stay
+        where they are. An interrupted migration continues when it is called again. An object that fails is reported;
+        the others are migrated.
 
         Args:
             old: A store of the catalog: its name, URL or folder.

@@ -1,4 +1,4 @@
-"""The session: the first argument of every operation."""
+"""The session: catalog, stores, settings and Progress of a repository, the first argument of most operations."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ __all__ = ["CatalogVerdicts", "Session", "SessionFactory", "Stores", "output_of"
 
 
 class Stores(dict[str, Store]):
-    """The stores by their URL, as in the column `chunks.store`. A store is opened when it is looked up first."""
+    """Stores by their URL, as in the column `chunks.store`. Each is opened when it is looked up for the first time."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Stores(dict[str, Store]):
         """Create a mapping without open stores.
 
         Args:
-            settings: How stores are reached.
-            verdicts: Remembers the checks that S3 servers failed. None: nothing is remembered beyond this process.
+            settings: Settings, with the named stores and the options of stores.
+            verdicts: Remembers the checks that S3 servers failed. None: only this process remembers them.
             warnings: Receives a warning about each check that a server newly fails. None: the warning is logged.
         """
         super().__init__()
@@ -103,7 +103,7 @@ class CatalogVerdicts:
 
 @dataclass(slots=True)
 class Session:
-    """Catalog, stores, settings and Progress of a repository: the first argument of every operation.
+    """Catalog, stores, settings and Progress of a repository: the first argument of most operations.
 
     Attributes:
         settings: Settings of the repository.
@@ -147,7 +147,7 @@ class Session:
         self.progress.checkpoint()
 
     def should_end(self) -> bool:
-        """Call `checkpoint`, then return `stopping`: whether the operation is to begin no further object.
+        """Return True if the operation is to begin no further object. Raises what `checkpoint` raises.
 
         Loops of operations call this between two objects.
         """
@@ -163,9 +163,9 @@ class Session:
         self.progress.warn(message)
 
     def outputs(self, paths: Mapping[str, str | os.PathLike[str]], *, overwrite: bool) -> "dict[str, Output]":
-        """Return the outputs for several files that are written together, under the keys of `paths`.
+        """Return the Output of each of several files that are written together, under the keys of `paths`.
 
-        If one of them is in the default home, all new files are private to the user.
+        If one of them is below the default home, only the user can read any of the new files.
 
         Args:
             paths: Name of each file to write.
@@ -197,7 +197,7 @@ class SessionFactory:
 
 
 def output_of(settings: Settings | None, path: str | os.PathLike[str], *, overwrite: bool) -> "Output":
-    """Return the output for a file or folder. Below the default home, new files are private to the user.
+    """Return the Output for a file or folder. Below the default home, only the user can read the new files.
 
     Args:
         settings: Settings of the repository; None if no repository is opened.

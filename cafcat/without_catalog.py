@@ -1,4 +1,4 @@
-"""Inspects and converts archives without a catalog, wherever they are."""
+"""Inspects and converts archives on disk or in a bucket, without a catalog."""
 
 import os
 from typing import TYPE_CHECKING
@@ -38,11 +38,12 @@ def inspect(
 
     Raises:
         NotFound: There is no such file or object.
-        Corrupt: The index is damaged.
+        Corrupt: The archive is damaged. Some damage is found only when the entries are iterated.
         Unsupported: The format is unknown, or this version cannot read it.
         NotInstalled: A library is missing that the format needs.
         InvalidInput: The name, the format or a setting is invalid.
         AccessDenied, StoreFailed: The store cannot be read.
+        Conflict: The archive was changed or replaced while it was read.
     """
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.inspect.run import inspect_archive
@@ -63,9 +64,9 @@ def convert(
 ) -> "ConvertReport":
     """Write the files of an archive into a new archive, in another format or the same one, without any catalog.
 
-    Names, contents, times and checksums stay the same, and so does the order of the contents. Every content is
-    compared with the checksums in the archive. A clp-s archive can only become a clp-s archive, byte for byte. The
-    output appears complete and durable, or not at all.
+    Names and contents stay the same, and so do times and checksums, if both formats record them. The contents keep
+    their order, and are compared with the checksums in the archive. A clp-s archive can only become a clp-s archive.
+    The output appears complete and durable, or not at all.
 
     Args:
         input: The archive to read: a file (a path or file:// URL), "s3://bucket/key", or a folder or prefix that is
@@ -83,10 +84,11 @@ def convert(
 
     Raises:
         Corrupt: The index or an entry of the archive is damaged.
-        Conflict: The output exists and overwrite is false, or is a folder.
-        Refused: The new format cannot store a name of the archive.
+        Conflict: The output exists and overwrite is false, or is a folder; or the archive was changed meanwhile.
+        Refused: The new format cannot store a file of the archive, because of its name or size.
         OutputFailed: The output cannot be written.
-        NotFound, Unsupported, NotInstalled, InvalidInput, AccessDenied, StoreFailed: As of `inspect`.
+        Unsupported, NotInstalled: The archive cannot be read, or the new format cannot be written.
+        NotFound, InvalidInput, AccessDenied, StoreFailed: As `inspect` raises them.
     """
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import convert_archive
