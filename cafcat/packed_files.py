@@ -283,8 +283,8 @@ class PackedFiles:
         """Write many files of the catalog to disk, and yield each path with its location or its error.
 
         The files are written during the iteration. A path is yielded once its file is durable. If a single file
-        fails, its error is yielded in place of its location: Conflict for an existing output or a folder,
-        InvalidInput for a name of an output that the file system cannot have, or an error that `read_many` yields.
+        fails, its error is yielded in place of its location: Conflict if the output exists or is a folder, or an
+        error that `read_many` yields.
 
         Args:
             outputs: Name of the file to write, by path in the catalog.
@@ -293,7 +293,9 @@ class PackedFiles:
             overwrite: True to replace existing files.
 
         Raises:
-            OutputFailed: The disk is full or fails.
+            OutputFailed: An output cannot be written: its folder is missing or not writable, or the disk is full or
+                fails. Files that are durable by then stay.
+            InvalidInput: The file system cannot have the name of an output.
             AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """

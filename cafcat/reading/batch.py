@@ -67,8 +67,8 @@ class Batch:
     def get(self, outputs: Mapping[str, Output]) -> Iterator[_Outcome]:
         """Write each file to its output. Yield each path once its file is durable, or with its error.
 
-        Each output appears with its whole content or not at all. A Conflict with an existing output is returned in
-        place of the location.
+        Each output appears with its whole content or not at all, except for devices and pipes. A Conflict with an
+        existing output or a folder is returned in place of the location.
 
         Args:
             outputs: Where to write each file, by its path in the catalog. All have the same `mode` and `overwrite`.
@@ -77,7 +77,9 @@ class Batch:
             The path, and where the file was read from or why it could not be read or written.
 
         Raises:
-            OutputFailed: The disk is full or fails.
+            OutputFailed: An output cannot be written: its folder is missing or not writable, or the disk is full or
+                fails. Files that are durable by then stay.
+            InvalidInput: The file system cannot have the name of an output.
         """
         free: list[str] = []
         for name, output in outputs.items():

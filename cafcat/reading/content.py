@@ -11,9 +11,9 @@ __all__ = ["Damaged", "check", "checked", "cut", "decode", "decoded"]
 
 
 class Damaged(Corrupt):
-    """A file proved to be damaged after all of its content but the last block may have been yielded.
+    """A file proved to be damaged at its end, when the caller may have all of its content but the last block.
 
-    A caller that can discard that content may read the file again from another replica.
+    A caller that can discard this content may read the file again from another replica.
     """
 
 
@@ -94,8 +94,8 @@ def decoded(request: ReadRequest, span: bytes) -> bytes:
 def cut(blocks: Iterator[bytes], content_range: tuple[int, int]) -> Iterator[bytes]:
     """Yield the bytes `[start, end)` of a file's content.
 
-    All blocks are taken, also those behind the range, so that an iterator that compares the checksum at the end of
-    the content does so.
+    `blocks` is iterated to its end, also behind the range. An iterator that compares the checksum at the end of the
+    content therefore does so.
 
     Args:
         blocks: The whole content of the file, in blocks.

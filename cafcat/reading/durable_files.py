@@ -1,8 +1,8 @@
 """Writes many new files that become durable together.
 
-The content of a batch of files is written without names, then synced at once, then the files take their names.
-While one batch is synced, the next is being written. `commit` syncs the names. So a file that has its name has its
-whole content, even after a power cut, and after `commit` content and name are both on the disk.
+The files of a batch are written without their final names, then synced at once, then they take their names. While
+one batch is synced, the next is being written. So a file that has its name has its whole content, even after a power
+cut. After `commit`, content and name are both on the disk.
 """
 
 import os
@@ -30,8 +30,8 @@ _MOST_DESCRIPTORS: Final = 2048
 _OTHER_DESCRIPTORS: Final = 256
 """Descriptors that the batches leave to the rest of the process, if its limit is too low for two full batches."""
 _FEW_FILES: Final = 16
-"""Up to this number of files in all, each file is synced on its own. A sync of the whole file system also waits for
-the writes of other processes."""
+"""Up to this number of files in all, each file is synced on its own, because a sync of the whole file system also
+waits for the writes of other processes."""
 
 
 class OpenFolder:
@@ -118,7 +118,7 @@ class _Batch(Generic[Of]):
                     sync_file(file.descriptor)
 
     def sync_folders(self, file_systems: dict[int, OpenFolder]) -> None:
-        """Make the names in the folders durable, except on these file systems. Raises OSError.
+        """Make the names in the folders durable, except in folders on `file_systems`. Raises OSError.
 
         Args:
             file_systems: File systems, by device, that `DurableFiles.commit` syncs as a whole later.
@@ -158,10 +158,11 @@ class _Sync(Thread, Generic[Of]):
 class DurableFiles(Generic[Of]):
     """Writes files into open folders, and makes them durable in batches.
 
-    Use it in a `with` statement: files that have no name yet when it is left are dropped. Methods raise
-    OutputFailed if the disk is full or fails. After a failed sync or a failed naming, no further file takes a name.
+    Use it in a `with` statement: files that have no name yet when it is left are dropped. A file whose name is taken
+    or impossible is dropped, and the others are written. If a sync fails, or a naming for another reason, OutputFailed
+    is raised, and no further file takes a name.
 
-    About 512 MiB of content (more if single files are large) and up to 4,096 open files and folders wait for a
+    At most about 512 MiB of content (more if single files are large) and 4,096 open files and folders wait for a
     sync. The process's soft limit of open descriptors is raised for that, as far as its hard limit allows, and
     stays raised.
     """
@@ -299,7 +300,7 @@ class DurableFiles(Generic[Of]):
         self._syncing.start()
 
     def _end_sync(self) -> None:
-        """Wait for the sync of the batch before, and give its files their names. Raises OutputFailed."""
+        """Wait for the sync of the previous batch, give its files their names, and sync these. Raises OutputFailed."""
         syncing = self._syncing
         if syncing is None:
             return
@@ -332,7 +333,7 @@ class DurableFiles(Generic[Of]):
             files.popleft()
 
     def _failed(self, error: OSError, batch: _Batch[Of], shown: str | None = None) -> CafcatError:
-        """Drop all files without names, and return the error that every later call raises.
+        """Drop all files without names, and return the error, which later calls of `write` and `commit` raise.
 
         The content of these files may be lost, and no further sync would report that.
 

@@ -20,7 +20,8 @@ __all__ = ["Extraction", "extract_tree", "plan_tree"]
 _REPORTED_FAILURES: Final = 1000
 """Most failed files that the report lists; further ones are only counted."""
 _SMALL_BYTES: Final = 1 << 20
-"""Of files larger than this, `checkpoint` is also called between blocks. Smaller ones are written fast enough."""
+"""For files of more than this size, in bytes, `checkpoint` is also called between blocks. Smaller files are written
+fast enough."""
 _KINDS: Final = {
     "corrupt": ProblemKind.CORRUPT,
     "conflict": ProblemKind.EXISTS,
@@ -44,7 +45,7 @@ def extract_tree(
         reader: Reads the files.
         catalog: Lists the files.
         prefix: Folder or file of the catalog, as the user typed it.
-        output: The directory, which is created if it is missing.
+        output: The directory, which is created if it is missing, and whether to replace existing files.
         progress: Receives the progress. Its checkpoint is called between files, and between blocks of files larger
             than 1 MiB: if it raises, the current file is dropped and the exception passes on. If `progress` is
             stopping, the extraction ends after the current file.

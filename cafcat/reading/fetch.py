@@ -15,8 +15,8 @@ _MOST_BYTES: Final = 128 << 20
 """Most bytes of all reads that were begun and whose answers were not yielded yet: eight reads of 16 MiB, the
 largest, or 64 reads of 2 MiB."""
 _BEGUN_READS: Final = 4
-"""Reads that may be begun and not yielded yet, per request in flight. Answers that have arrived wait for a slower
-one before them, and the next requests are sent meanwhile."""
+"""How many reads may be begun and not yielded yet, for each request that may be in flight. Answers that have arrived
+wait for a slower one before them, and the next requests are sent meanwhile."""
 _PART_BYTES: Final = 8 << 20
 """A whole object is read in parts of this size."""
 _BLOCK_BYTES: Final = 1 << 20
@@ -26,7 +26,7 @@ several chunks may be verified at a time, and because a copy to a bucket also ne
 
 
 class Answer:
-    """The result of one range read: its bytes, or the error of the store."""
+    """Sends the request of one range read, and holds its result: the bytes, or the error of the store."""
 
     def __init__(self, store: Store, read: RangeRead[Any]) -> None:
         """Prepare a read. The request is sent by `request` or `data`."""
@@ -73,7 +73,7 @@ def fetch(
 
     Args:
         store: The store of all the reads.
-        reads: What to read; they are iterated only a few requests ahead.
+        reads: What to read. They are iterated at most four times `store.reads_in_flight` reads ahead.
         most_bytes: Most bytes of all reads that were begun and not yielded yet, 128 MiB by default. A single read
             may have more.
     """

@@ -50,15 +50,15 @@ class LocationCatalog(Protocol):
 
 
 def locate_as_typed(files: PathLookup, path: str) -> Location:
-    """Return where a file is, by its typed name without the leading "./" and "/", which no path in the catalog has.
+    """Return where a file is, by its typed name without leading "./" and "/", which are removed step by step.
 
     Args:
         files: Finds files by path.
         path: The name as typed. The catalog is known to have no file with exactly this name.
 
     Raises:
-        NotFound: The catalog has no file with the shortened name, either. If this is the name of a folder, the
-            message says so.
+        NotFound: The catalog has no file with a shortened name, either. The message tells if the shortest name is
+            that of a folder.
         InvalidInput: No path can have the name.
     """
     names = list(_names(path))

@@ -36,7 +36,7 @@ class OutputTree(Generic[Of]):
 
     Use it in a `with` statement: files that have no name yet when it is left are dropped. Symbolic links below the
     folder are not followed: a link in the place of a folder is a Conflict. After `commit`, all written files are
-    durable and have their names.
+    durable and have their names, except for those that `finished` returns with an error.
     """
 
     def __init__(self, output: Output) -> None:

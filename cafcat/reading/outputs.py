@@ -76,8 +76,9 @@ class Output:
 def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes]) -> None:
     """Write one output file, which is durable when this returns.
 
-    After an error nothing is left of a new file. A device, a pipe or a socket is written to directly: there, what
-    was written before an error stays, and the modification time is not set.
+    After an error nothing is left of a new file, unless only the sync of its name failed. A device, a pipe or a
+    socket is written to directly: bytes that were written before an error stay, and the modification time is not
+    set.
 
     Args:
         output: Where to write the file.
@@ -110,7 +111,8 @@ def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes
 def new_output(output: Output) -> Iterator[int]:
     """Yield the descriptor of a new file, which the caller fills in the `with` block.
 
-    When the block ends, the file is made durable and gets its name. After an error nothing is left of the file.
+    When the block ends, the file is made durable and gets its name. After an error nothing is left of the file,
+    unless only the sync of its name failed.
 
     Raises:
         Conflict: A file that must not be overwritten, or a folder, has the name.
@@ -127,8 +129,8 @@ def new_output_path(output: Output) -> Iterator[str]:
     """Yield the absolute path of a new, empty file beside the output, for libraries that need a path.
 
     The library must write to this file, and must not replace it by another. When the `with` block ends, the file is
-    made durable and gets the output's name. After an error nothing is left of the file. Raises what `new_output`
-    raises: Conflict, InvalidInput, OutputFailed.
+    made durable and gets the output's name. After an error nothing is left of the file, unless only the sync of its
+    name failed. Raises what `new_output` raises: Conflict, InvalidInput, OutputFailed.
     """
     output.check_file()
     with _new_file(output, is_named=True) as file:
@@ -139,7 +141,7 @@ def new_output_path(output: Output) -> Iterator[str]:
 def _new_file(output: Output, *, is_named: bool = False) -> Iterator[NewFile]:
     """Yield a new file; when the `with` block ends, make it durable and give it its name.
 
-    After an error nothing is left of the file.
+    After an error nothing is left of the file, unless only the sync of its name failed.
 
     Args:
         output: Where the file will be.

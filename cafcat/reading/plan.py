@@ -30,7 +30,7 @@ PLANNED_FILES: Final = 5000
 
 
 class Coalescing(NamedTuple):
-    """Which files of an object share a request.
+    """Rule that decides which files of an object share a request.
 
     Attributes:
         gap_bytes: Most bytes between two files that share a request.
@@ -126,7 +126,7 @@ class RangeRead(Generic[Span]):
         return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
 
     def add(self, file: Span) -> None:
-        """Extend this read, so that it also serves a further file of the object."""
+        """Extend this read, so that it also serves a further file of the object, for which `can_serve` is True."""
         start, end = file.start_byte, file.end_byte
         if start != end:
             if self.start_byte == self.end_byte:

@@ -55,9 +55,9 @@ class FileReader:
         self.stores = stores
 
     def locate(self, path: str) -> Location:
-        """Return where a file is, with one query.
+        """Return where a file is. This takes one query if a file has exactly this name.
 
-        If no file has the name as typed, leading "./" and "/" are dropped.
+        If no file has the name as typed, leading "./" and "/" are dropped, and further queries are sent.
 
         Raises:
             NotFound: No file has the name. If it is the name of a folder, the message says so.
@@ -92,6 +92,7 @@ class FileReader:
         Raises:
             Corrupt: The file is damaged or missing in the chunk's own object, and no copy can give it.
             StoreFailed, AccessDenied: The store does not give the bytes, and no copy can.
+            Conflict: The object was replaced while it was read, and no copy can give the bytes.
             Unavailable: The whole store is out of reach, and no copy can give the bytes.
             NotInstalled, Unsupported: The file cannot be decoded here.
         """
@@ -122,7 +123,8 @@ class FileReader:
 
         Raises:
             Damaged: A file of more than 8 MiB proved to be damaged at its end.
-            Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As `read` raises them.
+            Corrupt, StoreFailed, AccessDenied, Conflict, Unavailable, NotInstalled, Unsupported: As `read` raises
+                them.
         """
         if not request.is_whole and request.decoded_range is None:
             yield from self._blocks(request)
@@ -181,8 +183,8 @@ class FileReader:
         """Yield the requests that the reads serve, in order, each with an iterator over the requested bytes.
 
         Several reads of a remote store are in flight. If an object fails, its copies are read. A whole file is
-        compared with its checksum before its last block is yielded. Use the iterator before the next request is
-        taken; it raises the errors of its file. Close the generator if not all files are needed.
+        compared with its checksum before its last block is yielded. Use each iterator before you take the next
+        request. It raises the errors of its file. Close the generator if not all files are needed.
 
         Args:
             reads: What to read, as `cafcat.reading.plan.range_reads` returns it.

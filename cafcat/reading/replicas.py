@@ -40,7 +40,7 @@ seconds."""
 _REFRESH_SECONDS: Final = 1.0
 """How old cached replica locations must be before they are queried again after all replicas failed, in seconds."""
 _CACHED_CHUNKS: Final = 10_000
-"""Number of chunks whose replica locations are cached."""
+"""Largest number of chunks whose replica locations are cached."""
 
 Result = TypeVar("Result")
 
@@ -191,8 +191,9 @@ class Replicas:
     def record_success(self, replica: Replica, location: Location, error: CafcatError | None) -> None:
         """Note that a replica gave the bytes of a file.
 
-        If it is the chunk's own object, the failures of that object and its store are forgotten. If it is a copy, a
-        warning is reported, unless the chunk's store was only moved.
+        If it is the chunk's own object, the failures of that object and its store are forgotten. If it is a copy,
+        because the own object or its store failed, a warning is reported: once for each chunk, or once for the store
+        if that is out of reach.
 
         Args:
             replica: The object that gave the bytes.
@@ -333,15 +334,15 @@ class ReplicaAttempts:
     def concerns_all(self) -> bool:
         """True if the error concerns all chunks of the store: access is denied, or the store is out of reach.
 
-        Valid after all replicas failed.
+        A Conflict counts as such an error, too. Valid after all replicas failed.
         """
         return self._unavailable is not None or not isinstance(self._error, Corrupt | NotFound | StoreFailed)
 
     def error(self, location: Location | None = None) -> CafcatError:
         """Return the error of a file after all replicas failed.
 
-        It is the error of the chunk's own object, or Unavailable if the whole store is out of reach. Its hint has
-        the errors of the copies.
+        It is the error of the chunk's own object (Corrupt if the object is missing), or Unavailable if the whole
+        store is out of reach. Its hint has the errors of the copies, except for AccessDenied and Conflict.
 
         Args:
             location: Another file of the same read. None: the file that was given to the constructor.

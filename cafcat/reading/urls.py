@@ -21,7 +21,7 @@ class SignedUrl:
         headers: HTTP headers that must be sent with the request.
         start_byte: First byte of the archive that the URL returns.
         end_byte: One past the last byte of the archive that the URL returns.
-        expires_at: When the URL expires, in UTC as in RFC 3339.
+        expires_at: When the URL expires: ISO 8601, UTC.
     """
 
     url: str = field(repr=False)
@@ -53,11 +53,11 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
     Args:
         store: The store of the archive that contains the file.
         location: Where the file is.
-        seconds: How long the URL is valid, at most 7 days.
+        seconds: How long the URL is valid, from 1 second to 7 days.
 
     Raises:
-        InvalidInput: The store cannot sign URLs, as a folder cannot, the file is empty or has to be decoded, or the
-            time is too long.
+        InvalidInput: The store cannot sign URLs (a folder cannot); the file is empty, or has to be decoded; or
+            `seconds` is out of range.
         AccessDenied: There are no credentials.
     """
     start, end = location.start_byte, location.end_byte
