@@ -39,7 +39,8 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
     """
     reason = error.strerror or str(error)
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
-        return Conflict("there is a file of that name already", path=shown, hint="choose another name, or overwrite it with --force")
+        hint = "choose another name, or overwrite it with --force"
+        return Conflict("there is a file of that name already", path=shown, hint=hint)
     if error.errno in _IN_THE_WAY:
         return Conflict("a file, link or folder is in the way of the output", path=shown)
     if error.errno in _NO_SUCH_NAME:

@@ -63,6 +63,9 @@ def parse_range(text: str) -> ByteRange:
 
     "0-99" means 100 bytes, "100-" all bytes from byte 100 on, "-100" the last 100 bytes.
 
+    Returns:
+        The range, whose end is exclusive: `ByteRange(0, 100)` for "0-99".
+
     Raises:
         InvalidInput: The text is not a byte range, or the range has no bytes.
     """
@@ -120,12 +123,13 @@ def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1 or (share == 0 and not may_be_zero):
-        raise InvalidInput(f"not a share from 0% to 100%: {text!r}", hint="write 20% or 0.5%")
+        lowest = "from 0%" if may_be_zero else "above 0%, up"
+        raise InvalidInput(f"not a share {lowest} to 100%: {text!r}", hint="write 20% or 0.5%")
     return share
 
 
 def parse_share(text: str) -> float:
-    """Parse a percentage from "0%" to "100%", and return it as a fraction of 1. Raises InvalidInput."""
+    """Parse a percentage from "0%" to "100%", and return it as a fraction of 1: see `parse_percent`."""
     return parse_percent(text, may_be_zero=True)
 
 

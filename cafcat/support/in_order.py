@@ -30,13 +30,13 @@ def in_order(
 
     Args:
         function: Called once for each item.
-        items: The items. They are read no further ahead than the limits below allow.
+        items: The items. At most one is read ahead of those whose calls were begun or are queued.
         most_in_flight: Largest number of calls that run at the same time.
-        most_begun: Largest number of items that were read and whose results were not yielded yet. None means
-            `most_in_flight`. With a larger number, a single slow call does not keep the next calls from beginning.
-        cost: Returns the cost of an item's result, for instance its size in bytes. Without it, all cost 0.
-        budget: Largest total cost of the items that were read and whose results were not yielded yet. A single item
-            may cost more.
+        most_begun: Largest number of calls that were begun or queued, and whose results were not yielded yet. None
+            means `most_in_flight`. With a larger number, a single slow call does not keep the next calls from
+            beginning.
+        cost: Returns the cost of an item's result, for instance its size in bytes. By default, each costs 0.
+        budget: Largest total cost of these calls. A single item may cost more.
     """
     from concurrent.futures import ThreadPoolExecutor  # a command that reads one file needs no threads
 

@@ -17,14 +17,14 @@ creating a named file fails, too."""
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of file systems without hard links."""
 _COPIED_BYTES: Final = 1 << 20
-"""Bytes that are copied at once."""
+"""Size of the blocks in which a file is copied, in bytes."""
 
 
 class NewFile:
     """A new file in an open folder, which has no name, or a temporary name, while it is written.
 
-    A file without a name disappears with its process. A file with a temporary name cannot be opened by other users
-    until it gets its final name.
+    A file without a name disappears with its process. A file with a temporary name has permissions for its owner only
+    while it is written, if the file system has permissions.
 
     Attributes:
         descriptor: File descriptor, -1 once the file is closed.

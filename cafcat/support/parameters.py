@@ -82,8 +82,10 @@ InputFormat = Annotated[
     str | None, Flag("--format", "Format of the archive. Default: found by the content.", "FORMAT")
 ]
 ZeroPadding = Annotated[bool, Flag("--zero-padding", "End a CAR at the first section of size zero.")]
-DryRun = Annotated[bool, Flag("--dry-run", "Change nothing; only show the result.")]
-UnlessYes = Annotated[bool, Unless("--yes", "Do the work. Without this flag, the command only shows the result.")]
+DryRun = Annotated[bool, Flag("--dry-run", "Change nothing; only show what would be done.")]
+UnlessYes = Annotated[
+    bool, Unless("--yes", "Do the work. Without this flag, the command only shows what would be done.")
+]
 JoinStore = Annotated[bool, Flag("--join-store", "Write into the store although another catalog uses it.")]
 FollowSymlinks = Annotated[bool, Flag("--follow-symlinks", "The sources were ingested with --follow-symlinks.")]
 UnpackTars = Annotated[bool, Unless("--no-unpack", "The sources were ingested with --no-unpack.")]

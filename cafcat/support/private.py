@@ -38,10 +38,10 @@ _OF_HOME: Final = ("postgres", "chunks", "cafcat.toml")
 
 
 def close_home(home: Path, *, is_default: bool) -> None:
-    """Remove the permissions of other users from cafcat's home, which earlier versions created with permissions.
+    """Remove the permissions of other users from cafcat's home. Earlier versions gave them such permissions.
 
-    A home that the user has chosen is left alone if it contains other files than cafcat's. A database server that
-    runs as another user may still enter the home. Errors are ignored.
+    A home that the user has chosen is left alone if it contains other files than cafcat's. If the database server of
+    the home runs as another user, the permission to enter the home stays. Errors are ignored.
 
     Args:
         home: The folder of cafcat's home.
@@ -119,7 +119,7 @@ def make_private_folder(path: str) -> None:
 
 @contextmanager
 def _opened(folder: str | Path, *, below: int | None = None) -> Iterator[int]:
-    """Provide the descriptor of a folder that is not a link, and close it afterwards. Raises OSError.
+    """Provide the descriptor of a folder, and close it afterwards. Raises OSError, also if the path is a link.
 
     Args:
         folder: Path of the folder.

@@ -10,7 +10,8 @@ _MOST_BYTES: Final = 8 << 20
 """Default size in bytes of the largest read. A request takes some 30 ms, in which a connection transfers 2 MB.
 Larger reads are hardly faster."""
 _NEAR_BYTES: Final = 128 << 10
-"""A read that begins at most this many bytes after the buffer is not a jump."""
+"""A read that begins at most this many bytes after the buffer, or at most the size of the last request after it, is
+not a jump."""
 
 _Folder_co = TypeVar("_Folder_co", covariant=True)
 
@@ -30,7 +31,7 @@ class _Located(_Archive, Protocol[_Folder_co]):
 
 
 class ReadAhead:
-    """Reads an archive through a buffer with the bytes of the last request. Is a RandomReader itself.
+    """Reads an archive through a buffer with the bytes of the last request. It is a RandomReader itself.
 
     Each request reads more than the caller needs: `first_bytes` after a jump, and twice as much as before, up to
     `most_bytes`, if the read begins in the buffer or shortly after it. The archive may grow between reads, but its

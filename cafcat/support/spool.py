@@ -23,7 +23,7 @@ def packed(record: bytes) -> bytes:
 
 
 class Spool:
-    """A temporary file, which is in memory while it is small. Methods raise TemporaryFileFailed if it fails.
+    """A temporary file, which is in memory while it is small. Methods raise TemporaryFileFailed if the disk fails.
 
     The file is removed by `close`, at the end of a `with` block, or when the last reference to the Spool is gone.
     """

@@ -1,6 +1,7 @@
 """Creates temporary folders, and removes those that killed processes left behind.
 
-The folder of a killed process is removed by the next process that creates a folder with the same prefix.
+The folder of a killed process is removed by the next process that creates a folder with the same prefix, unless the
+folder is younger than a minute.
 """
 
 import fcntl
@@ -18,14 +19,16 @@ from cafcat.support.spool import temporary_file_of
 __all__ = ["temporary_folder"]
 
 _YOUNG_SECONDS: Final = 60
-"""How old an unlocked folder must be to be removed, in seconds: a new folder is not locked at once."""
+"""An unlocked folder is removed if it has not changed for longer than this, in seconds. A new folder is not locked
+at once."""
 
 
 @contextmanager
 def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
     """Create a temporary folder for a `with` block. The folder is locked while it is used, and removed afterwards.
 
-    Folders of killed processes with the same prefix are removed first.
+    This user's folders with the same prefix that killed processes left are removed first, if they have not changed for
+    a minute.
 
     Args:
         prefix: Prefix of the folder's name, which only folders of this kind have, such as "cafcat-logs-".
@@ -49,7 +52,7 @@ def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
 def _sweep(where: Path, prefix: str) -> None:
     """Remove this user's folders in `where` with this prefix that killed processes left. Errors are ignored.
 
-    These are the folders that are not locked and at least 60 seconds old.
+    These are the folders that are not locked and have not changed for 60 seconds.
     """
     for folder in where.glob(f"{prefix}*"):
         with suppress(OSError):  # a folder of another user, one that is in use, or one that was just removed

@@ -2,7 +2,7 @@
 
 A worker is a Python process that runs one function. It is not started by multiprocessing, which would run the
 caller's main script again, nor by fork, which does not work with threads. Each worker has a process group of its
-own, so that Ctrl-C only reaches its parent. When the parent dies, the pipe is closed.
+own, so that Ctrl-C only reaches its parent. When the parent dies, the pipe is closed, which ends the worker.
 """
 
 import os
@@ -31,7 +31,8 @@ _END_SECONDS: Final = 5.0
 class Workers:
     """A group of worker processes, as a context manager.
 
-    At the end of the `with` block, the workers are ended. If the block raised, they are killed at once.
+    At the end of the `with` block, the pipes are closed, which ends the workers. If the block raised an exception, the
+    workers are killed at once.
 
     Attributes:
         pipes: This process's end of the pipe to each worker.

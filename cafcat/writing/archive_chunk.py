@@ -13,8 +13,8 @@ __all__ = ["ArchiveChunk"]
 class ArchiveChunk(BegunChunk):
     """A chunk that is being written, from an archive of logs that is complete already.
 
-    The names in such an archive are section names, which are the same in every archive. The object's key is
-    therefore put before each name.
+    The names in such an archive are section names, which are the same in every archive. Their paths in the catalog
+    therefore begin with the object's key.
     """
 
     def write(

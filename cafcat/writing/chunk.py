@@ -53,7 +53,7 @@ class FinishedChunk(NamedTuple):
 
 
 class BegunChunk:
-    """A chunk that is being written. Subclasses write the content. Call exactly one of `finish` and `abandon`.
+    """A chunk that is being written. Subclasses write the content. At the end, call `finish`, or else `abandon`.
 
     The row, in state `writing`, is in the catalog before the first byte is written. Whatever happens afterwards,
     recovery finds the remains by this row.
@@ -130,8 +130,8 @@ class BegunChunk:
         in state `writing` can stay. Recovery then commits the chunk.
 
         Args:
-            on_conflict: What to do with a path that the catalog has. If the chunk moves live files of other chunks,
-                this is ignored: paths that were changed or removed meanwhile stay as they are.
+            on_conflict: What to do with a path that the catalog has already. If the chunk moves live files of other
+                chunks, this is ignored: paths that were changed or removed meanwhile stay as they are.
             progress: Its checkpoint is called between these steps. May raise to abandon the chunk.
 
         Returns:
@@ -140,7 +140,7 @@ class BegunChunk:
         Raises:
             Conflict: The catalog has a path, and `on_conflict` is FAIL; or the chunk is no longer being written,
                 because recovery has abandoned it; or its store was moved; or another archive has one of its
-                log files.
+                log files; or the store has another object with its key.
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -308,7 +308,7 @@ class OpenChunk(BegunChunk):
 
         Args:
             files: Files of distinct paths that the chunk does not contain.
-            max_bytes: Size that the object may have if it were finished after the last file.
+            max_bytes: Largest size that the object may have if it were finished after the last added file.
 
         Returns:
             The number of files that were added.

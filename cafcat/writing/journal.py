@@ -27,8 +27,8 @@ _KEY: Final = re.compile(
     re.ASCII,
 )
 _MAX_SEQUENCE: Final = 10**15
-"""Largest valid sequence number. No catalog has so many changes, and a larger number would leave none for later
-records."""
+"""Largest valid sequence number. No catalog has so many changes. A forged record with the largest number of Postgres
+would leave no numbers for later records."""
 
 
 def journal_key(sequence: int, uuid: UUID) -> str:
@@ -47,8 +47,8 @@ def parse_journal_key(key: str) -> tuple[int, UUID] | None:
 def write_journal(journal: Journal, store: Store) -> None:
     """Write all journal records that a store does not have yet.
 
-    Unfinished uploads of these records, which dead writers left, are removed. The advisory lock of the store's
-    journal lets one process at a time do this.
+    The catalog lists which records these are. Unfinished uploads of these records, which dead writers left, are
+    removed. The advisory lock of the store's journal lets one process at a time do this.
 
     Raises:
         CatalogLocked: Another process wrote records for too long.

@@ -47,10 +47,11 @@ class JournalCopies:
         self._brought_after = None
 
     def bring(self, source: Store, after: int) -> None:
-        """Copy the records of removals and restorations after a chunk's commit that the target lacks.
+        """Copy the records that the target lacks, of removals and restorations after the commit of a chunk.
 
-        The chunk needs no earlier records. Its own store, the source, has all of these records. Records that an
-        earlier call has copied are not looked at again.
+        The chunk needs no earlier records. Its own store, the source, has all of these records, or still gets them:
+        records that are not written everywhere yet are written from the catalog. Records that an earlier call has
+        copied are not looked at again.
 
         Args:
             source: The store of the chunk. A record that is damaged or cannot be read there causes only a warning.

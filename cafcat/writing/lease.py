@@ -1,4 +1,4 @@
-"""The lease of an object that is being written. A thread renews it while the writer waits for something else."""
+"""The lease of an object that is being written. A thread renews it once a minute, also while the writer waits."""
 
 from threading import Event, Thread
 from typing import Final, Protocol
@@ -17,7 +17,7 @@ class Leases(Protocol):
     """The part of the catalog that has the leases of one kind of object: of chunks, copies or backups."""
 
     def renew_lease(self, row_id: int, owner: str, seconds: int, /) -> None:
-        """Let a lease end in `seconds` from now.
+        """Extend a lease: it ends `seconds` seconds from now.
 
         Args:
             row_id: Id of the object's row.

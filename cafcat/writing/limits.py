@@ -1,4 +1,4 @@
-"""The limits of size and number of files at which a chunk is full."""
+"""The size, and the number of files, at which a chunk is full."""
 
 from typing import Final, NamedTuple
 
@@ -9,18 +9,18 @@ from cafcat.writing.chunk import OpenChunk
 __all__ = ["MAX_FILES", "WHOLE_FILE_BYTES", "Limits"]
 
 MAX_FILES: Final = 1_000_000
-"""Largest number of files in a chunk."""
+"""Largest number of files that cafcat packs into one chunk."""
 WHOLE_FILE_BYTES: Final = 1 << 20
 """Files up to this size, in bytes, are read completely before they are written: if reading fails, the chunk gets no
 dead bytes."""
 
 
 class Limits(NamedTuple):
-    """When a chunk is full. Only a chunk with a single file can exceed the target size.
+    """The size, and the number of files, at which a chunk is full. Only a chunk with a single file can be larger.
 
     Attributes:
-        target_bytes: Size in bytes that the finished object must not exceed when a file is added.
-        hard_bytes: Largest size of an object with a single file, in bytes.
+        target_bytes: Size in bytes that the finished object must not exceed when a further file is added.
+        hard_bytes: Largest size of an object with a single file, in bytes. A larger file is refused.
         max_files: Largest number of files in a chunk.
     """
 
@@ -35,7 +35,11 @@ class Limits(NamedTuple):
             raise InvalidInput(message)
 
     def have_room(self, chunk: OpenChunk, path: str, size_bytes: int) -> bool:
-        """Return True if a file of this path and size, in bytes, can be added to a chunk within the limits."""
+        """Return True if a chunk has room for a file of this path and size, in bytes, and the format can add it.
+
+        Raises:
+            Refused: The format cannot store the path.
+        """
         return (
             chunk.size_with(path, size_bytes) <= self.target_bytes
             and chunk.file_count < self.max_files

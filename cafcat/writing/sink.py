@@ -21,8 +21,8 @@ _BLOCKS: Final = 3
 class BlockSink:
     """Collects the bytes of one object in blocks. A thread computes their checksum, and writes them to the store.
 
-    Needs 12 MiB of memory. After an error of the store, `finish` and the next `write` that fills a block raise it.
-    Call exactly one of `finish` and `abort`.
+    It needs 12 MiB of memory. An error of the store is raised by the next `write` that fills a block, and by `finish`.
+    At the end, call `finish` or `abort`, which end the thread.
 
     Attributes:
         size_bytes: Number of bytes that were written into the sink.
@@ -90,10 +90,13 @@ class BlockSink:
                 self._raise_error()
 
     def finish(self) -> int:
-        """Write the last block, and wait until the upload has all bytes. Returns the CRC-64/NVME of the object.
+        """Write the last block, and wait until the upload has all bytes. The caller then commits the upload.
+
+        Returns:
+            The CRC-64/NVME of the object.
 
         Raises:
-            StoreFailed, AccessDenied: The store could not write a block.
+            StoreFailed, AccessDenied: The store could not write a block, or the new head.
         """
         self._full.put(self._block[: self._used])
         self._join()
@@ -110,7 +113,7 @@ class BlockSink:
         self._checksum = combined(crc64nvme(data), rest, rest_bytes)
 
     def abort(self) -> None:
-        """End the thread without writing the rest. The caller aborts the upload. Idempotent."""
+        """End the thread without writing further blocks. The caller aborts the upload. Idempotent."""
         self._error = self._error or StoreFailed("the chunk was abandoned")
         self._join()
 
