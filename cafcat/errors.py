@@ -1,8 +1,8 @@
 """The errors that cafcat raises for its callers: CafcatError and its subclasses.
 
 The text of an error is one line: the failure and, where they apply, its place (path, chunk, byte), the expected and
-the found value, and the next step for the user. Scripts read `kind` from the output of `--json`, so its values never
-change. The package that uses another library translates that library's exceptions to these errors.
+the found value, and the next step for the user. Scripts read `kind` from the output of `--json`, so its values
+never change. The package that uses another library translates that library's exceptions to these errors.
 """
 
 from typing import ClassVar, Final
@@ -41,7 +41,7 @@ def shown_path(path: str) -> str:
 
 
 class CafcatError(Exception):
-    """Base class of the errors that cafcat raises for its callers. The text of an error has message, place and hint.
+    """Base class of the errors that cafcat raises for its callers. Their text has message, place and hint.
 
     Attributes:
         kind: Name of the kind of error, for scripts. The name never changes. Several classes can share one.
@@ -101,7 +101,7 @@ class Conflict(CafcatError):
 
 
 class Corrupt(CafcatError):
-    """Bytes contradict their format, their index or their checksum. A file whose chunk is missing is corrupt, too."""
+    """Bytes contradict their format, index or checksum. Reading a file whose chunk is missing raises this, too."""
 
     kind = "corrupt"
 
@@ -129,7 +129,7 @@ class IndexMissing(Unsupported):
 
 
 class InvalidInput(CafcatError):
-    """An argument or setting is invalid, such as a size, name, range or query, or arguments contradict each other."""
+    """An argument or setting is invalid, such as a size, name or range, or arguments contradict each other."""
 
     kind = "invalid_input"
 

@@ -62,8 +62,8 @@ class ObjectChecked(NamedTuple):
         verdict: Result of the check.
         files: Number of files that were checked.
         bytes_read: Number of bytes that were read.
-        findings: The errors that were found; empty if there are none. Of more than 1,000 errors, the rest is counted
-            in one finding for each kind.
+        findings: The errors that were found; empty if there are none. Of more than 1,000 errors, the rest is
+            counted in one finding for each kind.
         unchecked_blocks: Number of blocks of an adopted CAR whose hash function cafcat does not check.
     """
 
@@ -176,7 +176,7 @@ class ChunkCopied(NamedTuple):
 
 
 class ChunkMigrated(NamedTuple):
-    """`store migrate` moved a chunk, or a copy of one: the catalog points to the object in the new store from now on.
+    """`store migrate` moved a chunk or a copy: the catalog points to the object in the new store from now on.
 
     Attributes:
         uuid: Uuid of the chunk.

@@ -166,8 +166,8 @@ class ChunkState(StrEnum):
     """The object is durable, but no path points to the chunk. Prune removes the object after a grace period; until
     then, undelete can bring back the files that were removed."""
     DELETED = "deleted"
-    """The object may be removed at any time, or has been removed; that of an adopted archive stays. The row stays as
-    history."""
+    """The object may be removed at any time, or has been removed; that of an adopted archive stays. The row stays
+    as history."""
 
 
 class ChunkSummary(NamedTuple):
@@ -246,7 +246,7 @@ class JournalKind(StrEnum):
 
 
 class VerifyLevel(StrEnum):
-    """Kind of the checks of `cafcat verify`: of the catalog's rows, of the objects in the stores, or of a source."""
+    """What `cafcat verify` checks: the rows of the catalog, the objects in the stores, or a source."""
 
     CATALOG = "catalog"
     """Check with SQL alone that no rows contradict each other."""

@@ -121,7 +121,7 @@ class PackedFiles:
         return url_of(self.session.stores[location.store], location)
 
     def signed_url(self, location: Location, seconds: int) -> "SignedUrl":
-        """Return a URL that gives anybody the bytes of one file, and no others.
+        """Return a URL with which anybody can read the bytes of one file, and no other bytes of its archive.
 
         Args:
             location: Location of the file.
@@ -173,8 +173,8 @@ class PackedFiles:
         """Yield the bytes of a file, or a range of them, in blocks of at most 1 MiB.
 
         A file of at most 8 MiB is compared with its checksum before the first block is yielded, a larger one before
-        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried. A range cannot
-        be compared, unless the file has to be decoded: then all of the file is compared.
+        the last. If a larger file proves to be damaged then, Corrupt is raised, and no copy is tried. A range
+        cannot be compared, unless the file has to be decoded: then all of the file is compared.
 
         Args:
             path: Path of the file in the catalog.
@@ -472,8 +472,8 @@ class PackedFiles:
     def lost_catalog(self) -> CafcatError | None:
         """Return an error with the remedies if this catalog is empty, but the store of the settings is in use.
 
-        The store is in use if it has chunks, or the marker of another catalog. Then this catalog was probably created
-        in place of a lost one. The store is read only if the catalog is empty.
+        The store is in use if it has chunks, or the marker of another catalog. Then this catalog was probably
+        created in place of a lost one. The store is read only if the catalog is empty.
 
         Returns:
             The error, which is not raised. None if the catalog is not empty, or the store is unused or cannot be

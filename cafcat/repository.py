@@ -61,7 +61,9 @@ _Report = TypeVar("_Report")
 def open(
     settings: Settings | None = None, *, warn: Callable[[str], object] | None = None, **overrides: Any
 ) -> "Repository":
-    """Return a Repository. It connects to the database, and starts an embedded one, at the first call that needs it.
+    """Return a Repository, which connects to the database at the first call that needs the database.
+
+    That call also starts an embedded database.
 
     Args:
         settings: The settings; None for those of environment, cafcat.toml and defaults.
@@ -220,7 +222,8 @@ class Repository(PackedFiles):
             overwrite: True to replace an existing file.
 
         Returns:
-            Path and format of the archive, time of the export, number and size of the files, and size of the archive.
+            Path and format of the archive, time of the export, number and size of the files, and size of the
+            archive.
 
         Raises:
             NotFound: The catalog has no file or folder with one of the names.
@@ -269,8 +272,8 @@ class Repository(PackedFiles):
             to_ms: Latest time of a record, inclusive, in milliseconds since 1970; None for no limit.
             ignore_case: True to ignore the case of letters.
             projection: Columns of the records that are returned; empty for all columns.
-            warn: Called with each warning that a copy of an archive is searched, that an archive is damaged, or that
-                no record can match the query. None: the Progress of this repository receives these warnings.
+            warn: Called with each warning that a copy of an archive is searched, that an archive is damaged, or
+                that no record can match the query. None: the Progress of this repository receives these warnings.
 
         Returns:
             The search, which begins when its `records()` are iterated. Afterwards its `report` has the totals.
@@ -421,8 +424,8 @@ class Repository(PackedFiles):
 
         Each object is read back and compared with its checksum. Then the catalog points to the new store. `prune`
         removes old chunks and copies after its grace period; old backups are removed at once. Adopted archives stay
-        where they are. An interrupted migration continues when it is called again. An object that fails is reported;
-        the others are migrated.
+        where they are. An interrupted migration continues when it is called again. An object that fails is
+        reported; the others are migrated.
 
         Args:
             old: A store of the catalog: its name, URL or folder.

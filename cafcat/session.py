@@ -24,7 +24,7 @@ __all__ = ["CatalogVerdicts", "Session", "SessionFactory", "Stores", "output_of"
 
 
 class Stores(dict[str, Store]):
-    """Stores by their URL, as in the column `chunks.store`. Each is opened when it is looked up for the first time."""
+    """Stores by their URL, as in the column `chunks.store`. The first look-up of a URL opens the store."""
 
     def __init__(
         self,

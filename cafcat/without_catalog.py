@@ -65,8 +65,8 @@ def convert(
     """Write the files of an archive into a new archive, in another format or the same one, without any catalog.
 
     Names and contents stay the same, and so do times and checksums, if both formats record them. The contents keep
-    their order, and are compared with the checksums in the archive. A clp-s archive can only become a clp-s archive.
-    The output appears complete and durable, or not at all.
+    their order, and are compared with the checksums in the archive. A clp-s archive can only become a clp-s
+    archive. The output appears complete and durable, or not at all.
 
     Args:
         input: The archive to read: a file (a path or file:// URL), "s3://bucket/key", or a folder or prefix that is

@@ -1,8 +1,8 @@
 """Writes many new files that become durable together.
 
 The files of a batch are written without their final names, then synced at once, then they take their names. While
-one batch is synced, the next is being written. So a file that has its name has its whole content, even after a power
-cut. After `commit`, content and name are both on the disk.
+one batch is synced, the next is being written. So a file that has its name has its whole content, even after a
+power cut. After `commit`, content and name are both on the disk.
 """
 
 import os
@@ -158,9 +158,9 @@ class _Sync(Thread, Generic[Of]):
 class DurableFiles(Generic[Of]):
     """Writes files into open folders, and makes them durable in batches.
 
-    Use it in a `with` statement: files that have no name yet when it is left are dropped. A file whose name is taken
-    or impossible is dropped, and the others are written. If a sync fails, or a naming for another reason, OutputFailed
-    is raised, and no further file takes a name.
+    Use it in a `with` statement: files that have no name yet when it is left are dropped. A file whose name is
+    taken or impossible is dropped, and the others are written. If a sync fails, or a naming for another reason,
+    OutputFailed is raised, and no further file takes a name.
 
     At most about 512 MiB of content (more if single files are large) and 4,096 open files and folders wait for a
     sync. The process's soft limit of open descriptors is raised for that, as far as its hard limit allows, and
@@ -300,7 +300,7 @@ class DurableFiles(Generic[Of]):
         self._syncing.start()
 
     def _end_sync(self) -> None:
-        """Wait for the sync of the previous batch, give its files their names, and sync these. Raises OutputFailed."""
+        """Wait for the sync of the previous batch, and give its files their names. Raises OutputFailed."""
         syncing = self._syncing
         if syncing is None:
             return

@@ -15,8 +15,8 @@ _MOST_BYTES: Final = 128 << 20
 """Most bytes of all reads that were begun and whose answers were not yielded yet: eight reads of 16 MiB, the
 largest, or 64 reads of 2 MiB."""
 _BEGUN_READS: Final = 4
-"""How many reads may be begun and not yielded yet, for each request that may be in flight. Answers that have arrived
-wait for a slower one before them, and the next requests are sent meanwhile."""
+"""How many reads may be begun and not yielded yet, for each request that may be in flight. Answers that have
+arrived wait for a slower one before them, and the next requests are sent meanwhile."""
 _PART_BYTES: Final = 8 << 20
 """A whole object is read in parts of this size."""
 _BLOCK_BYTES: Final = 1 << 20

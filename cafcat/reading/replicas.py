@@ -192,8 +192,8 @@ class Replicas:
         """Note that a replica gave the bytes of a file.
 
         If it is the chunk's own object, the failures of that object and its store are forgotten. If it is a copy,
-        because the own object or its store failed, a warning is reported: once for each chunk, or once for the store
-        if that is out of reach.
+        because the own object or its store failed, a warning is reported: once for each chunk, or once for the
+        store if that is out of reach.
 
         Args:
             replica: The object that gave the bytes.

@@ -129,7 +129,7 @@ def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Parse a percentage from "0%" to "100%", and return it as a fraction of 1: see `parse_percent`."""
+    """Parse a percentage from "0%" to "100%", and return it as a fraction of 1. Raises InvalidInput."""
     return parse_percent(text, may_be_zero=True)
 
 

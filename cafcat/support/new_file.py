@@ -23,8 +23,8 @@ _COPIED_BYTES: Final = 1 << 20
 class NewFile:
     """A new file in an open folder, which has no name, or a temporary name, while it is written.
 
-    A file without a name disappears with its process. A file with a temporary name has permissions for its owner only
-    while it is written, if the file system has permissions.
+    A file without a name disappears with its process. A file with a temporary name has permissions for its owner
+    only while it is written, if the file system has permissions.
 
     Attributes:
         descriptor: File descriptor, -1 once the file is closed.

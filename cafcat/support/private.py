@@ -40,8 +40,8 @@ _OF_HOME: Final = ("postgres", "chunks", "cafcat.toml")
 def close_home(home: Path, *, is_default: bool) -> None:
     """Remove the permissions of other users from cafcat's home. Earlier versions gave them such permissions.
 
-    A home that the user has chosen is left alone if it contains other files than cafcat's. If the database server of
-    the home runs as another user, the permission to enter the home stays. Errors are ignored.
+    A home that the user has chosen is left alone if it contains other files than cafcat's. If the database server
+    of the home runs as another user, the permission to enter the home stays. Errors are ignored.
 
     Args:
         home: The folder of cafcat's home.

@@ -17,7 +17,7 @@ _BATCH_BYTES: Final = 64 << 10
 
 
 class ExternalSort:
-    """Sorts records (bytes) in ascending order. Equal records are all kept. The records can be iterated several times.
+    """Sorts records (bytes) in ascending order. Equal records are all kept. It can be iterated several times.
 
     It takes 24 MiB of memory, and 64 KiB for each of the merged runs, which have 24 MiB each. So 100 million
     records of 40 bytes take less than 64 MiB. The temporary file is as large as all records.

@@ -27,8 +27,8 @@ at once."""
 def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
     """Create a temporary folder for a `with` block. The folder is locked while it is used, and removed afterwards.
 
-    This user's folders with the same prefix that killed processes left are removed first, if they have not changed for
-    a minute.
+    This user's folders with the same prefix that killed processes left are removed first, if they have not changed
+    for a minute.
 
     Args:
         prefix: Prefix of the folder's name, which only folders of this kind have, such as "cafcat-logs-".

@@ -31,8 +31,8 @@ _END_SECONDS: Final = 5.0
 class Workers:
     """A group of worker processes, as a context manager.
 
-    At the end of the `with` block, the pipes are closed, which ends the workers. If the block raised an exception, the
-    workers are killed at once.
+    At the end of the `with` block, the pipes are closed, which ends the workers. If the block raised an exception,
+    the workers are killed at once.
 
     Attributes:
         pipes: This process's end of the pipe to each worker.

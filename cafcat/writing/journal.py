@@ -27,8 +27,8 @@ _KEY: Final = re.compile(
     re.ASCII,
 )
 _MAX_SEQUENCE: Final = 10**15
-"""Largest valid sequence number. No catalog has so many changes. A forged record with the largest number of Postgres
-would leave no numbers for later records."""
+"""Largest valid sequence number. No catalog has so many changes. A forged record with the largest number of
+Postgres would leave no numbers for later records."""
 
 
 def journal_key(sequence: int, uuid: UUID) -> str:

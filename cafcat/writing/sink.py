@@ -21,8 +21,8 @@ _BLOCKS: Final = 3
 class BlockSink:
     """Collects the bytes of one object in blocks. A thread computes their checksum, and writes them to the store.
 
-    It needs 12 MiB of memory. An error of the store is raised by the next `write` that fills a block, and by `finish`.
-    At the end, call `finish` or `abort`, which end the thread.
+    It needs 12 MiB of memory. An error of the store is raised by the next `write` that fills a block, and by
+    `finish`. At the end, call `finish` or `abort`, which end the thread.
 
     Attributes:
         size_bytes: Number of bytes that were written into the sink.
