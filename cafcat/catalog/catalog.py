@@ -67,7 +67,10 @@ class Catalog:
         self.files = Lookup(self._connection)
 
     def announce_waits(self, progress: Progress) -> None:
-        """Let `progress` receive warnings when the catalog waits over 5 seconds for a lock of another session."""
+        """Let `progress` receive warnings when `locking.acquire` waits over 5 seconds for a lock.
+
+        Other waits for locks are not reported.
+        """
         self._lock_wait.progress = progress
 
     def close(self) -> None:
@@ -76,14 +79,14 @@ class Catalog:
 
     @cached_property
     def chunks(self) -> "Chunks":
-        """Return the queries that begin chunks, renew their leases and give them up."""
+        """Return the queries that begin, abandon, find and list chunks, and renew their leases."""
         from cafcat.catalog.chunks.chunks import Chunks
 
         return Chunks(self._connection)
 
     @cached_property
     def verdicts(self) -> "ServerVerdicts":
-        """Return the queries that store which checks of S3 features the servers of the stores failed."""
+        """Return the queries that store and read which checks of S3 features the servers of the stores failed."""
         from cafcat.catalog.stores.verdicts import ServerVerdicts
 
         return ServerVerdicts(self._connection)
@@ -104,7 +107,7 @@ class Catalog:
 
     @cached_property
     def journal(self) -> "Journal":
-        """Return the queries on the journal: records of all changes of file locations, in order."""
+        """Return the queries on the journal: ordered records of commits of chunks, removals and restorations."""
         from cafcat.catalog.history.journal import Journal
 
         return Journal(self._connection)
@@ -125,7 +128,7 @@ class Catalog:
 
     @cached_property
     def runs(self) -> "Runs":
-        """Return the queries that record and list ingest runs, and record their failures."""
+        """Return the queries that record and list ingest runs, and record the files that a run could not pack."""
         from cafcat.catalog.history.runs import Runs
 
         return Runs(self._connection)
@@ -146,14 +149,14 @@ class Catalog:
 
     @cached_property
     def logs(self) -> "LogUnits":
-        """Return the queries that find log files in archives of logs."""
+        """Return the queries that find log files in archives of logs, and the archives that a search opens."""
         from cafcat.catalog.files.log_units import LogUnits
 
         return LogUnits(self._connection)
 
     @cached_property
     def recovery(self) -> "Recovery":
-        """Return the queries of `cafcat recover`: they find what dead writers left, and acquire their leases."""
+        """Return the queries of `cafcat recover`, which find leftovers of dead writers and acquire their leases."""
         from cafcat.catalog.chunks.recovery import Recovery
 
         return Recovery(self._connection)
@@ -181,7 +184,7 @@ class Catalog:
 
     @cached_property
     def pruning(self) -> "Pruning":
-        """Return the queries that mark chunks to which no path points as deleted (`cafcat prune`)."""
+        """Return the queries of `cafcat prune`, which find unneeded chunks and copies and mark them as deleted."""
         from cafcat.catalog.chunks.pruning import Pruning
 
         return Pruning(self._connection)
@@ -215,12 +218,14 @@ class Catalog:
         return Backups(self._connection)
 
     def consistent_read(self) -> "AbstractContextManager[ConsistentFiles]":
-        """Open a repeatable-read transaction that returns files and their chunks, on a connection of its own.
+        """Open a repeatable-read transaction on a new connection, to read files and their chunks.
 
         The transaction sees the catalog as of its first query, however long it takes to read the files.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The URL of the database cannot be read.
             CatalogOutdated: The database has no schema, or one of another revision.
         """
         from cafcat.catalog.files.consistent import consistent_read
@@ -228,12 +233,14 @@ class Catalog:
         return consistent_read(self._database)
 
     def export(self) -> "AbstractContextManager[Export]":
-        """Open a repeatable-read transaction that returns files in the order of their bytes in the chunks.
+        """Open a repeatable-read transaction on a new connection, to read files in the order of their bytes.
 
-        The transaction has a connection of its own, and sees the catalog as of its first query.
+        The transaction sees the catalog as of its first query.
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The URL of the database cannot be read.
             CatalogOutdated: The database has no schema, or one of another revision.
         """
         from cafcat.catalog.files.exporting import export
@@ -249,7 +256,7 @@ class Catalog:
 
     @cached_property
     def reports(self) -> "Reports":
-        """Return the reports: totals, former locations of a path, contradictory rows, SQL queries of the user."""
+        """Return the reports: totals, former locations of a path, contradictory rows, queries of the user."""
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)

@@ -45,7 +45,8 @@ class PgConnection(psycopg.Connection[tuple[Any, ...]]):
     """A psycopg connection, with two attributes that cafcat needs.
 
     Attributes:
-        lock_wait: How long the connection waits for locks; None for the defaults.
+        lock_wait: How long to wait for locks, and where to report long waits. None: `locking.acquire` uses its
+            defaults.
         revision: Revision of the schema when the connection was made; None if it was not queried.
     """
 
@@ -73,9 +74,9 @@ class PreparedLookup(NamedTuple):
 
     Attributes:
         prepared: The statement for every later look-up on a connection. The server prepares it, except within a
-            transaction.
-        first: The statement for the first look-up of all on a connection, where preparing would cost another round
-            trip. Its first column is the revision of the schema, and it returns a row even if nothing is found.
+            transaction, or if preparing was disabled or has failed.
+        first: The statement for the first look-up on a connection, where preparing would cost another round trip.
+            Its first column is the revision of the schema, and it returns a row even if nothing is found.
     """
 
     prepared: bytes
@@ -118,13 +119,13 @@ class Connector(Protocol):
         """
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection in autocommit mode for SQL queries of the user. Raises the same as `connect`."""
+        """Return a new connection in autocommit mode for queries of the user. Raises the errors of `connect`."""
 
 
 class Connection:
     """A connection to the catalog's database, opened at first use, and again if the server closed it in between.
 
-    It is thread-safe: other threads wait while one thread is in a transaction.
+    It is thread-safe: other threads wait while one thread executes a statement or has a transaction open.
     """
 
     def __init__(self, database: Connector, lock_wait: LockWait | None = None) -> None:
@@ -133,7 +134,8 @@ class Connection:
         Args:
             database: Opens the connection.
             lock_wait: How long transactions wait for locks, and what receives warnings about long waits. None: the
-                database's setting lock_timeout decides, except in `locking.acquire`, which has a default.
+                database's setting lock_timeout decides, except in `locking.acquire`, which has a default. A single
+                `statement` outside a transaction always follows the database's setting.
         """
         self._database = database
         self._lock_wait = lock_wait
@@ -149,15 +151,15 @@ class Connection:
 
     @contextmanager
     def transaction(self) -> Iterator[PgConnection]:
-        """Open a transaction, or join the open one of this thread: the outermost transaction commits.
+        """Open a transaction, or a savepoint if this thread has a transaction open. The outermost context commits.
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision. This is checked once per
                 connection.
             CatalogLocked: A lock was not free in time.
-            CatalogUnavailable: The database cannot be reached, or broke off the transaction.
+            CatalogUnavailable: The database cannot be reached, or refused or broke off a statement.
             AccessDenied: The server rejects user and password.
-            InvalidInput: The database cannot store a value.
+            InvalidInput: The database cannot store or look up a value, or its URL cannot be read.
         """
         with self.statement() as connection:
             is_outermost = not self._in_transaction
@@ -182,7 +184,7 @@ class Connection:
 
     @contextmanager
     def by_index(self) -> Iterator[PgConnection]:
-        """Open a transaction in which tables are read by index, not as a whole, wherever there is an index.
+        """Open a transaction in which the server reads tables by index wherever an index can answer a query.
 
         Raises the errors of `transaction`, such as CatalogUnavailable.
         """
@@ -205,7 +207,7 @@ class Connection:
             CatalogLocked: A lock was not free in time.
             CatalogUnavailable: The database cannot be reached, or refused the statement.
             AccessDenied: The server rejects user and password.
-            InvalidInput: The database cannot store a value.
+            InvalidInput: The database cannot store or look up a value, or its URL cannot be read.
         """
         with self._lock, translated_errors():
             connection = self._open()
@@ -214,7 +216,7 @@ class Connection:
             yield connection
 
     def select(self, selection: PreparedLookup, parameter: str | list[str]) -> list[tuple[Any, ...]]:
-        """Return the rows that a look-up finds, in one round trip to the server; empty if it finds none.
+        """Return the rows that a look-up finds, usually in one round trip to the server; empty if it finds none.
 
         Args:
             selection: The look-up.
@@ -224,7 +226,7 @@ class Connection:
             CatalogOutdated: The database has no schema, or one of another revision.
             CatalogUnavailable: The database cannot be reached.
             AccessDenied: The server rejects user and password.
-            InvalidInput: The parameter is not valid UTF-8.
+            InvalidInput: The parameter is not valid UTF-8 or contains NUL, or the database's URL cannot be read.
         """
         with self._lock:
             try:
@@ -260,7 +262,7 @@ class Connection:
             return self._select(cursor, statement, parameter)
 
     def _with_plan_number(self, statement: bytes) -> bytes:
-        """Return the statement with a number in a comment. The number changes every 60 seconds, for a new plan."""
+        """Return the statement with a number in a comment, which changes every 60 seconds to force a new plan."""
         now = time.monotonic()
         if now >= self._planned_until:
             self._planned_until = now + _PLAN_SECONDS
@@ -283,9 +285,9 @@ class Connection:
         return self._connection
 
     def _is_stale(self, connection: PgConnection) -> bool:
-        """Return True if the server has closed the connection, or its state is unknown. Costs no round trip.
+        """Return True if the server has closed the connection, or the connection is not idle. Costs no round trip.
 
-        A server sends nothing on an idle connection. Data in the socket is therefore its last message.
+        A server usually sends nothing on an idle connection. Data in the socket thus counts as its last message.
         """
         if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             return True
@@ -298,7 +300,7 @@ class Connection:
         self._checked = True
 
     def close(self) -> None:
-        """Close the connection. Idempotent; the next transaction connects anew."""
+        """Close the connection. Idempotent; the next query connects anew."""
         if self._connection is not None:
             self._connection.close()
         self._connection = self._cursor = None
@@ -321,9 +323,9 @@ def translated_errors() -> Iterator[None]:
     Raises:
         CatalogOutdated: A table does not exist.
         CatalogLocked: A lock was not free in time.
-        CatalogUnavailable: The server does not answer, is out of space, refuses permission, or cancelled a
-            statement.
-        InvalidInput: The catalog cannot store a value, or a text is not valid UTF-8.
+        CatalogUnavailable: The server does not answer, is out of disk space or memory, refuses permission, or
+            cancelled a statement.
+        InvalidInput: The catalog cannot store or look up a value, or a text is not valid UTF-8.
         CafcatError: Any other error of psycopg.
     """
     try:
@@ -331,7 +333,7 @@ def translated_errors() -> Iterator[None]:
     except pg.UndefinedTable as error:
         raise outdated(None) from error
     except (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded) as error:
-        hint = "make room there, and run the command again"
+        hint = "free disk space or memory on the database server, or raise its limit; then run the command again"
         message = f"the database ran out of room on disk or in memory: {primary_message(error)}"
         raise CatalogUnavailable(message, hint=hint) from error
     except pg.InsufficientPrivilege as error:
@@ -354,7 +356,10 @@ def translated_errors() -> Iterator[None]:
 
 
 def primary_message(error: psycopg.Error) -> str:
-    """Return the primary message of a PostgreSQL error, without details and without the statement that failed."""
+    """Return the primary message of a server's error, without details and without the statement that failed.
+
+    An error without a primary message, such as a lost connection, gives its whole text in one line.
+    """
     return error.diag.message_primary or one_line(error)
 
 

@@ -16,15 +16,16 @@ __all__ = ["DatabaseUrl", "connect", "is_readable", "split_password"]
 
 _DEFAULTS = {
     "connect_timeout": "10",
-    # Detect a server that vanished without closing the connection within two minutes, not after hours.
+    # Within two minutes, not after hours, libpq detects a server that vanished without closing the connection.
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""Defaults of libpq's connection parameters. Parameters in the URL override them."""
+"""Values of libpq's connection parameters that the URL does not set. They override PG* environment variables."""
 
 
+_CHECK_LOGIN: Final = "check user and password in the database URL, and the rules in the server's pg_hba.conf"
 _PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
 
 
@@ -91,7 +92,7 @@ class DatabaseUrl:
 
 
 def is_readable(url: str) -> bool:
-    """Return whether libpq can parse this URL or key=value string, and read its password as the password."""
+    """Return whether libpq can parse this URL or key=value string, and reads the whole password as the password."""
     try:
         return not _is_garbled(conninfo_to_dict(url))
     except (psycopg.ProgrammingError, UnicodeError):
@@ -99,9 +100,9 @@ def is_readable(url: str) -> bool:
 
 
 def _is_garbled(given: Mapping[str, Any]) -> bool:
-    """Return whether libpq took the end of a password for another part of the URL, which messages would show.
+    """Return whether libpq took a part of a password for another part of the URL, which messages would show.
 
-    libpq reads "ss@host" as the host of "user:p@ss@host". In "user:pa/ss@host/name" it reads "pa" as the port, or
+    libpq reads "ss@host" as the host of "user:p@ss@host". In "user:pa/ss@host/name" it reads "pa" as the port, and
     "ss@host/name" as the database.
     """
     host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
@@ -116,7 +117,7 @@ def _connection_error(text: str) -> CafcatError:
         text: libpq's message. Before a connection is open, libpq has no error codes.
     """
     if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
-        return AccessDenied(f"the database refused the login: {text}", hint="check user and password of its URL")
+        return AccessDenied(f"the database refused the login: {text}", hint=_CHECK_LOGIN)
     if "FATAL:" in text:
         return CatalogUnavailable(f"the database refused the connection: {text}")
     return CatalogUnavailable(f"no answer from the database: {text}", hint=CHECK_SERVER)

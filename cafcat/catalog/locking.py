@@ -24,7 +24,8 @@ ATTEMPT_SECONDS: Final = 5.0
 _REPORT_SECONDS: Final = 60.0
 """Shortest time between two reports of the same holder, in seconds."""
 
-# Sessions that hold a stronger lock than a reader on a table of the catalog, and do not wait for one themselves.
+# Sessions that hold an advisory lock, or a stronger lock than a reader on one of these tables, and that do not wait
+# for a lock themselves.
 _HOLDERS: Final = """
 SELECT a.pid, a.usename::text, a.application_name, host(a.client_addr), a.state,
        to_char(min(a.xact_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
@@ -89,6 +90,8 @@ def acquire(
 ) -> psycopg.Cursor[Any]:
     """Execute a statement that acquires a lock, in the open transaction. Report the holder while waiting.
 
+    After that, each later statement of the transaction waits at most as long for a lock.
+
     Args:
         connection: A connection with an open transaction.
         statement: The statement. It is tried repeatedly; each attempt waits for at most 5 seconds.
@@ -145,8 +148,8 @@ def locked_error(holders: str | psycopg.Connection[Any], seconds: float | None) 
 def _holders(connection: psycopg.Connection[Any]) -> str:
     """Return a text that describes the other sessions that hold locks on the catalog.
 
-    The text has at most three sessions, those with the oldest transactions first. It says that the holder is
-    unknown if there are none.
+    The text names at most three sessions, those with the oldest transactions first. If no session is found, it is
+    "its holder is unknown".
     """
     rows = connection.execute(_HOLDERS.encode()).fetchall()
     return "; ".join(_description(_Holder._make(row)) for row in rows) or "its holder is unknown"

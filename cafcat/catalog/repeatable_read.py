@@ -37,7 +37,7 @@ class RepeatableRead:
     def pages(self, query: str, parameters: Mapping[str, Any]) -> Iterator[list[Any]]:
         """Yield the rows of a query in lists of up to 10,000.
 
-        The rows stream from the server, so the caller reads them to the end or closes the generator.
+        The rows stream from the server. The caller must read them to the end or close the generator.
         """
         with translated_errors(), self._connection.cursor(name="pages") as cursor:
             cursor.execute(query.encode(), parameters, binary=True)
@@ -47,7 +47,7 @@ class RepeatableRead:
     def copy(self, query: str) -> Iterator[bytes]:
         """Yield the rows of a query in the text format of COPY, one at a time, each with its line break.
 
-        The rows stream from the server, so the caller reads them to the end or closes the generator.
+        The rows stream from the server. The caller must read them to the end or close the generator.
         """
         statement = f"COPY ({query}) TO STDOUT".encode()
         with translated_errors(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -57,10 +57,14 @@ class RepeatableRead:
 
 @contextmanager
 def repeatable_read(database: Connector) -> Iterator[RepeatableRead]:
-    """Open a read-only repeatable-read transaction on a new connection. It has no time limit.
+    """Open a read-only repeatable-read transaction on a new connection.
+
+    The server's time limits for statements and for idle transactions are off. Times are in UTC.
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
+        AccessDenied: The server rejects user and password.
+        InvalidInput: The URL of the database cannot be read.
         CatalogOutdated: The database has no schema, or one of another revision.
     """
     with translated_errors(), closing(database.connect()) as connection:

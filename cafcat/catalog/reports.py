@@ -101,7 +101,7 @@ _FINDINGS: Final = {
 
 
 class Reports:
-    """Reports on the catalog. Every method is one transaction."""
+    """Reports on the catalog. Each one is one transaction; that of `query` ends when its rows have been read."""
 
     def __init__(self, connection: Connection, database: Connector) -> None:
         """Create reports on a catalog. Nothing is queried yet.
@@ -122,7 +122,7 @@ class Reports:
     def stats(self) -> Stats:
         """Return totals of the catalog.
 
-        Live files are added up from the counters of chunks, so the cost does not depend on the number of files.
+        Live files are added up from the counters of chunks, so the cost does not grow with their number.
         """
         with self._connection.transaction() as connection:
             row = connection.execute(_STATS).fetchone()
@@ -134,7 +134,7 @@ class Reports:
     def findings(self) -> list[str]:
         """Check the rows of the catalog. Return a line for each kind of contradiction that exists.
 
-        The line begins with the number of cases. Leftovers that `cafcat recover` should process count, too.
+        Each line begins with the number of cases. Leftovers that `cafcat recover` should process count, too.
 
         Returns:
             The lines; an empty list if nothing was found.
@@ -161,6 +161,7 @@ class Reports:
             InvalidInput: The statement is of another kind, or fails, or the role could do harm in spite of a
                 read-only transaction.
             CatalogUnavailable: The server does not answer, or broke off the query.
+            AccessDenied: The server rejects user and password.
         """
         rows = user_query(self._database, statement)
         columns = next(rows)

@@ -69,7 +69,7 @@ def current_revision(url: str) -> str | None:
 def upgrade(url: str) -> None:
     """Migrate the schema of the database at a libpq URL to HEAD_REVISION, in one transaction.
 
-    A database without a schema gets one.
+    A database without a schema gets one. The caller has checked that its revision is not newer.
 
     Raises:
         InvalidInput: The URL cannot be read.

@@ -289,7 +289,7 @@ def _location_columns() -> list[Column[object]]:
 
 
 def _further_columns() -> list[Column[object]]:
-    """Return the last columns of a location, which are NULL in most rows."""
+    """Return the last columns of a location, which may be NULL and which both tables of locations share."""
     return [
         Column(
             "source_etag",
@@ -440,7 +440,7 @@ journal_files = Table(
 
 
 def _object_columns(noun: str) -> list[Column[object] | CheckConstraint]:
-    """Return the columns for the state of an object that is no chunk; `noun` names the object in comments."""
+    """Return the columns and the check that copies and backups share; `noun` names the object in comments."""
     return [
         _time("begun_at", "When the row was made, before the first byte was written.", default=True),
         _time("committed_at", f"When the {noun} was durable and whole."),

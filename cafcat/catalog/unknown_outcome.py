@@ -12,9 +12,9 @@ Result = TypeVar("Result")
 
 
 def commit_with_check(function: Callable[[], Result], look: Callable[[], Result | None]) -> Result:
-    """Run a transaction. If the connection is lost before the answer arrives, find out whether it was committed.
+    """Run a transaction. If its result is unknown, because the connection was lost, find out if it was committed.
 
-    The transaction is tried at most three times.
+    If it was not committed, it is run again, at most three times in all.
 
     Args:
         function: Runs the transaction and returns its result. CatalogLocked, and errors other than
@@ -26,7 +26,8 @@ def commit_with_check(function: Callable[[], Result], look: Callable[[], Result 
         The result of the transaction.
 
     Raises:
-        CatalogLocked: The transaction waited too long for a lock, and was rolled back.
+        CatalogLocked: The transaction waited too long for a lock, and was rolled back. Or `look` waited too long:
+            then the outcome of the transaction is unknown.
         CatalogUnavailable: The transaction failed three times, or its outcome cannot be found out.
     """
     for number in range(1, _ATTEMPTS + 1):

@@ -52,6 +52,7 @@ def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]
         InvalidInput: The statement is of another kind, or fails. Or the connection's role could change data or
             reach files and programs of the server in spite of a read-only transaction.
         CatalogUnavailable: The server does not answer, or broke off the query.
+        AccessDenied: The server rejects user and password.
     """
     with closing(database.connect_reader()) as connection, translated_errors():
         connection.read_only = True
@@ -98,7 +99,7 @@ def _fetched(connection: PgConnection) -> Iterator[tuple[Any, ...]]:
 
 
 def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
-    """Make a cursor return values as the text that PostgreSQL prints, except booleans and integers.
+    """Make a cursor return values as the text that PostgreSQL prints, except single booleans, integers and oids.
 
     Python's types cannot represent an infinite date, the year -44, or the trailing zero of 1.50.
     """
