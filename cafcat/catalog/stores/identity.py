@@ -21,7 +21,7 @@ class Identity(NamedTuple):
 
     Attributes:
         catalog: UUID of the catalog.
-        store: UUID of the store; None if the catalog has not read a marker there, or does not have the store.
+        store: UUID of the store; None if the catalog does not have the store, or has not recorded a UUID for it.
     """
 
     catalog: UUID
@@ -40,7 +40,7 @@ def set_catalog_uuid(connection: PgConnection, uuid: UUID) -> None:
 
 
 class Identities:
-    """Queries on `catalog_identity` and `stores.uuid`. Every method is one transaction."""
+    """Queries on `catalog_identity` and `stores.uuid`. Every query is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -54,14 +54,14 @@ class Identities:
     def record_store(self, store_url: str, uuid: UUID) -> None:
         """Set stores.uuid of a store to the UUID that its marker objects contain.
 
-        Nothing changes if the catalog does not have the store, because it was just moved. Nothing changes either if
-        another store of the catalog has the same UUID, because one is a copy of the other's folder.
+        Nothing changes if the catalog does not have the store, for instance because it was just moved. Nothing
+        changes either if a store of the catalog has this UUID already: its folder may be a copy of another store's.
         """
         with self._connection.transaction() as connection:
             connection.execute(_RECORD_STORE, {"url": store_url, "uuid": uuid})
 
     def is_empty(self) -> bool:
-        """Return whether the catalog has no rows of chunks, in any state, and no journal records."""
+        """Return True if the catalog has no rows of chunks, whatever their state, and no journal records."""
         with self._connection.statement() as connection:
             [(is_empty,)] = connection.execute(_IS_EMPTY).fetchall()
         return bool(is_empty)

@@ -72,7 +72,7 @@ WHERE url = %s
 
 
 def check_movable(connection: PgConnection, old: str, new: str) -> None:
-    """Check that a store can move to another URL, and lock its row until the transaction ends.
+    """Check that a store can move to another URL, and lock the rows of both URLs until the transaction ends.
 
     Args:
         connection: A connection with an open transaction.
@@ -82,7 +82,7 @@ def check_movable(connection: PgConnection, old: str, new: str) -> None:
     Raises:
         NotFound: The catalog has no such store.
         InvalidInput: Both URLs are the same.
-        Locked: A command is writing to the store.
+        Locked: A command is writing to the store, or may be: its lease has not expired, and it may be alive.
         Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there.
     """
     if connection.execute("SELECT FROM stores WHERE url = %s FOR UPDATE", [old]).fetchone() is None:
@@ -99,7 +99,7 @@ def move_store(connection: PgConnection, old: str, new: str) -> str | None:
     """Change the URL of a store, in the caller's transaction.
 
     If the catalog still has a row of the new URL, without chunks and copies, `reuse_url` merges that row into the
-    row of this store.
+    row of this store. Dead writers in the store lose their leases.
 
     Args:
         connection: A connection with an open transaction.
@@ -112,7 +112,7 @@ def move_store(connection: PgConnection, old: str, new: str) -> str | None:
     Raises:
         NotFound: The catalog has no such store.
         InvalidInput: Both URLs are the same.
-        Locked: A command is writing to the store.
+        Locked: A command is writing to the store, or may be: its lease has not expired, and it may be alive.
         Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or
             both URLs have a row of a chunk with the same object key.
     """
@@ -178,7 +178,10 @@ def set_url(connection: PgConnection, old: str, new: str, home_path: str | None)
 
 
 def moved_to(connection: PgConnection, url: str) -> str | None:
-    """Return the present URL of a store that was moved away from this URL; None if no store was."""
+    """Return the present URL of the store that was moved away from a URL, after all its further moves.
+
+    None if no store was moved away from the URL, or if it was moved back.
+    """
     statement = "SELECT detail FROM events WHERE kind = 'store_moved' ORDER BY id"
     current = url
     for (detail,) in connection.execute(statement).fetchall():
@@ -193,7 +196,7 @@ def written_records(connection: PgConnection, url: str, limit: int | None) -> li
     Args:
         connection: A connection.
         url: URL of the store.
-        limit: Largest number of records. They are chosen at random. None: all records, in order.
+        limit: Largest number of records, which are chosen at random; None for all records, in order of journal.id.
     """
     urls = {url}
     statement = "SELECT detail FROM events WHERE kind = 'store_moved' ORDER BY id DESC"
@@ -206,7 +209,10 @@ def written_records(connection: PgConnection, url: str, limit: int | None) -> li
 
 
 def path_below(home: str, url: str) -> str | None:
-    """Return the part of a store's URL after the URL of the home, percent-encoded; None for a store elsewhere."""
+    """Return the part of a store's URL after the URL of the home (CAFCAT_HOME) and a slash.
+
+    The part is percent-encoded if the URL is. None if the store is not inside the home.
+    """
     return url.removeprefix(f"{home}/") if url.startswith(f"{home}/") else None
 
 
@@ -226,7 +232,7 @@ def _is_in_use(connection: PgConnection, url: str) -> bool:
 
 
 def _check_not_written(connection: PgConnection, store_url: str) -> None:
-    """Raise Locked if a writer with a valid lease may be alive and writing into a store.
+    """Raise Locked if a writer with a lease that has not expired may be alive and writing into a store.
 
     The remains of dead writers do not prevent a move. They move with the store.
     """
@@ -243,9 +249,9 @@ def _check_not_written(connection: PgConnection, store_url: str) -> None:
 
 
 def _end_leases(connection: PgConnection, store_url: str) -> None:
-    """End the leases of dead writers in a store.
+    """End the leases of all unfinished objects in a store. `_check_not_written` found no writer that may be alive.
 
-    A writer that was only suspended cannot commit any more then. Its object was written to the old URL.
+    A writer whose lease expired while it was suspended cannot commit any more then. Its object is at the old URL.
     """
     for table in _REFERRING:
         statement = (

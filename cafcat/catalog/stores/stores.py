@@ -69,18 +69,18 @@ _COUNT: Final = f"SELECT count(*) FROM ({_OBJECTS}) AS o"  # noqa: S608
 
 
 class StoreRow(NamedTuple):
-    """A store, and the number of the catalog's objects there.
+    """A store, and how many complete objects of each kind the catalog has there.
 
     Attributes:
         id: stores.id.
         url: URL of the store.
         name: Short name of the store; None if it has none.
         moves_with_home: True if the store is inside CAFCAT_HOME, so that its URL changes with the home.
-        uuid: UUID in the store's marker objects; None if the catalog has not read a marker there.
-        chunks: Number of chunks that cafcat wrote.
+        uuid: UUID in the store's marker objects; None if the catalog has not recorded it.
+        chunks: Number of committed and retired chunks that cafcat wrote.
         size_bytes: Total size of these chunks.
         adopted: Number of adopted archives.
-        copies: Number of active copies of chunks.
+        copies: Number of committed copies of chunks, except those that a migration has retired.
         retired: Number of copies that a migration has retired. Prune removes them.
         backups: Number of backups of the catalog.
     """
@@ -111,7 +111,7 @@ class StoredObject(NamedTuple):
 
 
 class Stores:
-    """Queries on the rows of `stores`. Every method is one transaction."""
+    """Queries on the rows of `stores`. Every method except `moved_to` is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -122,7 +122,7 @@ class Stores:
             return [StoreRow(*row) for row in connection.execute(f"{_ROWS} ORDER BY s.id".encode()).fetchall()]
 
     def find(self, name_or_url: str) -> StoreRow | None:
-        """Return the store with this URL, else the one with this name; None if there is neither."""
+        """Return the store with this URL, or else the store with this name; None if the catalog has neither."""
         condition = "WHERE s.url = %(text)s OR s.name = %(text)s ORDER BY s.url = %(text)s DESC LIMIT 1"
         with self._connection.statement() as connection:
             row = connection.execute((_ROWS + condition).encode(), {"text": name_or_url}).fetchone()
@@ -200,7 +200,8 @@ class Stores:
             NotFound: The catalog has no such store.
             InvalidInput: Both URLs are the same.
             Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there.
-            Locked: A command is writing to the store, or another transaction has locked its rows for 30 seconds.
+            Locked: A command is, or may be, writing to the store. Or another transaction has locked rows of the
+                store for 30 seconds.
         """
         with self._moving(old) as connection:
             check_movable(connection, old, new)
@@ -208,8 +209,8 @@ class Stores:
     def move(self, old: str, new: str) -> str | None:
         """Change the URL of a store, in its row and in all rows that refer to it.
 
-        The rows of unfinished objects of dead writers are changed, too. If the catalog still has a row of the new
-        URL, without chunks and copies, that row is merged into the row of this store.
+        Unfinished objects of dead writers also get the new URL, and their leases end. If the catalog still has a
+        row of the new URL, without chunks and copies, that row is merged into the row of this store.
 
         Args:
             old: Present URL of the store.
@@ -223,7 +224,8 @@ class Stores:
             InvalidInput: Both URLs are the same.
             Conflict: The catalog has chunks or copies at the new URL, or a backup is being written there. Or
                 both URLs have a row of a chunk with the same object key.
-            Locked: A command is writing to the store, or another transaction has locked its rows for 30 seconds.
+            Locked: A command is, or may be, writing to the store. Or another transaction has locked rows of the
+                store for 30 seconds.
         """
         with self._moving(old) as connection:
             return move_store(connection, old, new)
@@ -244,7 +246,7 @@ class Stores:
 
         Args:
             url: URL of the store.
-            limit: Largest number of records. They are chosen at random. None: all records, in order.
+            limit: Largest number of records, which are chosen at random; None for all, in order of journal.id.
         """
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
@@ -318,7 +320,8 @@ def moved_meanwhile(store: str) -> Conflict:
 def follow_home(connection: PgConnection, home: str, other_names: Sequence[str]) -> list[tuple[str, str]]:
     """Update the URLs of all stores inside the home after the home was moved, in one transaction.
 
-    A store keeps its old URL if another store of the catalog uses the new URL.
+    The new URL of the home is recorded. A store keeps its old URL if the catalog has objects of another store at
+    the new URL.
 
     Args:
         connection: A connection to the embedded database.
@@ -326,7 +329,7 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
         other_names: URLs of the same folder through symbolic links.
 
     Returns:
-        Old and new URL of each store that was changed; an empty list if no URL had to change.
+        Old and new URL of each store that was changed; an empty list if none was.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -352,14 +355,14 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
 def forget_home(connection: PgConnection) -> None:
     """Remove the recorded home, after rows were loaded from the catalog of another home.
 
-    The next connection records the present home and the stores inside it.
+    The next connection to an embedded database records the present home and the stores inside it.
     """
     connection.execute("UPDATE catalog_identity SET home = NULL")
     connection.execute("UPDATE stores SET home_path = NULL")
 
 
 def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:
-    """Record which stores are inside the home, for a catalog that has not recorded its home yet."""
+    """Set stores.home_path of the stores inside the home, for a catalog that has not recorded its home yet."""
     for (url,) in connection.execute("SELECT url FROM stores WHERE home_path IS NULL").fetchall():
         home_path = next((path for home in homes if (path := path_below(home, url))), None)
         if home_path:
@@ -371,7 +374,10 @@ def _reference_error(connection: PgConnection, url: str) -> Conflict:
     if connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is None:
         hint = "the row does no harm: another store can move to that URL"
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
-    hint = "`cafcat store ls` shows its objects; `cafcat store migrate` copies them to another store"
+    hint = (
+        "`cafcat store ls` counts its objects; `cafcat store migrate` copies them to another store, and later "
+        "`cafcat prune` removes the old ones"
+    )
     return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 
 

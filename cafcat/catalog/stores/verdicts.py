@@ -1,4 +1,4 @@
-"""The checks that the servers of stores failed."""
+"""Queries on the names of the checks of S3 features that the servers of stores failed."""
 
 from collections.abc import Collection
 from typing import Final
@@ -16,7 +16,7 @@ WHERE url = %(url)s AND NOT {_FAILED} ? %(check)s
 
 
 class ServerVerdicts:
-    """The checks that the servers of stores failed: `stores.checks`, such as `{"failed": ["entity_tag"]}`."""
+    """Queries on `stores.checks`: which checks the server of each store failed, as `{"failed": ["entity_tag"]}`."""
 
     def __init__(self, connection: Connection) -> None:
         """Create the queries. Nothing is queried yet.
@@ -55,13 +55,14 @@ class ServerVerdicts:
             return connection.execute(statement, (sorted(checks), store_url)).rowcount == 1
 
     def remember(self, store_url: str, check: str) -> bool:
-        """Add a failed check to a store, if the catalog has the store.
+        """Add a failed check to the row of a store, if the catalog has the store.
 
         Returns:
             False if the catalog had this failed check of the store before. True if it was added, or if the catalog
             does not have the store.
 
         Raises:
+            CatalogLocked: Another transaction has locked the row for 10 seconds.
             CatalogUnavailable: The database cannot be reached.
         """
         with self._connection.transaction() as connection:
