@@ -1,8 +1,8 @@
-"""The journal: a record of each change of file_locations in order, and the stores that still need the record.
+"""The journal: an ordered record of each commit of a chunk, removal and restoration, and the stores that need it.
 
 A chunk lists its own files. The journal has all that a chunk cannot have: which of two chunks came later, and which
-files were skipped, removed or restored. Each record is also written into the stores, beside the chunks. Therefore a
-rebuild needs only a store (docs/decisions/0012).
+files were skipped, removed or restored. Each record is also written into stores, beside the chunks. Therefore a
+rebuild needs only the stores (docs/decisions/0012). `cafcat adopt` writes no record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,15 +66,15 @@ class JournalChunk(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """A journal record: one change of the table file_locations.
+    """A journal record: the commit of one chunk, or one removal or restoration of files.
 
     Attributes:
         sequence: journal.id, the position of the change in the order of changes.
         uuid: UUID of the record.
         kind: Kind of the change.
-        happened_at: When the change was committed: ISO 8601, UTC.
+        happened_at: Start of the transaction that made the change: ISO 8601, UTC.
         unwritten: URLs of the stores into which the record still has to be written.
-        chunk: The chunk that was committed; None if files were removed or restored.
+        chunk: The chunk that was committed; None if the record is about removed or restored files.
         catalog: UUID of the catalog that changed; None in objects that earlier versions of cafcat wrote.
     """
 
@@ -123,7 +123,7 @@ def append(connection: PgConnection, kind: JournalKind, stores: Sequence[str], c
 
 
 _WAIT_SECONDS: Final = 30.0
-"""How long a process waits for another one that writes journal records, by default, in seconds."""
+"""How long a process waits by default for another one that writes records into the same store, in seconds."""
 
 
 class Journal:
@@ -163,7 +163,7 @@ class Journal:
         return list(map(_record, rows))
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
-        """Return the records of the commit of a chunk (by chunks.id), whether stores have them or not."""
+        """Return the journal records of a chunk (by chunks.id), whether stores have them or not."""
         statement = _RECORD + "WHERE j.chunk_id = %s ORDER BY j.id"
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]
@@ -175,7 +175,10 @@ class Journal:
             return {row[0] for row in connection.execute(statement, [list(records)]).fetchall()}
 
     def files(self, sequence: int) -> Iterator[JournalFile]:
-        """Yield the files that a record removed, restored or skipped, in path order. Queries 5,000 at a time.
+        """Yield the files that a record lists as removed, restored or skipped, in path order.
+
+        The list is deleted when all stores that need the record have it (`record_written`). Each query returns at
+        most 5,000 files.
 
         Args:
             sequence: journal.id.

@@ -13,7 +13,7 @@ class Listing(NamedTuple):
 
     Attributes:
         id: listings.id.
-        position: The last key whose object was processed; None at the beginning.
+        position: All objects up to this key were processed; None if none was.
         started_at: When the listing began: ISO 8601, UTC.
     """
 
@@ -75,7 +75,7 @@ class Listings:
             connection.execute(statement, {"id": listing_id, "position": position})
 
     def finish(self, listing_id: int) -> None:
-        """Record the end of a listing. The next listing of its source starts at the beginning."""
+        """Record the end of a listing. The next listing of its source and scope starts at the beginning."""
         statement = "UPDATE listings SET finished_at = now() WHERE id = %s AND finished_at IS NULL"
         with self._connection.statement() as connection:
             connection.execute(statement, [listing_id])

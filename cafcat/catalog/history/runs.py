@@ -63,7 +63,7 @@ class Runs:
         Args:
             run_id: ingest_runs.id.
             state: Final state of the run.
-            counts: Counters of the run, under the names of the columns.
+            counts: All counters of the run, under the names of their columns of `ingest_runs`.
             error: Why the run failed; None otherwise.
         """
         columns = ", ".join(f"{name} = %({name})s" for name in _COUNTERS)
@@ -91,7 +91,7 @@ class Runs:
             return connection.execute(update, [dead]).rowcount if dead else 0
 
     def record_failed_files(self, run_id: int, problems: Iterable[FileProblem]) -> None:
-        """Insert an event `file_failed` for each file that an ingest run could not pack."""
+        """Insert an event `file_failed` for each of these problems of an ingest run."""
         rows = [(run_id, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
         statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"
         with self._connection.transaction() as connection:
