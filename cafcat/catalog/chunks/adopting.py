@@ -49,7 +49,7 @@ LEFT JOIN LATERAL (SELECT file_path FROM file_locations WHERE file_path = s.file
 
 
 class AdoptedArchive(NamedTuple):
-    """The object of an archive that is adopted. The place of its index depends on the format and is not recorded.
+    """An archive that `cafcat adopt` adopts. The span of its index is not recorded, because formats differ in it.
 
     Attributes:
         id: chunks.id.
@@ -73,7 +73,7 @@ class AdoptedArchive(NamedTuple):
 
 
 class Adopting:
-    """Adoption of archives. Every method is one transaction, or several attempts at one."""
+    """Queries of `cafcat adopt`. Every method is one transaction, or several attempts at one."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -138,9 +138,13 @@ class Adopting:
             on_conflict: What to do with paths that the catalog has already.
             units: The log files and times of an archive of logs.
 
+        Returns:
+            The counts of files.
+
         Raises:
             Conflict: The catalog has a chunk with this object, or a path of the mapping under OnConflict.FAIL.
-            CatalogLocked: A lock was not free in time.
+            CatalogLocked: A lock was not free in time. Or the connection was lost, and the server was still
+                executing the transaction 60 seconds later.
             CatalogUnavailable: The adoption failed, or its outcome cannot be found out.
         """
         commit = Commit(self._connection)

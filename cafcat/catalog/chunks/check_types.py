@@ -1,4 +1,4 @@
-"""The types of verify's queries: runs, the objects to check, and the results of checks."""
+"""Types of the catalog's queries for `cafcat verify`: its runs, the objects to check, the results of checks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -37,7 +37,7 @@ class VerifyScope(NamedTuple):
     Attributes:
         level: Depth of the checks.
         chunks: UUIDs of the chunks; an empty sequence for all.
-        prefix: Chunks with a live or retired file below this folder, or with its name.
+        prefix: Chunks with a live or retired file that is below this folder or has the folder's name.
         store: URL of the store that holds the objects.
         older_than_seconds: Objects without a successful check of this level, or a deeper one, within this many
             seconds before the run. A check does not count if a failed one followed.
@@ -52,7 +52,7 @@ class VerifyScope(NamedTuple):
     sample: float | None = None
 
     def as_scope(self) -> dict[str, Any]:
-        """Return all conditions except the level, by name, as the value for `verify_runs.scope`."""
+        """Return the given conditions by name, as the value for `verify_runs.scope`. The level is left out."""
         given = self._asdict() | {"chunks": sorted(map(str, self.chunks)) or None}
         return {name: value for name, value in given.items() if value is not None and name != "level"}
 
@@ -130,7 +130,7 @@ class CheckResult(NamedTuple):
 
     Attributes:
         verdict: Outcome of the check.
-        findings: The errors that were found.
+        findings: The errors that the check found.
         files_checked: Number of files whose bytes or rows were checked.
         bytes_read: Bytes read from the store or the source.
         started_at: When the check began.
@@ -153,7 +153,7 @@ class VerifyTally(NamedTuple):
     If an object was checked several times in the run, only its last check counts.
 
     Attributes:
-        ok: Number of objects (or sources) without errors.
+        ok: Number of checked objects without errors. A source, or the catalog as a whole, counts as one object.
         damaged: Number of damaged objects with at least one error that concerns a live file.
         missing: Number of missing objects that a live file needs.
         unreadable: Number of objects that could not be read.
@@ -183,7 +183,7 @@ class DamagedChunk(NamedTuple):
         id: chunks.id.
         uuid: Name of the chunk outside SQL.
         level: Level of the failed check.
-        verdict: Verdict of the failed check.
+        verdict: Verdict of the failed check: damaged, missing or unreadable.
         verification_id: verifications.id of the failed check.
     """
 

@@ -41,7 +41,10 @@ RENEW_LEASE: Final = (
 )
 
 
-_LEASE_LOST: Final = "the chunk cannot be written on: another command gave it up, committed it or has its lease"
+_LEASE_LOST: Final = (
+    "the chunk cannot be written any further: another command abandoned it, committed it, has its lease, or moved "
+    "its store"
+)
 
 
 class ExistingFiles(NamedTuple):
@@ -59,7 +62,7 @@ class ExistingFiles(NamedTuple):
 
 
 class Chunks:
-    """Queries on the rows of `chunks`. Every method is one transaction."""
+    """Queries on the rows of `chunks`. Every method except `find_existing` is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -77,8 +80,9 @@ class Chunks:
             source_ids: sources.id of each file; None for a source that is not in the catalog.
             comparison: TIME: a file is unchanged if size, source, and entity tag are the same as in the catalog. If
                 either side has no tag, the times are compared. A file whose source the catalog does not know counts
-                as one of the same source. A file is doubtful if only the source differs. CHECKSUM: every file of
-                the same size is doubtful. NOTHING: every file that the catalog has is changed.
+                as one of the same source. A file is doubtful if only the source differs, else changed. CHECKSUM:
+                every file of the same size is doubtful, every other one changed. NOTHING: every file that the
+                catalog has is changed.
         """
         if not files or not self._has_path_between(files):
             return ExistingFiles(frozenset(), frozenset(), {})
@@ -177,7 +181,7 @@ class Chunks:
             source_id: chunks.id of the chunk from which the files are copied.
 
         Raises:
-            Conflict: The chunk is no longer being written.
+            Conflict: The state of the chunk is no longer `writing`.
         """
         statement = "UPDATE chunks SET moves_from = moves_from || %s::bigint WHERE id = %s AND state = 'writing'"
         with self._connection.statement() as connection:
@@ -188,7 +192,8 @@ class Chunks:
         """Extend the lease of a chunk, which shows other processes that its writer is alive.
 
         Raises:
-            Conflict: The chunk is no longer being written, or another process acquired its lease.
+            Conflict: The state of the chunk is no longer `writing`, or another process acquired its lease, or its
+                store was moved.
         """
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:

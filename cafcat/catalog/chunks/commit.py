@@ -60,7 +60,8 @@ class Commit:
             Conflict: The chunk is not in the state `writing` any more, or its store was moved, and recover did not
                 commit the chunk. Or another archive has a log file of `units`. Or the catalog has a path of the
                 mapping under OnConflict.FAIL.
-            CatalogLocked: A lock was not free in time.
+            CatalogLocked: A lock was not free in time. Or the connection was lost, and the server was still
+                executing the commit 60 seconds later.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
@@ -81,8 +82,8 @@ class Commit:
         """Commit a durable chunk into which live files of other chunks were copied.
 
         A path moves to the new chunk if it still points to one of the sources, and to content of the same size and
-        checksum. It keeps its modification time and its entity tag. All other files (those that were replaced or
-        removed meanwhile) count as skipped. Chunks without live files are retired.
+        checksum. It keeps its modification time, entity tag and source. All other files (those that were replaced
+        or removed meanwhile) count as skipped. Chunks without live files are retired.
 
         Args:
             chunk_id: chunks.id of the new chunk.
@@ -95,7 +96,8 @@ class Commit:
 
         Raises:
             Conflict: The chunk is no longer in the state `writing`, or its store was moved.
-            CatalogLocked: A lock was not free in time.
+            CatalogLocked: A lock was not free in time. Or the connection was lost, and the server was still
+                executing the commit 60 seconds later.
             CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
                 the chunk.
         """
@@ -128,6 +130,10 @@ class Commit:
         """Return the result of a chunk's commit; None if the chunk was not committed.
 
         A caller whose connection was lost finds out with this whether its commit succeeded.
+
+        Raises:
+            CatalogLocked: The server was still executing the commit after 60 seconds.
+            CatalogUnavailable: The database cannot be reached.
         """
         return self._recorded_result(chunk_id) if self._is_committed(chunk_id) else None
 

@@ -101,8 +101,8 @@ class ChunkToCopy(NamedTuple):
         file_count: Number of files in the chunk.
         crc64nvme: CRC-64/NVME of its object in base64; None if unknown.
         sequence: journal.id of its commit; 0 if it has no record.
-        copy_state: State of its copy in the target store: writing, committed, abandoned or deleted; None if there
-            is no copy.
+        copy_state: State of its copy in the target store: writing, committed, abandoned or deleted; None if the
+            catalog has no copy there, or has recorded that the object of an abandoned or deleted copy is gone.
         is_copy_retired: True if a migration has retired this copy. Prune removes it later.
     """
 
@@ -143,7 +143,8 @@ class Selection(NamedTuple):
 
     Attributes:
         uuids: The chunks with these UUIDs, in any state.
-        prefix: Committed chunks with a live file below this folder, or with its name. No slash at either end.
+        prefix: Committed chunks with a live file that is below this folder or has the folder's name. The text has
+            no slash at either end.
         store: Committed and retired chunks that the store with this URL holds, either themselves or as a copy.
     """
 
@@ -306,7 +307,7 @@ class Copies(Objects):
         """Make a copy that a migration has retired an active copy again, which prune does not remove.
 
         Raises:
-            Conflict: The store has no committed copy of the chunk. Prune has marked it as deleted meanwhile.
+            Conflict: The store has no committed copy of the chunk: prune has marked it as deleted meanwhile.
         """
         statement = (
             "UPDATE chunk_copies AS k SET retired_at = NULL FROM chunks AS c "

@@ -49,7 +49,7 @@ class CommitRules(NamedTuple):
     """How the commit of a chunk handles paths that the catalog has already.
 
     Attributes:
-        on_conflict: Replace the location in the catalog, skip the file of the chunk, or fail.
+        on_conflict: Replace the location in the catalog, skip the file of the chunk, or refuse the commit.
         all_new: True if the catalog had none of the paths when it was last queried.
         is_late: True if recover commits the chunk of a dead writer: newer locations and removals stay.
     """
@@ -85,8 +85,11 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
     """Copy the rows of new paths directly into file_locations, in the order of its primary key.
 
     Returns:
-        The result. None if the catalog has one of the paths, or another transaction is about to insert one. Then
-        nothing has changed.
+        The result. None if the catalog has one of the paths, or another transaction that inserts one takes longer
+        than 5 seconds. Then nothing has changed.
+
+    Raises:
+        CatalogLocked: The lock on file_locations was not free in time.
     """
     try:
         with connection.transaction():
@@ -104,8 +107,8 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
 def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
     """Add the files of a chunk to file_locations, some of whose paths the catalog may have.
 
-    For each path that both the chunk and the catalog have, the location that the path does not get, or loses, is
-    copied to retired_locations.
+    A path that both the chunk and the catalog have keeps one of two locations. The other one is copied to
+    retired_locations.
 
     Raises:
         Conflict: The catalog has a path of the mapping, under OnConflict.FAIL.

@@ -52,12 +52,13 @@ class Objects:
         """Extend the lease of a copy or backup, which shows other processes that its writer is alive.
 
         Raises:
-            Conflict: The object is no longer being written, or another process acquired its lease.
+            Conflict: The state of the object is no longer `writing`, or another process acquired its lease, or its
+                store was moved.
         """
         lease = "lease_expires_at = now() + make_interval(secs => %s)"
         if not self._update(lease, "state = 'writing' AND lease_owner = %s", object_id, [lease_seconds], [owner]):
-            reason = "another command gave it up or has its lease"
-            raise Conflict(f"row {object_id} of {self._table} cannot be written on: {reason}")
+            reason = "another command abandoned it, has its lease, or moved its store"
+            raise Conflict(f"object {object_id} of {self._table} cannot be written any further: {reason}")
 
     def commit(self, object_id: int, etag: str | None) -> None:
         """Set the state of a copy or backup from `writing` to `committed`.
@@ -69,7 +70,7 @@ class Objects:
         """
         changes = "state = 'committed', committed_at = now(), lease_expires_at = NULL, etag = %s"
         if not self._update(changes, "state = 'writing' AND lease_owner IS NOT NULL", object_id, [etag]):
-            reason = "it was given up, or its store was moved"
+            reason = "it was abandoned, or its store was moved"
             raise Conflict(f"row {object_id} of {self._table} cannot be committed: {reason}")
 
     def abandon(self, object_id: int) -> None:

@@ -23,7 +23,8 @@ def owner_name(role: str) -> str:
     """Return the name of this process as the owner of leases, such as "host:4711:run 7 [5f2c9e01a3b4/88123]".
 
     The first parts are host, process id and role. On systems with /proc, two parts follow: a hash of the current
-    boot of this machine, and the start time of the process in clock ticks since that boot.
+    boot of this machine and of the process id namespace, and the start time of the process in clock ticks since the
+    boot.
 
     Args:
         role: The task of the process, such as "run 7".
@@ -55,7 +56,7 @@ def is_dead(owner: str | None) -> bool:
 
 
 def _is_gone(process: int) -> bool:
-    """Return whether a process whose start time /proc does not show has ended. A zombie has ended.
+    """Return True if a process has ended, given that /proc does not show its start time. A zombie counts as ended.
 
     /proc may hide the processes of other users (mount option hidepid), so this sends signal 0 to the process.
     """
@@ -89,7 +90,7 @@ def _started(process: int) -> str | None:
     Two processes that had the same process id differ in it.
 
     Returns:
-        None if the process does not exist, or is a zombie.
+        None if the process does not exist or is a zombie, or if /proc does not show it.
     """
     try:
         status = Path(f"/proc/{process}/stat").read_bytes()

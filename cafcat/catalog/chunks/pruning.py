@@ -101,9 +101,9 @@ class PrunableChunk(NamedTuple):
         store: URL of the store that holds it.
         size_bytes: Size of its object.
         file_count: Number of files in it.
-        is_deleted: True if its state is `deleted` already, but the store may still have an object of it.
+        is_deleted: True if its state is `deleted` already, but its object, or a copy of it, may still exist.
         retired_at: When it was retired: ISO 8601, UTC; None if unknown.
-        is_adopted: True if the object is not cafcat's own. Such an object stays.
+        is_adopted: True for an archive that was adopted in place. Prune does not remove its object.
     """
 
     id: int
@@ -156,7 +156,7 @@ class Pruning:
         An earlier prune that was interrupted leaves such deleted chunks.
 
         Args:
-            grace_seconds: Of the retired chunks, yield only those that were retired longer ago than this.
+            grace_seconds: Retired chunks are yielded only if they were retired more than this many seconds ago.
             store_url: Yield only chunks in this store; None for all stores.
         """
         after = 0
@@ -170,7 +170,7 @@ class Pruning:
             after = rows[-1][0]
 
     def retired_copies(self, grace_seconds: int, store_url: str | None) -> Iterator[RetiredCopy]:
-        """Yield copies that migrations have retired.
+        """Yield copies of committed and retired chunks that migrations have retired, by chunk_copies.id.
 
         Args:
             grace_seconds: Yield only copies that were retired more than this many seconds ago.
@@ -204,7 +204,7 @@ class Pruning:
 
         Returns:
             True if the state was set. False if the copy is not retired any more, or its grace period is not over,
-            or its chunk was deleted, or copy or chunk is in another place than `retired_copies` returned.
+            or its chunk was deleted, or the store or key of copy or chunk has changed since `retired_copies`.
         """
         with self._connection.transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -252,7 +252,7 @@ class Pruning:
     def objects(self, chunk_id: int) -> list[ChunkObject]:
         """Return the objects of a chunk that may still be in their stores: the chunk itself, then its copies.
 
-        The object of an adopted chunk is not among them, because it is not cafcat's own.
+        The object of an adopted archive is left out, because prune does not remove it.
         """
         return [ChunkObject(*row) for row in self._rows(_OBJECTS, {"chunk": chunk_id})]
 

@@ -104,7 +104,7 @@ _FINAL_STATES: Final = " UNION ALL ".join(
 
 
 class Recovery:
-    """Queries for recover. Every method is one transaction."""
+    """Queries for recover. Every method except `overdue` is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -127,7 +127,7 @@ class Recovery:
         return bool(found)
 
     def find_existing(self, chunks: Sequence[UUID]) -> set[UUID]:
-        """Return those of these values of chunks.uuid that the catalog has, in any store."""
+        """Return the UUIDs, of those given, for which the catalog has a chunk, in any store and state."""
         with self._connection.statement() as connection:
             rows = connection.execute("SELECT uuid FROM chunks WHERE uuid = ANY(%s)", [list(chunks)]).fetchall()
         return {row[0] for row in rows}
@@ -210,7 +210,8 @@ class Recovery:
         """Extend the lease that recover has acquired for a chunk.
 
         Raises:
-            Locked: Another process has acquired the lease, or the chunk is not being written any more.
+            Locked: Another process has acquired the lease, or the chunk is not being written any more, or its store
+                was moved.
         """
         self._set_lease(chunk_id, owner, lease_seconds)
 
@@ -218,7 +219,8 @@ class Recovery:
         """End the lease that recover has acquired for a chunk, so that the next recover need not wait for its end.
 
         Raises:
-            Locked: Another process has acquired the lease, or the chunk is not being written any more.
+            Locked: Another process has acquired the lease, or the chunk is not being written any more, or its store
+                was moved.
         """
         self._set_lease(chunk_id, owner, 0)
 
@@ -231,8 +233,8 @@ class Recovery:
         """Return the states of the chunks, copies and backups with these object keys in a store.
 
         Returns:
-            For each key its state. None stands for an object that is being written, or whose remains have not been
-            removed from the store yet. Keys without a row are missing.
+            State by key. None stands for an object that is being written, or whose remains have not been removed
+            from the store yet. Keys without a row are left out.
         """
         # The catalog has no key that is not valid text.
         parameters = {"store": store_url, "keys": list(filter(is_text, keys))}

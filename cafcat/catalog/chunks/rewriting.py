@@ -1,4 +1,4 @@
-"""Chunks whose live files are worth copying into new ones."""
+"""The catalog's queries for repack and repair: chunks whose live files can be copied into new chunks."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -31,7 +31,7 @@ class RewritableChunk(NamedTuple):
         data_bytes: Total size of the files' bytes in it, live or not.
         live_bytes: Total size of the files that the catalog locates in it.
         live_files: Number of these files.
-        is_being_rewritten: True if another command is copying its files into a new chunk.
+        is_being_rewritten: True if a command with a valid lease is copying its files into a new chunk.
         format: Format of the archive.
         is_adopted: True if cafcat did not write it, but adopted it in place.
     """
@@ -89,7 +89,7 @@ class Rewriting:
         return self._chunks(statement, parameters)
 
     def by_id(self, ids: Sequence[int]) -> list[RewritableChunk]:
-        """Return the chunks with these values of chunks.id, as far as they are committed, the oldest first."""
+        """Return the committed chunks with these values of chunks.id, the oldest first."""
         return self._chunks(f"{_CHUNK} WHERE c.state = 'committed' AND c.id = ANY(%s) ORDER BY c.id", [list(ids)])
 
     def by_uuid(self, uuids: Sequence[UUID]) -> list[RewritableChunk]:
@@ -103,12 +103,12 @@ class Rewriting:
         found = {chunk.uuid for chunk in chunks}
         for uuid in uuids:
             if uuid not in found:
-                message = f"the chunk is not {ChunkState.COMMITTED}: no path points to it"
+                message = f"the chunk is not {ChunkState.COMMITTED}, so no path points to it"
                 raise InvalidInput(message, chunk=str(uuid), hint="`cafcat chunks show` prints its state")
         return chunks
 
     def retired(self, ids: Sequence[int]) -> int:
-        """Return to how many of the chunks with these values of chunks.id no path points any more."""
+        """Return how many of the chunks with these values of chunks.id are retired or deleted."""
         statement = "SELECT count(*) FROM chunks WHERE id = ANY(%s) AND state IN ('retired', 'deleted')"
         with self._connection.statement() as connection:
             row = connection.execute(statement, [list(ids)]).fetchone()

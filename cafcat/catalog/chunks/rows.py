@@ -1,7 +1,7 @@
 """All rows of one chunk, live and retired, in the order of their bytes.
 
-All rows are read from PostgreSQL at once and stored in a temporary file. Reading the chunk itself may take minutes,
-and no transaction should stay open for that time.
+All rows are read from PostgreSQL at once and buffered: up to 8 MiB in memory, more in a temporary file. Reading the
+chunk itself may take minutes, and no transaction should stay open for that time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -78,13 +78,13 @@ class ChunkRows(Spool):
     """The rows of a chunk. They can be iterated repeatedly; memory does not depend on the number of rows."""
 
     def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Read all rows into a temporary file.
+        """Buffer all rows: up to 8 MiB in memory, more in a temporary file.
 
         Args:
             blocks: Result of the statement COPY_ROWS.
 
         Raises:
-            StoreFailed: The temporary file cannot be written.
+            TemporaryFileFailed: The temporary file cannot be written.
         """
         super().__init__("the rows of a chunk", _MEMORY_BYTES)
         rows = iter(blocks)

@@ -184,7 +184,9 @@ class Verification:
         return TargetTotals(*row)
 
     def targets(self, run_id: int, scope: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
-        """Return objects that a verify run still has to check, each chunk before its copies.
+        """Return objects that a verify run still has to check, in the order of chunks, each before its copies.
+
+        An object with an error in this run is among them, because it may have been repaired since.
 
         Args:
             run_id: verify_runs.id.
@@ -293,7 +295,7 @@ class Verification:
         return int(row[0]) if row else 0
 
     def tally(self, run_id: int) -> VerifyTally:
-        """Return totals of the recorded checks of a verify run: of each object, the last check counts.
+        """Return totals of the recorded checks of a verify run. For each object, only its last check counts.
 
         Checks before the run was resumed are included.
         """
@@ -344,5 +346,5 @@ def _insert_findings(connection: PgConnection, verification_id: int, findings: S
 
 
 def _storable(text: str) -> str:
-    """Return a text without NUL: PostgreSQL cannot store one, but a damaged index may contain it."""
+    """Return a text with each NUL escaped: PostgreSQL cannot store NUL, but a damaged index may contain it."""
     return text.replace("\0", "\\x00")
