@@ -104,10 +104,10 @@ class ConsistentFiles:
     def files(self, path: str | None, folder: str) -> Generator[list[FileRow], None, None]:
         """Yield the file of a path, and all files below a folder, in path order and in lists of up to 10,000.
 
-        The rows stream from the server, so the caller reads them to the end or closes the generator.
+        The rows stream from the server. The caller must read them to the end or close the generator.
 
         Args:
-            path: The path of one file; None for none.
+            path: The path of one file that is not below the folder; None for no such file.
             folder: A folder that ends in "/"; "" for all files.
         """
         parameters = _bounds(path, folder)
@@ -140,6 +140,8 @@ def consistent_read(database: Connector) -> Iterator[ConsistentFiles]:
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
+        AccessDenied: The server rejects user and password.
+        InvalidInput: The URL of the database cannot be read.
         CatalogOutdated: The database has no schema, or one of another revision.
     """
     with repeatable_read(database) as transaction:

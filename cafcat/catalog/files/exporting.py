@@ -66,9 +66,9 @@ class Export:
         return int(file_count), int(size_bytes)
 
     def files(self, scopes: Sequence[PathScope]) -> Generator[Location, None, None]:
-        """Yield each file of the scopes once, ordered by chunk and offset.
+        """Yield each file of the scopes once, in the order of chunks.id, then of the file's offset in the chunk.
 
-        The rows stream from the server, so the caller reads them to the end or closes the generator.
+        The rows stream from the server. The caller must read them to the end or close the generator.
         """
         source, parameters = self._source(scopes)
         current_id: int | None = None
@@ -91,7 +91,7 @@ class Export:
 
 
 def _disjoint_ranges(scopes: Sequence[PathScope]) -> list[tuple[str, str]]:
-    """Return disjoint half-open ranges of paths that cover the scopes.
+    """Return disjoint half-open ranges of paths that contain the files of the scopes and no others.
 
     Python sorts by code points, PostgreSQL by the bytes of UTF-8. Both orders are the same.
     """
@@ -112,6 +112,8 @@ def export(database: Connector) -> Iterator[Export]:
 
     Raises:
         CatalogUnavailable: The database cannot be reached.
+        AccessDenied: The server rejects user and password.
+        InvalidInput: The URL of the database cannot be read.
         CatalogOutdated: The database has no schema, or one of another revision.
     """
     with repeatable_read(database) as transaction:

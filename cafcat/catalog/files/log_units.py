@@ -1,4 +1,4 @@
-"""Log files in archives of logs, and the times that the records of these archives span."""
+"""Queries on the log files in archives of logs, and on the times that the records of these archives span."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -143,7 +143,7 @@ class SearchedArchive(NamedTuple):
         object_key: Its key in that store.
         size_bytes: Size of its object.
         crc64nvme: CRC-64/NVME of its object in base64; None if unknown.
-        copies: URLs of the stores with a copy of it, under the same key.
+        copies: URLs of the stores with a committed copy of it, active or retired, under the same key.
     """
 
     id: int
@@ -160,8 +160,8 @@ class ExistingLogs(NamedTuple):
     """The log files of a batch that the catalog has, as positions in the batch. All others are new.
 
     Attributes:
-        unchanged: Log files whose size and time are the same in the catalog.
-        changed: Log files whose size or time differs.
+        unchanged: Log files whose size and modification time are the same in the catalog.
+        changed: Log files whose size or modification time differs, or is unknown in the catalog.
     """
 
     unchanged: frozenset[int]
@@ -175,9 +175,9 @@ class LogUnits:
         self._connection = connection
 
     def below(self, prefix: str) -> Iterator[StoredUnit]:
-        """Yield the log files below a folder, and the one with the folder's name, in the order of their names.
+        """Yield the log files below a folder, and those with the folder's name, in the order of their names.
 
-        Log files in deleted archives are left out.
+        A log file that is in several archives is yielded for each of them. Deleted archives are left out.
 
         Args:
             prefix: The folder, without a slash at its end; "" for all log files.
@@ -196,9 +196,10 @@ class LogUnits:
     def archives(
         self, archive_format: str, prefix: str, from_ms: int | None, to_ms: int | None
     ) -> Iterator[SearchedArchive]:
-        """Yield committed archives that may contain matches of a search, oldest first.
+        """Yield committed archives that may contain matches of a search, in the order of chunks.id.
 
-        With a limit of time, archives with unknown times are yielded, but not those whose records have no times.
+        If from_ms or to_ms is given, archives with unknown times are yielded, but not those whose records have no
+        times.
 
         Args:
             archive_format: Format of the archives.
@@ -226,7 +227,7 @@ class LogUnits:
     def find_existing(self, files: Sequence[SourceFile]) -> ExistingLogs:
         """Return which log files of a batch are in committed archives that cafcat wrote.
 
-        A log file is unchanged if one of these archives has it with the same size and time.
+        A log file is unchanged if one of these archives has it with the same size and modification time.
         """
         batch = [(file.path, file.size_bytes, to_microseconds(file.modified_ns)) for file in files]
         with self._connection.by_index() as connection:
@@ -239,7 +240,7 @@ class LogUnits:
 
         Args:
             units: The log files.
-            chunk_id: chunks.id of the archive that may have them; 0 for none.
+            chunk_id: chunks.id of an archive that is ignored; 0 for none.
         """
         with self._connection.by_index() as connection:
             return _find_conflict(connection, units, chunk_id)
@@ -252,11 +253,12 @@ def add_units(connection: PgConnection, chunk_id: int, found: ArchiveUnits, *, e
         connection: A connection with an open transaction.
         chunk_id: chunks.id of the archive.
         found: Its log files and times.
-        exclusive: Whether each log file may be in one archive of cafcat only. Then this locks ingestion_units.
+        exclusive: True to lock ingestion_units, and to raise Conflict if another committed archive of cafcat has
+            one of the log files.
 
     Raises:
-        Conflict: Another archive of cafcat has one of the log files; with `exclusive` only.
-        CatalogLocked: The lock was not free in time.
+        Conflict: Another archive has one of the log files; only with `exclusive`.
+        CatalogLocked: The lock was not free in time; only with `exclusive`.
     """
     if exclusive:
         acquire(connection, "LOCK TABLE ingestion_units IN SHARE ROW EXCLUSIVE MODE")
@@ -296,12 +298,12 @@ def drop_units(connection: PgConnection, chunk_id: int) -> None:
 
 
 def logs_elsewhere(connection: PgConnection, chunk_id: int, restored: Sequence[int]) -> tuple[str, UUID] | None:
-    """Find a log file of an archive that another archive has by now.
+    """Find a log file of an archive that another, committed archive has by now.
 
     Args:
         connection: A connection with an open transaction.
         chunk_id: chunks.id of an archive that cafcat wrote and to which no path points any more.
-        restored: chunks.id of archives that this transaction is going to restore. They count like committed ones.
+        restored: chunks.id of archives that this transaction is going to restore. They count as committed.
 
     Returns:
         Name of the log file, and UUID of the other archive, which cafcat wrote; None if there is no such log file.

@@ -132,10 +132,10 @@ class FindFilter(NamedTuple):
     A file without a modification time meets no condition on this time.
 
     Attributes:
-        name_regex: POSIX regular expression that the path must match.
+        name_regex: Regular expression of PostgreSQL that the path, or a part of it, must match.
         newer_ns: The modification time must be later: nanoseconds since 1970 UTC.
         older_ns: The modification time must be earlier: nanoseconds since 1970 UTC.
-        min_size: Least size of the file, in bytes.
+        min_size: Smallest size of the file, in bytes.
         max_size: Largest size of the file, in bytes.
     """
 
@@ -165,11 +165,11 @@ def folder_range(folder: str) -> tuple[str, str | None]:
 
 
 class PathScope(NamedTuple):
-    """All files below a folder, and one file that has the name of the folder.
+    """All files below a folder and, unless `file` is None, the file that has the name of the folder.
 
     Attributes:
         folder: A folder that ends in "/"; "" for all files.
-        file: Path of the file; None for none.
+        file: Path of the file with the folder's name; None to leave this file out.
     """
 
     folder: str
@@ -201,7 +201,7 @@ def successor(path: str) -> str:
 
 
 class Lookup:
-    """Look-ups and listings of files. Each look-up, and each page of a listing, is one transaction.
+    """Look-ups and listings of files. Every query, such as that for one page of a listing, is one transaction.
 
     A prefix is a name as the user typed it: "" and "." mean the whole catalog. "a" means the file "a" and all files
     below the folder "a", "a/" only the files below the folder.
@@ -216,6 +216,7 @@ class Lookup:
         Raises:
             NotFound: The catalog has no such file.
             CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable: The database cannot be reached.
         """
         rows = self._connection.select(_LOCATE_ONE, path)
         if not rows:
@@ -230,6 +231,7 @@ class Lookup:
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable: The database cannot be reached.
         """
         if not paths:
             return {}
@@ -237,7 +239,10 @@ class Lookup:
         return {row[0]: location_of(row) for row in self._connection.select(_LOCATE_MANY, sorted(paths))}
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Return those of these names that are folders with at least one file. Costs one query."""
+        """Return those of these names, without a slash at the end, below which the catalog has a file.
+
+        Costs one query.
+        """
         if not names:
             return set()
         with self._connection.statement() as connection:
@@ -245,7 +250,7 @@ class Lookup:
         return {row[0] for row in rows}
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
-        """Yield the file with a name, if any, and then the files and folders directly in the folder of this name.
+        """Yield the file with a name, if there is one, and then the files and folders directly in this folder.
 
         Args:
             prefix: The name, as typed.

@@ -1,7 +1,7 @@
 """The rows of file_locations for one chunk, in the binary format of PostgreSQL's COPY.
 
-A row is encoded once, when its file is packed. Beyond 16 MiB the rows are in a temporary file. So memory does not
-depend on the number of files, and a commit only has to send blocks.
+A row is encoded once, when its entry is added. More than 16 MiB of rows are in a temporary file. Memory therefore
+does not depend on the number of files, and a commit only has to send blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class Mapping(Spool):
         file_count: Number of entries.
         size_bytes: Total size of the files.
         last_path: Path of the last entry; "" without entries.
-        ascending: True if each path came after the one before, bytewise. Then all paths are also distinct.
+        ascending: True if each path sorts bytewise after the path added before it. Then all paths are distinct.
     """
 
     def __init__(self, chunk_id: int) -> None:
@@ -68,7 +68,7 @@ class Mapping(Spool):
 
         Raises:
             ValueError: The entry has no checksum.
-            StoreFailed: The temporary file cannot be written.
+            TemporaryFileFailed: The temporary file cannot be written.
         """
         self.add_all((entry,), (etag,))
 
@@ -81,7 +81,7 @@ class Mapping(Spool):
 
         Raises:
             ValueError: An entry has no checksum.
-            StoreFailed: The temporary file cannot be written.
+            TemporaryFileFailed: The temporary file cannot be written.
         """
         last, ascending, rows, source = self.last_path, self.ascending, self._rows, self._source
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
@@ -115,7 +115,9 @@ class Mapping(Spool):
         return row + path
 
     def flush(self) -> None:
-        """Write all buffered rows to the spool, so that a commit needs no more space. Beyond 16 MiB it is on disk.
+        """Write all buffered rows to the spool, so that a commit needs no more space.
+
+        A spool of more than 16 MiB is a temporary file on disk.
 
         Raises:
             TemporaryFileFailed: The temporary file cannot be written.

@@ -1,6 +1,6 @@
 """A list of any number of paths, to copy them into a temporary table, or to collect the result of a query.
 
-The paths are encoded in the binary format of PostgreSQL's COPY. Beyond 16 MiB they are in a temporary file.
+The paths are encoded in the binary format of PostgreSQL's COPY. A list of more than 16 MiB is in a temporary file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ class PathList(Spool):
 
         Raises:
             UnicodeEncodeError: The path cannot be encoded in UTF-8.
-            StoreFailed: The temporary file cannot be written.
+            TemporaryFileFailed: The temporary file cannot be written.
         """
         encoded = path.encode()
         self.write(_ROW.pack(1, len(encoded)) + encoded)

@@ -24,11 +24,11 @@ __all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs"]
 
 
 class RepackedLogs(NamedTuple):
-    """A file of an archive of logs that cannot be restored, because another archive has its log file by now.
+    """A removed file of an archive of logs that is not restored, because another archive has its log file by now.
 
     Attributes:
         path: Path of the removed file.
-        log_file: Name of a log file in the removed archive.
+        log_file: Name of a log file that both archives have.
         archive: UUID of the other archive.
     """
 
@@ -42,12 +42,12 @@ class Change:
     """Result of one removal or restoration. As a context manager, it frees its lists at the end.
 
     Attributes:
-        missing: Names for which there was nothing to do: no file has the name, or, in a restoration, no file of
-            this name was removed.
+        missing: In a removal, names that no file has. In a restoration, names of which no file was removed.
         live: Paths that were not restored, because they have a file again.
         pruned: Paths that were not restored, because their chunk was pruned.
         empty: Folders without a file to remove or restore.
-        repacked_logs: Files that were not restored, because another archive has their log file by now.
+        repacked_logs: Files of archives of logs that were not restored, because another archive has one of the log
+            files of their archive by now.
         sequence: journal.id of the change; None if nothing changed.
         uuid: journal.uuid of the change; None if nothing changed.
         stores: URLs of the stores into which the journal record has to be written.
@@ -88,7 +88,7 @@ class RemovedPage(NamedTuple):
 
     Attributes:
         files: The files, in path order. There may be none, even if there are further pages.
-        last: The last path that was examined; None if there are no further pages.
+        last: The last removed path that was examined; None if there are no further pages.
     """
 
     files: list[RetiredLocation]
@@ -120,7 +120,8 @@ class Removal:
             the result.
 
         Raises:
-            CatalogLocked: The lock on file_locations was not free in time.
+            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. If the
+                connection was lost before, the outcome is unknown.
             CatalogUnavailable: The removal failed, or its outcome cannot be found out.
         """
         return self._change(lambda connection, change: _remove(connection, change, names, folders, progress))
@@ -141,7 +142,8 @@ class Removal:
             caller closes the result.
 
         Raises:
-            CatalogLocked: The lock on file_locations was not free in time.
+            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. If the
+                connection was lost before, the outcome is unknown.
             CatalogUnavailable: The restoration failed, or its outcome cannot be found out.
         """
         return self._change(lambda connection, change: _restore(connection, change, names, folders, progress))
@@ -149,7 +151,7 @@ class Removal:
     def count(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
         """Return the numbers, missing names and empty folders that `remove` would return for these arguments.
 
-        The catalog is not changed. The caller closes the result.
+        Nothing is removed. The caller closes the result.
         """
         change = _nothing()
         with self._connection.transaction() as connection:
@@ -355,7 +357,7 @@ def _exclude(connection: PgConnection, condition: str, paths: PathList) -> None:
 
 
 def _exclude_repacked_logs(connection: PgConnection) -> list[RepackedLogs]:
-    """Leave the files of archives out of a restoration if another archive has one of their log files by now.
+    """Leave the files of an archive out of a restoration if another archive has one of its log files by now.
 
     These files are deleted from the temporary table `wanted`, and returned; an empty list if there are none.
 

@@ -1,8 +1,8 @@
 """The statements of a removal and of a restoration of files.
 
 They use temporary tables. `asked` has the paths that a call names, `gone` the removed rows of file_locations, and
-`wanted` the rows to restore. `usable` has the chunks to which restored rows may point, `counted` the totals of a
-dry run.
+`wanted` the rows to restore. `usable` has the chunks to which restored rows may point. In a dry run, `counted` has
+the number and size of the files that each chunk would lose.
 """
 
 from typing import Final

@@ -42,8 +42,8 @@ class Sources:
 
         Args:
             source_id: sources.id.
-            files: Path and CRC-32C of each file. A file that another run has replaced with other content meanwhile
-                keeps its source.
+            files: Path and CRC-32C of each file. A path keeps its source if the catalog has another CRC-32C for it,
+                because another run has replaced the file meanwhile.
         """
         with self._connection.transaction() as connection:
             connection.execute(BY_INDEX)
