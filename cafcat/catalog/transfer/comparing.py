@@ -1,4 +1,4 @@
-"""Reads the rows that two catalogs of the same stores should have in common, in a fixed order, to compare them."""
+"""Reads the rows of one catalog that another catalog of the same stores should have, too, in a fixed order."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,13 +91,17 @@ _KEY_COLUMNS: Final = {
 
 
 class ComparedCatalog:
-    """The compared rows of one catalog, in one repeatable-read transaction."""
+    """Reads the compared rows of one catalog, in one repeatable-read transaction."""
 
     def __init__(self, transaction: RepeatableRead) -> None:
         self._transaction = transaction
 
     def rows(self, table: ComparedTable) -> Iterator[bytes]:
-        """Yield the compared rows of a table in the order of their key, as lines in the text format of COPY."""
+        """Yield the compared columns of the table's compared rows, as lines in the text format of COPY.
+
+        The lines are sorted by their first columns (`Comparing.key_columns`). Retired locations with the same key
+        are sorted by start_byte.
+        """
         return self._transaction.copy(_QUERIES[table])
 
 
@@ -113,6 +117,8 @@ class Comparing:
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The URL of the database cannot be read.
             CatalogOutdated: The database has no schema, or one of another revision.
         """
         with repeatable_read(self._database) as transaction:
@@ -125,5 +131,8 @@ class Comparing:
 
     @staticmethod
     def key_columns(table: ComparedTable) -> int:
-        """Return how many of the first columns form the key of a compared table's rows."""
+        """Return how many of the first columns form the key by which rows of two catalogs are paired.
+
+        Only retired_locations can have several rows with the same key: path and chunk.
+        """
         return _KEY_COLUMNS[table]

@@ -41,7 +41,8 @@ TABLES: Final = (
     "verifications",
     "findings",
 )
-"""All tables with rows, in an order in which they can be filled: a table comes after those to which it refers."""
+"""All tables of cafcat.catalog.tables, in an order in which they can be filled: a table comes after those to
+which it refers."""
 
 _ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
 """Tables that may have rows even in a new catalog. A restore replaces the rows; no other table refers to them
@@ -93,6 +94,8 @@ class Backups(Objects):
     def begin(self, store_url: str, object_key: str, journal_id: int | None, owner: str, lease_seconds: int) -> int:
         """Insert the row of a backup in the state `writing`, before the first byte of its object is written.
 
+        If the store had a backup with this key that was removed, the row of that backup is used again.
+
         Args:
             store_url: URL of the store.
             object_key: Key of the object in that store.
@@ -104,7 +107,7 @@ class Backups(Objects):
             backups.id.
 
         Raises:
-            Conflict: The store has, or may have, an object with this key. Or the catalog does not have the store.
+            Conflict: The store has, or may have, a backup with this key. Or the catalog does not have the store.
         """
         statement = (
             "INSERT INTO backups (store, object_key, journal_id, lease_owner, lease_expires_at) "
@@ -134,7 +137,7 @@ class Backups(Objects):
             connection.execute("UPDATE backups SET size_bytes = %s WHERE id = %s", (size_bytes, backup_id))
 
     def committed(self, store_url: str) -> list[StoredBackup]:
-        """Return the committed backups in a store, in descending order of their keys: the newest first."""
+        """Return the committed backups in a store, newest first, by the times in their keys."""
         statement = (
             f"SELECT id, store, object_key, size_bytes, journal_id, {iso('begun_at')} FROM backups "  # noqa: S608
             "WHERE store = %s AND state = 'committed' ORDER BY object_key DESC"
@@ -184,6 +187,8 @@ class Dump:
 
         Raises:
             CatalogUnavailable: The database cannot be reached.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The URL of the database cannot be read.
             CatalogOutdated: The database has no schema, or one of another revision.
         """
         with repeatable_read(self._database) as transaction:
@@ -195,7 +200,7 @@ class Dump:
 
         Raises:
             Conflict: The catalog is not empty.
-            Locked: Another command is writing to the catalog.
+            Locked: Another session is writing to the catalog, for longer than --lock-timeout if that is given.
             CatalogUnavailable: The database cannot be reached.
         """
         with self._connection.transaction() as connection:
@@ -222,7 +227,7 @@ class Loader:
     def missing_columns(self, table: str, columns: Sequence[str]) -> list[str]:
         """Return those of these columns that a table of this catalog does not have.
 
-        These are all columns if there is no such table.
+        If there is no such table, all of them are returned.
         """
         if table not in TABLES:
             return list(columns)
@@ -271,7 +276,8 @@ class Loader:
             new: The present URL of the store.
 
         Returns:
-            False if the loaded rows also have objects at the present URL. Then nothing was changed.
+            False if the loaded rows also have chunks, copies or an unfinished backup at the present URL, or rows of
+                chunks with the same object key at both URLs. Then nothing was changed.
         """
         try:
             reuse_url(self._connection, old, new)
@@ -281,7 +287,7 @@ class Loader:
         return True
 
     def catalog(self) -> UUID:
-        """Return the UUID of the catalog from the backup. If the backup has none, the catalog gets a new one."""
+        """Return the UUID of the loaded catalog. If the dump has none, insert a row with a new one first."""
         self._connection.execute("INSERT INTO catalog_identity DEFAULT VALUES ON CONFLICT DO NOTHING")
         return catalog_uuid(self._connection)
 
@@ -293,12 +299,12 @@ class Loader:
     def finish(self, backup: StoredBackup, last_sequence: int) -> None:
         """Finish the load, so that the transaction is committed at its end.
 
-        This sets all sequences, so that new rows get higher ids than the loaded ones. It also adds a row for the
-        backup itself, which the backup cannot contain.
+        This sets all sequences, so that new rows get higher ids than the loaded ones. It removes the recorded home
+        (`forget_home`), and adds a row for the backup itself, which the backup cannot contain.
 
         Args:
             backup: The backup that was loaded.
-            last_sequence: New journal records get a higher journal.id than this.
+            last_sequence: New journal records get a higher journal.id than this; 0 for no such limit.
         """
         for (table,) in self._connection.execute(_IDENTITIES, [list(TABLES)]).fetchall():
             self._connection.execute(
@@ -327,7 +333,7 @@ def _lock_empty(connection: PgConnection) -> None:
 
     Raises:
         Conflict: Another table has rows.
-        Locked: Another command is writing to the catalog.
+        Locked: Another session is writing to the catalog, for longer than --lock-timeout if that is given.
     """
     try:
         tables = ", ".join(TABLES)
@@ -339,6 +345,7 @@ def _lock_empty(connection: PgConnection) -> None:
             continue
         if connection.execute(f"SELECT FROM {table} LIMIT 1".encode()).fetchone() is not None:
             hint = "point --database-url to an empty database (cafcat db init), or --home to a new folder"
-            raise Conflict(f"the catalog is not empty, {table} has rows: a restore needs an empty one", hint=hint)
+            message = f"the catalog is not empty: a restore needs an empty one, but {table} has rows"
+            raise Conflict(message, hint=hint)
     for table in _ALWAYS_FILLED:
         connection.execute(f"DELETE FROM {table}".encode())  # noqa: S608

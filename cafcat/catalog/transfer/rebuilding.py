@@ -60,7 +60,7 @@ class FoundRecord(NamedTuple):
 
 
 class PlannedChunk(NamedTuple):
-    """A chunk that the rebuilt catalog is to have.
+    """A chunk with an object or a journal record. The rebuilt catalog has it if an object's index can be read.
 
     All attributes except `id`, `uuid` and `objects` come from the journal record of its commit. They are None if
     there is no such record.
@@ -75,7 +75,7 @@ class PlannedChunk(NamedTuple):
         index_end_byte: One past the last byte of that index.
         file_count: Number of files in that index.
         index_crc32c: CRC-32C of the object from `index_start_byte` to its end.
-        objects: The objects with its UUID in their names, in the order of the stores.
+        objects: The objects with its UUID in their names, in the order of the stores; empty if none was found.
     """
 
     id: int
@@ -100,7 +100,7 @@ class RebuiltCounts(NamedTuple):
         bytes: Their total size.
         retired_files: Number of retired locations.
         journal_records: Number of journal records.
-        files_lost: Number of paths whose last change is a restoration to a chunk that is missing.
+        files_lost: Number of paths whose last change is a restoration to a chunk that was not found or not read.
     """
 
     chunks: int
@@ -122,14 +122,15 @@ class Rebuilding:
     def stage(self, stores: Sequence[str]) -> Iterator["Stage"]:
         """Open a transaction that fills the catalog. It is committed after `Stage.finalize`, else rolled back.
 
-        It locks the tables, so that no other command can write meanwhile.
+        It locks the tables of chunks, locations and the journal, so that no other command can commit, remove or
+        restore files meanwhile.
 
         Args:
             stores: URLs of the stores.
 
         Raises:
-            Conflict: The catalog is not empty.
-            Locked: Another command is writing to the catalog.
+            Conflict: The catalog has chunks, locations or journal records.
+            Locked: Another session is writing to these tables, for longer than --lock-timeout if that is given.
         """
         with self._connection.transaction() as connection:
             _lock(connection)
@@ -145,7 +146,8 @@ class Stage:
     """The open transaction of a rebuild, with temporary tables of what was found in the stores.
 
     The order of calls is: add_objects and add_record_objects; records with add_record for each;
-    discard_other_catalogs; number_records; plan; chunks with add_chunk for each; finalize.
+    discard_other_catalogs, if the records have several catalogs; number_records; plan; chunks with add_chunk for
+    each; add_backups; finalize.
 
     Attributes:
         is_finalized: True after `finalize`: the transaction will be committed.
@@ -157,13 +159,13 @@ class Stage:
         self.is_finalized = False
 
     def add_objects(self, objects: Sequence[FoundObject]) -> None:
-        """Add objects of the stores that have the names of chunks to the temporary tables."""
+        """Add found objects, whose names are those of chunks, to the temporary tables."""
         with self._connection.cursor() as cursor, cursor.copy(statements.COPY_OBJECTS) as copy:
             for found in objects:
                 copy.write_row(found)
 
     def add_record_objects(self, objects: Sequence[tuple[int, UUID, int, int]]) -> None:
-        """Add objects of the stores that have the names of journal records to the temporary tables.
+        """Add found objects, whose names are those of journal records, to the temporary tables.
 
         Args:
             objects: For each object journal.id and UUID in its name, position of its store, and size in bytes.
@@ -173,7 +175,7 @@ class Stage:
                 copy.write_row(found)
 
     def records(self) -> Iterator[FoundRecord]:
-        """Yield each journal record once, with all stores that have it, in the order of journal.id in its name."""
+        """Yield each journal record once, with all stores that have it, ordered by the journal.id in its name."""
         after: tuple[int, UUID] = (0, UUID(int=0))
         while rows := self._connection.execute(statements.RECORDS, (*after, _PAGE_ROWS)).fetchall():
             yield from (FoundRecord(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
@@ -196,9 +198,9 @@ class Stage:
                     copy.write_row((row[0], start_byte, chunk_uuid, path))
 
     def discard_other_catalogs(self, catalog: UUID | None) -> list[UUID]:
-        """Drop the records of all catalogs but one, and all chunks without a record of this one catalog.
+        """Drop the records of all catalogs but one, and the objects of all chunks without a record of this catalog.
 
-        They are dropped from the temporary tables only: the objects in the stores stay.
+        They are dropped from the temporary tables only. The objects stay in the stores.
 
         Args:
             catalog: UUID of the catalog to rebuild; None to rebuild from the records of earlier versions, which
@@ -222,17 +224,19 @@ class Stage:
         return [(row[0], row[1]) for row in self._connection.execute(statements.NUMBER_RECORDS).fetchall()]
 
     def plan(self) -> tuple[int, int]:
-        """Select the chunks for the catalog, and assign values of chunks.id in the order in which they were begun.
+        """Assign a value of chunks.id to each chunk with an object or a record, in the order of their begin.
+
+        Chunks without a record come last.
 
         Returns:
-            Number of chunks, and total size in bytes of those of their indexes that journal records describe.
+            Number of chunks, and the total size of their indexes in bytes, as far as journal records contain it.
         """
         self._connection.execute(statements.PLAN)
         row = self._connection.execute(statements.PLANNED).fetchone()
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
     def chunks(self) -> Iterator[PlannedChunk]:
-        """Yield the chunks that `plan` selected, in the order of chunks.id."""
+        """Yield the chunks to which `plan` assigned values of chunks.id, in this order."""
         after = 0
         while rows := self._connection.execute(statements.CHUNKS, (after, _PAGE_ROWS)).fetchall():
             yield from (_planned(row) for row in rows)
@@ -294,7 +298,7 @@ class Stage:
         Args:
             identity: UUID of the catalog from now on.
             last_sequence: Later journal records get a higher journal.id than this.
-            losses: A line for each chunk or record that could not be read. They are stored as events.
+            losses: A line for each damaged or missing object whose content is lost. They are stored as events.
 
         Returns:
             The numbers of chunks, files and other rows that the catalog has now.
@@ -316,7 +320,7 @@ class Stage:
 
 
 def _lock(connection: PgConnection) -> None:
-    """Lock the tables against other writers, in the order in which writers lock them."""
+    """Lock chunks, locations and journal against other writers, in the order in which writers lock these tables."""
     connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
     connection.execute("SET LOCAL work_mem = '64MB'; SET LOCAL client_min_messages = warning")
     tables = "chunks, file_locations, retired_locations, journal, journal_files"
