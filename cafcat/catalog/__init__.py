@@ -1,1 +1,1 @@
-"""The catalog: the PostgreSQL database that locates every file. All queries on it are in this package."""
+"""The catalog: the PostgreSQL database that locates every file. Its tables, and the queries on them."""

@@ -1,4 +1,4 @@
-"""The catalog: one PostgreSQL database. Its queries are methods of several classes, which share a connection."""
+"""The catalog: one PostgreSQL database. Its queries are methods of several classes; most share a connection."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -249,7 +249,7 @@ class Catalog:
 
     @cached_property
     def rewriting(self) -> "Rewriting":
-        """Return the queries that find chunks whose live files are worth copying into new chunks."""
+        """Return the queries of repack and repair, which find chunks whose live files can be copied."""
         from cafcat.catalog.chunks.rewriting import Rewriting
 
         return Rewriting(self._connection)

@@ -101,7 +101,7 @@ _FINDINGS: Final = {
 
 
 class Reports:
-    """Reports on the catalog. Each one is one transaction; that of `query` ends when its rows have been read."""
+    """Reports on the catalog. Each report is one transaction; that of `query` ends when its rows have been read."""
 
     def __init__(self, connection: Connection, database: Connector) -> None:
         """Create reports on a catalog. Nothing is queried yet.

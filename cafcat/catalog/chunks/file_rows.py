@@ -130,7 +130,7 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: Com
 
 
 def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Sequence[int]) -> ChunkCommit:
-    """Let paths point to the copies of their files in a new chunk, in the caller's transaction.
+    """Let paths point to a new chunk into which their files were copied, in the caller's transaction.
 
     A path that does not point to the same content in one of the sources any more is skipped.
 
