@@ -34,22 +34,22 @@ __all__ = [
 
 
 HEAD_BYTES: Final = 4096
-"""How many bytes at the start of an object `Upload.rewrite_head` can replace."""
+"""Most bytes at the start of an object that `Upload.rewrite_head` can replace."""
 
 
 READ_REQUESTS: Final = 64
-"""Requests to a store over a network that are in flight while files are read, by default. With an answer time of
-30 ms that is up to 2,000 answers per second, more than one process can handle."""
+"""Default for the most requests to a remote store that are in flight at once while files are read. With an answer
+time of 30 ms that is up to 2,000 answers per second, more than one process can handle."""
 
 
 class ObjectInfo(NamedTuple):
-    """Key and size of an object.
+    """Key, size and entity tag of an object in a store.
 
     Attributes:
         key: Key of the object in its store.
         size_bytes: Size in bytes.
-        etag: Entity tag of this version of the object, without quotes. None in listings, and in stores that have no
-            entity tags.
+        etag: Entity tag of this version of the object, without quotes. None in listings, and if the store shows no
+            entity tag.
     """
 
     key: str
@@ -58,54 +58,64 @@ class ObjectInfo(NamedTuple):
 
 
 class Upload(Protocol):
-    """An object that is being written. It is invisible under its key until `commit` returns."""
+    """An object that is being written. It is not visible under its key before `commit` is called."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes to the new object. The caller may change the buffer as soon as this returns.
 
         Raises:
-            StoreFailed: The store cannot write. Every later call fails, too.
+            Conflict: Another writer has created an object with this key. Only some stores find that out here.
+            StoreFailed: The store cannot write. Later calls of `write`, `rewrite_head` and `commit` fail, too.
         """
 
     def rewrite_head(self, data: bytes) -> None:
         """Replace the first bytes of the object. Call this at most once, after the last write.
 
         Args:
-            data: At most HEAD_BYTES bytes.
+            data: At most HEAD_BYTES bytes, and no more than were written.
 
         Raises:
-            InvalidInput: The upload was begun without `rewrites_head`.
+            InvalidInput: The upload was begun without `rewrites_head`, which only some stores need.
+            Conflict: Another writer has created an object with this key. Only some stores find that out here.
             StoreFailed: The store cannot write.
         """
 
     @property
     def upload_id(self) -> str | None:
-        """Identifier with which `Store.discard` removes this upload if its writer dies. None: the key suffices."""
+        """Identifier for `Store.discard`, to remove this upload if its writer dies; None if the key is enough."""
 
     @property
     def etag(self) -> str | None:
-        """Entity tag of the committed object, without quotes. None before the commit, and if there are no tags."""
+        """Entity tag of the committed object, without quotes.
+
+        None before the commit, and if the store shows no entity tag.
+        """
 
     def commit(self, crc64nvme: int | None = None) -> None:
         """Make the object durable and visible under its key. A power cut after this cannot remove it.
 
         Args:
-            crc64nvme: CRC-64/NVME of the object. A store that computes checksums compares it with its own.
+            crc64nvme: CRC-64/NVME of the object, computed by the caller. An upload that computes this checksum
+                itself requires that both are equal; other uploads ignore it. None: the caller computed none.
 
         Raises:
-            Conflict: The store has an object with this key by now.
-            StoreFailed: The store cannot write.
+            Conflict: The store already has another object with this key.
+            StoreFailed: The store cannot write, or the checksums differ. The object may be visible nevertheless.
         """
 
     def abort(self) -> None:
-        """Remove everything that was written, as far as the store answers.
+        """Give up the upload and remove its bytes. An object that is already visible under its key stays.
 
-        Idempotent. After a commit, this does nothing.
+        Errors of the store are suppressed, because `Store.discard` can remove the bytes later. Idempotent. After a
+        commit, this does nothing.
         """
 
 
 class Store(Protocol):
-    """A folder, bucket or other place with immutable objects, such as chunks, each under a key."""
+    """A folder, bucket or other place with immutable objects, such as chunks, each under a key.
+
+    Methods that can raise StoreFailed also raise AccessDenied if a server refuses the credentials or the request.
+    """
 
     @property
     def url(self) -> str:
@@ -113,15 +123,15 @@ class Store(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """True if a network server answers the requests.
+        """True if cafcat sends requests to a server. False for a folder, even on a network file system.
 
-        A failure then usually concerns all objects, and each attempt takes long. A failure of a store on this
-        machine usually concerns only the bytes that were read.
+        A failure of a server usually concerns all objects of the store, and each attempt takes long. A failure of a
+        folder usually concerns only the bytes that were read.
         """
 
     @property
     def reads_in_flight(self) -> int:
-        """Number of reads that are in flight at once: 1 for a store where more would not be faster."""
+        """Most reads of this store that callers keep in flight at once; 1 if more would not be faster."""
 
     def create(self, key: str, *, rewrites_head: bool = False) -> Upload:
         """Begin the upload of a new object.
@@ -138,7 +148,9 @@ class Store(Protocol):
         """
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)` of an object, with one request.
+        """Return exactly the bytes `[start_byte, end_byte)` of an object.
+
+        A remote store gets them with one request, which is only repeated if it fails.
 
         Raises:
             NotFound: There is no such object.
@@ -148,11 +160,14 @@ class Store(Protocol):
         """
 
     def stream(self, key: str, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` of an object in blocks of at most 1 MiB, with one request.
+        """Yield the bytes `[start_byte, end_byte)` of an object in order, in blocks of at most 1 MiB.
+
+        A remote store gets them with one request, and with a further one each time that the connection breaks.
 
         Raises:
             NotFound: There is no such object.
             Corrupt: The object is shorter than end_byte.
+            Conflict: The object was replaced while it was read.
             InvalidInput: The range or the key is not valid.
             StoreFailed: The store cannot read.
         """
@@ -163,7 +178,7 @@ class Store(Protocol):
         Raises:
             NotFound: There is no such object.
             InvalidInput: The key is not valid.
-            StoreFailed: The store cannot look at the object.
+            StoreFailed: The store cannot answer.
         """
 
     def delete(self, key: str) -> None:
@@ -172,12 +187,17 @@ class Store(Protocol):
     def discard(self, key: str, upload_id: str | None = None) -> None:
         """Remove every unfinished upload of a key, which dead writers left behind.
 
-        When this returns, nothing of these uploads is left, unless the server cannot list or abort uploads. A key
-        without uploads is not an error.
+        Uploads of living writers are removed, too: the caller must know that there are none. When this returns,
+        nothing of these uploads is left, unless the server cannot list or abort uploads. A key without uploads is
+        not an error.
 
         Args:
             key: Key of the object.
             upload_id: `Upload.upload_id` of one of the uploads, if it is known. That upload is removed first.
+
+        Raises:
+            InvalidInput: The key is not valid.
+            StoreFailed: The store cannot remove an upload.
         """
 
     def uploads(self) -> Iterator[str]:
@@ -187,7 +207,9 @@ class Store(Protocol):
         """
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects in order of key. Unfinished uploads are not included.
+        """Yield key and size of all objects, in the order of their keys' bytes; some S3 servers have another order.
+
+        Unfinished uploads, and objects with keys that `create` refuses, are left out.
 
         Args:
             below: Only list keys with this prefix, which ends in a slash ("journal/"). "" lists the whole store.
@@ -226,7 +248,7 @@ class HttpStore(Protocol):
 
     @property
     def curl_options(self) -> str:
-        """Options for curl to read `http_url` in a shell, "" if none are needed.
+        """Options with which curl, called from a shell, can read the URLs of `http_url`; "" if none are needed.
 
         Credentials appear only as names of environment variables.
         """
@@ -252,7 +274,7 @@ class PresigningStore(Protocol):
 
 
 class OpenObject(Protocol):
-    """An object that is open as a local file. The file is closed when the last reference to this is gone."""
+    """An object that is open as a local file. The file is closed when no reference to this instance is left."""
 
     @property
     def descriptor(self) -> int:
@@ -280,6 +302,7 @@ class FileStore(FolderStore, Protocol):
 
         Raises:
             NotFound: There is no such object.
+            InvalidInput: The key is not valid.
             StoreFailed: The file cannot be opened.
         """
 
@@ -307,7 +330,10 @@ class ProbedStore(Protocol):
 
     @property
     def failed_checks(self) -> Collection[str]:
-        """Names of the checks that the server failed. The catalog remembers them (cafcat.stores.kind.Verdicts)."""
+        """Names of the checks that the server failed, also in earlier processes if the catalog remembers them.
+
+        `cafcat.stores.kind.Verdicts` loads them from the catalog.
+        """
 
 
 def has(store: Store, key: str) -> bool:
@@ -350,11 +376,18 @@ class StoredObject:
         return self._store.read(self._key, start_byte, end_byte)
 
     def blocks_from(self, start_byte: int) -> Iterator[bytes]:
-        """Yield all bytes of the object from an offset to its end, with one request."""
+        """Yield all bytes of the object from an offset to its end, in blocks of at most 1 MiB.
+
+        Raises:
+            NotFound: There is no such object any more.
+            Corrupt: The object is shorter than `size_bytes`.
+            Conflict: The object was replaced while it was read.
+            StoreFailed: The store cannot read.
+        """
         return self._store.stream(self._key, start_byte, self.size_bytes)
 
     def parent_folder(self) -> "StoredFolder":
-        """Return the folder of keys that the object is in."""
+        """Return the objects whose keys begin like this object's key, up to its last "/", as a folder."""
         return StoredFolder(self._store, self._key[: self._key.rfind("/") + 1])
 
 

@@ -1,11 +1,11 @@
 """Checks that two stores are different places, so that removing an object from one leaves the other alone.
 
-Two URLs can mean the same place: through a symbolic link, a second mount, or an S3 server that serves a folder. In
-such a pair, an object is not a copy of itself, and removing the "copy" removes the object.
+Two URLs can mean the same place: through a symbolic link, a second mount, or an S3 server that serves a folder.
+Then an object and its "copy" in the other store are one object, and removing the "copy" loses both.
 
-Folders are compared by device and inode. That does not recognize every second name, so a probe follows: a tiny
-object with a fresh random key is written into one store, looked for in the other one, and removed. Both directions
-are probed, because servers may cache listings and show objects of other writers late.
+Folders are compared by device and inode. That does not recognize every second name of a place. Therefore a probe
+follows: a tiny object with a fresh random key is written into one store, looked for in the other store, and
+removed. Both directions are probed, because a server may show objects of other writers late.
 """
 
 import os
@@ -24,16 +24,17 @@ _PROBE: Final = b"cafcat checks whether two stores are the same place; this obje
 
 
 class Unproven(StoreFailed):
-    """It could not be found out whether two stores are the same place.
+    """cafcat could not find out whether two stores are the same place.
 
-    A store refused the check or did not answer, or the operating system cannot compare the two folders.
+    A store refused the probe or did not answer, or the operating system cannot compare two folders or files.
     """
 
 
 class DistinctStores:
-    """Compares pairs of stores during one operation.
+    """Raises InvalidInput for two stores that are the same place under two names.
 
-    The result for a pair of stores is cached. The files of two objects are compared at every call.
+    The stores are probed: a small object is written into each store, and removed. An instance caches the results of
+    the probes, and is used during one operation. Folders and files are compared again at every call.
     """
 
     def __init__(self) -> None:
@@ -42,15 +43,18 @@ class DistinctStores:
     def prove(self, store: Store, other: Store, keys: tuple[str, str] | None = None) -> None:
         """Prove that removing an object of one store leaves an object of another store alone.
 
+        A probe is written into both stores, except into a missing folder.
+
         Args:
             store: The first store.
             other: The second store.
-            keys: Keys of an object in `store` and of one in `other`; the objects may be missing.
+            keys: Keys of an object in `store` and of one in `other`; the objects may be missing. None: only the
+                stores are compared.
 
         Raises:
-            InvalidInput: Both are the same place, or both objects are the same file.
+            InvalidInput: Both stores are the same place, or both objects are the same file.
             Unproven: A store refuses the probe or does not answer, or the operating system cannot compare two
-                folders.
+                folders or files.
         """
         check_files(store, other, keys)
         for writer, reader in ((store, other), (other, store)):
@@ -62,18 +66,19 @@ class DistinctStores:
     def check(self, store: Store, other: Store, keys: tuple[str, str] | None = None) -> None:
         """Check that two stores are different places before writing into the first one.
 
-        The second store may be read-only. If it cannot be probed, it is treated as a different place. So this check
-        is enough for writing, but not for removing objects: see `prove`.
+        The second store may be read-only. If it refuses the probe or does not answer, it counts as a different
+        place. This check is enough for writing, but not for removing objects: see `prove`.
 
         Args:
             store: The store that is going to be written.
             other: The second store.
-            keys: Keys of an object in `store` and of one in `other`; the objects may be missing.
+            keys: Keys of an object in `store` and of one in `other`; the objects may be missing. None: only the
+                stores are compared.
 
         Raises:
-            InvalidInput: Both are the same place, or both objects are the same file.
+            InvalidInput: Both stores are the same place, or both objects are the same file.
             StoreFailed, AccessDenied: `store` refuses the probe or does not answer, or the operating system cannot
-                compare two folders.
+                compare two folders or files.
         """
         check_files(store, other, keys)
         is_visible = False
@@ -87,7 +92,8 @@ class DistinctStores:
     def _is_visible(self, writer: Store, reader: Store) -> bool:
         """Return True if an object that is written into `writer` appears in `reader`.
 
-        The result for these two stores is cached, and so is the error of a failed probe, which is raised.
+        The result for this writer and this reader is cached. The error of a failed probe is cached, too, and raised
+        again by later calls.
         """
         pair = (writer.url, reader.url)
         if pair not in self._results:
@@ -104,16 +110,17 @@ class DistinctStores:
 def check_files(store: Store, other: Store, keys: tuple[str, str] | None = None) -> None:
     """Check that two stores are not the same folder, and two objects not the same file. This writes nothing.
 
-    Stores that are not folders of this machine are not compared.
+    If one of the stores is not a folder of this machine, nothing is compared.
 
     Args:
         store: The first store.
         other: The second store.
-        keys: Keys of an object in `store` and of one in `other`; the objects may be missing.
+        keys: Keys of an object in `store` and of one in `other`; the objects may be missing. None: only the stores
+            are compared.
 
     Raises:
-        InvalidInput: Both stores are the same folder, or both objects the same file.
-        Unproven: The operating system cannot compare them.
+        InvalidInput: Both stores are the same folder, or both objects are the same file.
+        Unproven: The operating system cannot compare the folders or files.
     """
     if not isinstance(store, FolderStore) or not isinstance(other, FolderStore):
         return
@@ -135,9 +142,10 @@ def _is_same_file(path: str, other: str) -> bool:
 
 
 def _probe(writer: Store, reader: Store) -> bool:
-    """Return True if a probe that is written into `writer` appears in `reader`. The probe is removed afterwards.
+    """Return True if a probe object that is written into `writer` appears in `reader`.
 
-    If `writer` is a missing folder, the folder is not created, and the result is False.
+    The probe object is removed afterwards; errors of its removal are suppressed. If `writer` is a missing folder,
+    the folder is not created, and the result is False.
     """
     if isinstance(writer, FolderStore) and not os.path.isdir(writer.folder):
         return False

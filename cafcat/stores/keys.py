@@ -1,4 +1,4 @@
-"""Keys of objects: the texts that every kind of store accepts, and the meaning of their prefixes."""
+"""Keys of objects: which keys cafcat allows in every kind of store, and the meaning of their prefixes."""
 
 import re
 from uuid import uuid4
@@ -22,19 +22,19 @@ MARKER_PREFIX = "catalogs/"
 """Prefixes of the objects that cafcat stores beside the chunks: journal records, backups, markers of catalogs."""
 
 PARTIAL_SUFFIX = ".partial"
-"""Suffix of temporary objects: a folder stores an unfinished upload under its key and this suffix."""
+"""Suffix of temporary files: a folder store writes an unfinished upload to a file named after its key and this."""
 
 _PROBE_KEY = re.compile(r"cafcat-probe-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _MAX_KEY_BYTES = 1024
 """Longest key in bytes: the limit of S3."""
 _MAX_PART_BYTES = 255 - len(PARTIAL_SUFFIX)
-"""Longest part of a key between slashes, in bytes: the limit of file systems (NAME_MAX)."""
+"""Longest part of a key between slashes, in bytes: with PARTIAL_SUFFIX, the limit of file systems (NAME_MAX)."""
 _NO_PARTS = frozenset((b"", b".", b".."))
-"""What no part of a key between slashes can be."""
+"""Parts between slashes that make a key invalid."""
 
 
 def check_key(key: str) -> str:
-    """Return the key, if every kind of store accepts it.
+    """Return the key, if cafcat allows it in every kind of store.
 
     Raises:
         InvalidInput: The key is empty or too long, has a part between slashes that is empty, "." or "..", is not
@@ -59,7 +59,7 @@ def check_key(key: str) -> str:
 
 
 def is_chunk_key(key: str) -> bool:
-    """Return True for a key that a chunk can have, False for those of journal records, backups, markers, probes."""
+    """Return False for the keys of journal records, backups, markers and probes; True for all others."""
     return not key.startswith((JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)) and not is_probe_key(key)
 
 

@@ -25,16 +25,16 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^?#\x00-\x1f\x7f\ud800-
 
 
 class Verdicts(Protocol):
-    """Remembers which checks a server failed, beyond the end of this process if there is a catalog."""
+    """Remembers which checks the servers of stores failed. With a catalog, later processes get them, too."""
 
     def failed(self, store_url: str) -> Collection[str]:
-        """Return the names of the checks that the server of a store failed earlier; none if it failed none."""
+        """Return the names of the checks that the server of a store has failed, in this or an earlier process."""
 
     def remember(self, store_url: str, check: str) -> bool:
         """Remember that the server of a store failed a check.
 
         Returns:
-            False if that was remembered before, by any process; else True.
+            False if a process remembered this failed check of the store before; else True.
         """
 
 
@@ -43,12 +43,14 @@ class StoreContext:
     """Values that cafcat passes to a StoreKind when a store is opened.
 
     Attributes:
-        options: Values of the store's table [stores.NAME] in cafcat.toml, as the functions in `StoreKind.options`
-            returned them.
+        options: Values of the store's table [stores.NAME] in cafcat.toml, without `url`, as the functions in
+            `StoreKind.options` returned them.
         upload_memory: Memory for the parts of one upload to a remote store, in bytes.
         read_requests: Most requests to a remote store that are in flight while files are read.
-        private_folder: If the store is this folder, other users must not be able to read it. None: there is none.
-        verdicts: Remembers failed checks of servers. None: nothing is remembered beyond this process.
+        private_folder: Path of a folder. A store in this folder itself must be closed to other users. None: the
+            umask decides for all stores.
+        verdicts: Remembers failed checks of servers in the catalog. None: they are forgotten when this process
+            ends.
         warn: Called with a message about each check that a server newly fails. None: the message is logged.
     """
 
@@ -61,12 +63,12 @@ class StoreContext:
 
 
 class ObjectAddress(NamedTuple):
-    """Where the path or URL of an object, or of a folder of objects, leads.
+    """The path or URL of an object or folder, split into the URL of a store and a key in this store.
 
     Attributes:
-        name: The absolute path or the URL, for messages.
-        store_url: URL of the folder that the object is in. It can be opened as a store.
-        key: Key of the object in that store; "" if the folder itself is meant.
+        name: The whole absolute path or URL.
+        store_url: URL of the folder that the object is in, or of the given folder. It can be opened as a store.
+        key: Name of the object in that folder, its key in the store; "" if the path or URL is that of a folder.
     """
 
     name: str
@@ -75,10 +77,10 @@ class ObjectAddress(NamedTuple):
 
 
 class RangeReader(Protocol):
-    """An object of which ranges of bytes can be read."""
+    """An object whose bytes can be read in any order, range by range."""
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object is shorter."""
+        """Return exactly the bytes `[start_byte, end_byte)`. Raises Corrupt if the object ends before end_byte."""
 
 
 class ObjectInFolder(RangeReader, Protocol):
@@ -105,8 +107,9 @@ class StoreKind:
     """
 
     options: Mapping[str, Callable[[str], str]] = {}
-    """Keys that a table [stores.NAME] in cafcat.toml may have beside `url`. Each function returns the value in its
-    normal form, or raises InvalidInput with a message that continues "KEY ..."."""
+    """Keys that a table [stores.NAME] in cafcat.toml may have beside `url`, each with a function that checks the
+    value. The function returns the value in its normal form, or raises InvalidInput with a message that continues
+    "KEY ..."."""
 
     def open(self, url: str, context: StoreContext) -> Store:
         """Return the store at a URL. This sends no request, and creates nothing.
@@ -117,7 +120,9 @@ class StoreKind:
         raise NotImplementedError
 
     def normal_url(self, text: str) -> str:
-        """Return the URL of a store as settings keep it: one spelling for each store.
+        """Return the normal form of a store's URL, in which the settings have it.
+
+        By default, the scheme is in lower case, and slashes at the end are removed.
 
         Raises:
             InvalidInput: This is not the URL of a store. The message continues "url ..." and shows nothing of the
@@ -129,13 +134,17 @@ class StoreKind:
         return f"{match[1].lower()}://{match[2].rstrip('/')}"
 
     def same_store_key(self, url: str) -> str:
-        """Return a text that is equal for all URLs in normal form that mean the same store."""
+        """Return a text by which settings recognize two URLs in normal form that name the same store.
+
+        It is equal for both. By default, it is the URL itself.
+        """
         return url
 
     def address(self, url: str) -> ObjectAddress:
-        """Split the URL of an object into the URL of its folder and its key.
+        """Split the URL of an object into the URL of its folder and its key in that folder.
 
-        A URL that ends in "/", or has nothing after the name of the store, is a folder.
+        The key is the part after the last slash. A URL that ends in "/", or has nothing after the name of the
+        store, is that of a folder: the key is "".
 
         Raises:
             InvalidInput: The URL is not valid.
@@ -146,7 +155,7 @@ class StoreKind:
         return ObjectAddress(f"{store_url}{slash}{key}" if key else store_url, store_url, key)
 
     def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
-        """Open one object, whether or not cafcat wrote it.
+        """Open one object to read it, whether or not cafcat wrote it.
 
         Args:
             address: Where the object is.
@@ -160,19 +169,19 @@ class StoreKind:
 
 
 class ArchiveObject:
-    """An object that is read without a store, and the folder that it is in: an ObjectInFolder."""
+    """An object that is read without opening a store, and the folder that it is in: an ObjectInFolder."""
 
     def __init__(
         self, content: RangeReader, size_bytes: int, kind: StoreKind, address: ObjectAddress, context: StoreContext
     ) -> None:
-        """Describe an object. Nothing is read or opened yet.
+        """Describe an object. This reads nothing.
 
         Args:
             content: Reads the bytes of the object.
             size_bytes: Size in bytes.
             kind: Opens the folder that the object is in, when `parent_folder` is called.
             address: Where the object is.
-            context: Values that the settings provide for the URL of the folder.
+            context: Values that the settings provide, with which the folder is opened.
         """
         self.name = address.name
         self.size_bytes = size_bytes

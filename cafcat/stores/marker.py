@@ -1,8 +1,8 @@
-"""Markers: small objects in a store that name the catalogs which write chunks there.
+"""Markers: small objects in a store that name the catalogs which write there.
 
-Each of these catalogs has one object, `catalogs/<uuid of the catalog>.json`. A catalog that joins a store replaces
-nothing. Two catalogs that join at the same time write different objects. One read shows whether a catalog belongs
-to the store. docs/formats/marker.md describes the format.
+Each of these catalogs has one object in the store, `catalogs/<uuid of the catalog>.json`. A catalog that joins the
+store writes its own object, and replaces none, also if another catalog joins at the same time. One read shows
+whether a catalog belongs to the store. docs/formats/marker.md describes the format.
 """
 
 import json
@@ -39,16 +39,17 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
 class Marker(NamedTuple):
-    """One catalog that writes into a store.
+    """Content of a marker: one catalog that writes into a store.
 
     Attributes:
-        store: Identity of the store, the same in all of its markers.
+        store: Identity of the store, the same in all markers of the store.
         catalog: Identity of the catalog.
         since: When the marker was written, ISO 8601 in UTC.
-        has_unnamed: True if objects that name no catalog belong to this catalog. Earlier versions wrote such
-            objects.
+        has_unnamed: True if the objects of the store that name no catalog belong to this catalog. Earlier versions
+            of cafcat wrote such objects.
         host: The machine that wrote the marker. It only helps people to find the catalog.
-        database: URL of the database at that time, without user and password. It only helps people, too.
+        database: URL of the database at that time, without user and password, or of the home of an embedded
+            database. It only helps people, too.
     """
 
     store: UUID
@@ -65,7 +66,7 @@ def marker_key(catalog: UUID) -> str:
 
 
 def encode_marker(marker: Marker) -> bytes:
-    """Return the MARKER_BYTES bytes of a marker object. Long names of hosts and databases are cut."""
+    """Return the MARKER_BYTES bytes of a marker object. A long host name or database URL is cut."""
     document: dict[str, Any] = {"cafcat_catalog": VERSION} | marker._asdict()
     document |= {"store": str(marker.store), "catalog": str(marker.catalog)}
     document["host"] = marker.host[:_MAX_HOST_CHARACTERS]
@@ -75,7 +76,7 @@ def encode_marker(marker: Marker) -> bytes:
 
 
 def catalogs_of(store: Store) -> list[UUID]:
-    """Return the catalogs that have a marker in a store, in order of uuid. This lists the markers.
+    """Return the catalogs that have a marker in a store, in the order of the listing. No marker is read.
 
     Raises:
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
@@ -85,7 +86,7 @@ def catalogs_of(store: Store) -> list[UUID]:
 
 
 def read_marker(store: Store, catalog: UUID) -> Marker | None:
-    """Return a catalog's marker, or None if the store has none. This sends one request.
+    """Return a catalog's marker, or None if the store has no marker of this catalog. This sends one request.
 
     Raises:
         Corrupt: The marker is damaged.
@@ -106,8 +107,8 @@ def read_marker(store: Store, catalog: UUID) -> Marker | None:
 def read_markers(store: Store) -> list[tuple[UUID, Marker | None]]:
     """Return every catalog that has a marker in a store, with the marker.
 
-    The marker is None if it is damaged or has a later version. This lists the markers and sends one request for
-    each.
+    The marker is None if it is damaged, has a later version, or was just removed. This lists the markers, and sends
+    one request for each.
 
     Raises:
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
@@ -149,7 +150,12 @@ def _line(document: dict[str, Any]) -> bytes:
 
 
 def _decoded(content: bytes, catalog: UUID) -> Marker:
-    """Return the marker in an object. Raises ValueError if it is damaged, Unsupported if its version is newer."""
+    """Return the marker in the bytes of an object.
+
+    Raises:
+        ValueError: The marker is damaged, or is that of another catalog.
+        Unsupported: A later version of cafcat wrote the marker.
+    """
     try:
         document = json.loads(content.decode())
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""Finds out whether a store is at the place where its URL points.
+"""Finds out whether cafcat's store is still at its URL, or something else, such as an empty mount point.
 
 A missing object is damage only if the store itself is present. An unmounted disk makes all objects look missing.
 """
@@ -16,23 +16,23 @@ from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX, MARKER_PREFIX
 __all__ = ["elsewhere", "why_not_there"]
 
 _LOOKED_AT_OBJECTS: Final = 1000
-"""How many objects of a store are listed to find one that cafcat wrote."""
+"""Most objects of a store that are listed to find one that cafcat wrote."""
 _OWN_PREFIXES: Final = (JOURNAL_PREFIX, BACKUP_PREFIX, MARKER_PREFIX)
 _CHUNK_KEY: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.\w+", re.ASCII)
 """Keys of chunks that cafcat wrote. Adopted archives have other keys."""
 
 
 def why_not_there(store: Store, missing: str | None = None) -> str | None:
-    """Return why the whole store seems to be elsewhere, or None if it is present.
+    """Return why a store seems not to be at its URL any more, for a message; None if the store is present.
 
-    A store is present if it has an object that cafcat wrote: a chunk, a journal record, a backup or a marker. The
-    mount point of an unmounted disk has none, nor has a bucket of the same name on another server. The first 1,000
-    objects are examined, and whether there is any journal record.
+    A store is present if it has an object with a key that cafcat gives: a chunk, a journal record, a backup or a
+    marker. The mount point of an unmounted disk has none, nor has a bucket of the same name on another server. If
+    the first 1,000 objects have other keys, the store is present only if it has journal records.
 
     Args:
         store: The store.
-        missing: Key of an object that should exist. If it is not a key that cafcat gives to chunks, the object was
-            adopted. Then any object in the store proves that the store is present.
+        missing: Key of an object that should exist, if one is missing. A key that cafcat does not give is that of
+            an adopted archive. Then any object in the store proves that the store is present.
 
     Raises:
         StoreFailed, AccessDenied: The server does not answer, or refuses the request. A local folder that cannot
@@ -63,7 +63,7 @@ def elsewhere(url: str, why: str) -> Unavailable:
 
     Args:
         url: URL of the store.
-        why: Why the store seems to be elsewhere (`why_not_there`).
+        why: Why the store seems not to be there, as `why_not_there` returns it.
     """
     hint = f"is its disk mounted? If the store was moved, run: cafcat store move {shlex.quote(url)} NEW-URL"
     return Unavailable(f"cannot find the store {url}: {why}", hint=hint)

@@ -19,7 +19,8 @@ class Finding(NamedTuple):
         feature: The tested feature.
         works: True if the store behaves as cafcat expects; None if that could not be tested.
         detail: How the store behaved.
-        remedy: How cafcat works around a feature that does not work; "" if nothing has to be done.
+        remedy: How cafcat works around a feature that does not work, or what the user should do; "" if neither is
+            needed.
         is_needed: True if cafcat cannot use the store without this feature.
     """
 
@@ -31,12 +32,12 @@ class Finding(NamedTuple):
 
 
 def probe(store: Store) -> Iterator[Finding]:
-    """Test a store with small objects, which are removed afterwards. Yield a finding for each feature.
+    """Test a store with test objects, which are removed afterwards. Yield a finding for each feature.
 
     Raises:
         NotFound: There is no such bucket.
         AccessDenied: The store refuses the credentials.
-        StoreFailed: The store does not answer.
+        StoreFailed: The store does not answer, or cannot be written.
     """
     yield from store.probe() if isinstance(store, ProbedStore) else _probe_with_one_object(store)
 

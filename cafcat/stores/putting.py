@@ -1,4 +1,4 @@
-"""Writes a small object in one go, under a key that always has the same content."""
+"""Writes an object under a key whose content is the same for every writer."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,15 +9,15 @@ __all__ = ["put_once"]
 
 
 def put_once(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> None:
-    """Write an object. If the store has its key already, the object stays as it is.
+    """Write an object. If the store already has an object with this key, that object stays as it is.
 
-    Unfinished uploads of the key, which dead writers left, are removed. So the caller must hold a lock that
-    excludes other living writers of this key.
+    Unfinished uploads that block the key are removed, because their writers are taken for dead. So the caller must
+    hold a lock that excludes other living writers of this key.
 
     Args:
         store: The store to write into.
         key: Key of the object.
-        content: Returns the blocks of the object. It is called again for a second attempt.
+        content: Returns the blocks of the object. It is called once for each of at most two attempts.
 
     Raises:
         InvalidInput: The key is not allowed.

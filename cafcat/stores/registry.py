@@ -1,6 +1,6 @@
 """The kinds of stores, by URL scheme.
 
-The module of a kind is imported when a store of the kind is opened.
+The module of a kind is imported when the kind is first looked up by its scheme.
 
 A third-party package registers a kind as an entry point of the group `cafcat.stores`. The scheme is the name of
 the entry point, and a StoreKind is its value.
@@ -26,11 +26,11 @@ _LIKE_A_URL: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 
 
 def open_store(url_or_path: str, context: StoreContext | None = None) -> Store:
-    """Return the store at a URL or path, without a request: it may not exist.
+    """Return the store at a URL or path. This sends no request: the store may be missing.
 
     Args:
         url_or_path: "file:///srv/chunks", "s3://bucket/prefix", a URL of a third-party kind, or a plain path.
-        context: Values that the settings provide for this store. None: the defaults.
+        context: Values that the settings provide for this store. None: the defaults of StoreContext.
 
     Raises:
         Unsupported: No kind of store has the scheme of the URL.
@@ -42,7 +42,7 @@ def open_store(url_or_path: str, context: StoreContext | None = None) -> Store:
 
 
 def kind_of(url_or_path: str) -> StoreKind:
-    """Return the kind of store that opens a URL or path. Raises Unsupported if no kind has the URL's scheme."""
+    """Return the kind of store for the scheme of a URL, or for a path. Raises Unsupported for an unknown scheme."""
     match = _SCHEME.match(url_or_path)
     scheme = _PATHS if match is None else match[1]
     kind = cast("StoreKind | None", find_plugin(_GROUP, scheme.lower(), _BUILT_IN))
@@ -55,11 +55,11 @@ def kind_of(url_or_path: str) -> StoreKind:
 def find_kind(text: str) -> StoreKind | None:
     """Return the kind of store that a text from the settings belongs to.
 
-    A text that begins with the scheme of a kind belongs to it even if it is not a valid URL, as "s3:bucket" or
-    " s3://bucket": the kind then refuses it.
+    A text that begins with the scheme of a kind belongs to this kind, even if it is not a valid URL, as "s3:bucket"
+    or " s3://bucket". `StoreKind.normal_url` of the kind then refuses the text.
 
     Returns:
-        The kind; None for a path, and for a URL with an unknown scheme.
+        The kind; None for a path, such as "file:name", and for a URL with an unknown scheme.
     """
     match = _LIKE_A_URL.match(text)
     if match is None or (match[2] is None and match[1].lower() == _PATHS):

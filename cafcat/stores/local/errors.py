@@ -1,4 +1,4 @@
-"""Translates errors of the operating system in a local store, with hints what to do."""
+"""Translates errors of the operating system in a store's folder into StoreFailed, with hints for the user."""
 
 import errno
 
@@ -14,7 +14,7 @@ _HINTS = {
     errno.EPERM: "check who may read and write in {folder}",
     errno.EROFS: "{folder} is mounted read-only: use another store or mount it again",
     errno.ENOENT: "was {folder} moved, removed or unmounted?",
-    errno.ENOTDIR: "a part of {folder} is not a folder",
+    errno.ENOTDIR: "a part of {folder}, or of a key in it, is not a folder",
     errno.EEXIST: "a part of {folder}, or of a key in it, is a file",
     errno.EIO: "the device of {folder} may be failing: look into the kernel's log",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
@@ -22,13 +22,13 @@ _HINTS = {
 
 
 def store_failed(doing: str, where: str, folder: str, error: OSError) -> StoreFailed:
-    """Return the StoreFailed for an error of the operating system.
+    """Return, but do not raise, the StoreFailed for an error of the operating system.
 
     Args:
         doing: The operation that failed: "write", "read", ...
-        where: Path of the file.
+        where: Path of the file or folder on which the operation failed.
         folder: Folder of the store, for the hint.
-        error: The error.
+        error: The error of the operating system.
     """
     hint = _HINTS.get(error.errno or 0)
     message = f"cannot {doing} {where}: {error.strerror or error}"

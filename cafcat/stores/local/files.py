@@ -1,8 +1,9 @@
 """Reads exact byte ranges of local files, and keeps files open between reads.
 
-Objects are immutable, but folders change: an object is pruned, restored from a backup, repaired, or damaged. So the
-name of an open file is checked before every read. An open file is used only if its name still leads to it, and the
-file has not changed since it was opened. A read therefore has the same result as one that opens the file.
+Objects are immutable, but folders change: an object is pruned, restored from a backup, repaired, or damaged. So
+CachedFiles checks the name of an open file before every read. It reads from the open file only if the name still
+leads to this file, and the file has not changed since it was opened; else it opens the name again. A read therefore
+has the same result as one that opens the file.
 """
 
 import errno
@@ -26,10 +27,10 @@ BLOCK_BYTES = 1 << 20
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR)
 _MOST_FILES: Final = 64
-"""Most files that are open at the same time."""
+"""Most files that the cache of one store keeps open."""
 _UNUSED_SECONDS: Final = 60.0
-"""How long an unused file stays open, in seconds: it holds the disk space of a deleted object. Later reads of
-other files close it."""
+"""How long a file stays in the cache without being read, in seconds. Later reads of other files then close it.
+While it is open, a deleted object takes disk space."""
 
 
 class LocalFile:
@@ -43,8 +44,8 @@ class LocalFile:
 
         Raises:
             NotFound: There is no such file.
-            InvalidInput: This is not a regular file, or not a path.
-            StoreFailed: The file cannot be opened.
+            InvalidInput: This is not a regular file, or not a path. The path may be too long, or a loop of links.
+            StoreFailed: The file cannot be opened for another reason.
         """
         self.name = os.fspath(path)
         self._descriptor = -1
@@ -82,7 +83,7 @@ class LocalFile:
         """Return exactly the bytes `[start_byte, end_byte)`.
 
         Raises:
-            Corrupt: The file is shorter. No memory was allocated for the missing bytes.
+            Corrupt: The file ends before end_byte. No memory was allocated for the missing bytes.
             InvalidInput: The range is not valid.
             StoreFailed: The file cannot be read.
         """
@@ -95,10 +96,10 @@ class LocalFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)` in blocks of at most 1 MiB.
+        """Yield the bytes `[start_byte, end_byte)` of the file in order, in blocks of at most 1 MiB.
 
         Raises:
-            Corrupt: The file is shorter.
+            Corrupt: The file ends before end_byte.
             InvalidInput: The range is not valid.
             StoreFailed: The file cannot be read.
         """
@@ -122,9 +123,10 @@ class LocalFile:
         self.close()
 
     def _parts(self, start_byte: int, end_byte: int, block_bytes: int) -> Iterator[bytes]:
-        """Yield the bytes `[start_byte, end_byte)`, as the system calls return them: at most `block_bytes` at once.
+        """Yield the bytes `[start_byte, end_byte)` in order, at most `block_bytes` at once.
 
-        One system call returns at most 2 GiB.
+        Each block is the result of one system call, which returns at most 2 GiB. Raises Corrupt if the file ends
+        before end_byte.
         """
         position = start_byte
         while position < end_byte:
@@ -159,7 +161,7 @@ class LocalFile:
 
 
 class _CachedFile:
-    """An open file, and when it was last read, in seconds of the monotonic clock."""
+    """An open file, and the time of its last read, in seconds of the monotonic clock."""
 
     __slots__ = ("_file", "used")
 
@@ -171,7 +173,8 @@ class _CachedFile:
         """Return the bytes `[start_byte, end_byte)` of the file.
 
         Returns:
-            None if the file was replaced or changed since it was opened, or if reading fails for any reason.
+            The bytes; None if the file was replaced or changed since it was opened, or if reading fails for any
+            reason.
         """
         file = self._file
         if not file.is_current() or end_byte > file.size_bytes:
@@ -184,7 +187,7 @@ class _CachedFile:
 
 
 class CachedFiles:
-    """Descriptors of the files that were read last. Safe to share between threads.
+    """Keeps up to 64 files open that a store has read last. Safe to share between threads.
 
     A file that is dropped from the cache is closed when the last thread has finished reading it.
     """
@@ -193,7 +196,7 @@ class CachedFiles:
         """Begin with no open file.
 
         Args:
-            store: Opens the file with the object of a key.
+            store: The store. Its `open` opens the file of a key.
         """
         self._store = store
         self._files: dict[str, _CachedFile] = {}
@@ -201,7 +204,7 @@ class CachedFiles:
         self._cleaned_at = 0.0
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Return the bytes `[start_byte, end_byte)` of an object.
+        """Return the bytes `[start_byte, end_byte)` of an object, and keep its file open for later reads.
 
         Raises:
             NotFound: There is no such object.

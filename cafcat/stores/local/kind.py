@@ -37,14 +37,18 @@ class _LocalKind(StoreKind):
         return text
 
     def same_store_key(self, url: str) -> str:
-        """Return the path of a folder: "file:///srv/chunks/" and "/srv/chunks" are one folder."""
+        """Return the path in a file:// URL, percent-decoded and without a slash at its end.
+
+        It is the same for "file:///srv/chunks" and "file://localhost/srv/chunks/". Links are not followed. Any
+        other text is returned unchanged.
+        """
         match = _FOLDER_URL.fullmatch(url)
         return os.path.normpath(unquote(match[1])) if match else url
 
     def address(self, url: str) -> ObjectAddress:
-        """Split the path or file:// URL of a file into its folder and its name.
+        """Split the path or file:// URL of a file into the URL of its folder and its name, which is the key.
 
-        The address of an existing folder is that folder, with the key "".
+        For an existing folder, the address has the URL of this folder, and the key "".
 
         Raises:
             InvalidInput: The URL is not valid.
@@ -55,9 +59,9 @@ class _LocalKind(StoreKind):
         return ObjectAddress(path, Path(os.path.dirname(path)).as_uri(), os.path.basename(path))
 
     def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
-        """Open a file of this machine by its path, to read it in parts, whatever its name.
+        """Open a file of this machine by its path, to read it in parts.
 
-        The keys of stored objects have more restrictions than names of files.
+        Names that are not allowed as keys of stored objects are allowed here.
 
         Raises:
             NotFound: There is no such file.
@@ -71,7 +75,7 @@ class _LocalKind(StoreKind):
 
 
 def _path_of(url_or_path: str) -> str:
-    """Return the path that a file:// URL means, percent-decoded. A path is returned unchanged.
+    """Return the path in a file:// URL, percent-decoded. A plain path is returned unchanged.
 
     Raises:
         InvalidInput: The URL has another host, a query or a fragment, or its path has a NUL byte.
@@ -84,7 +88,7 @@ def _path_of(url_or_path: str) -> str:
         raise InvalidInput(f"not the URL of a file or folder of this machine: {url_or_path}", hint=hint)
     path = unquote_to_bytes(parts.path)
     if b"\0" in path:
-        raise InvalidInput(f"a path has no NUL byte: {url_or_path}")
+        raise InvalidInput(f"the path contains a NUL byte: {url_or_path}")
     return os.fsdecode(path)
 
 

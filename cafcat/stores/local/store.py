@@ -23,12 +23,12 @@ __all__ = ["LocalStore"]
 class LocalStore:
     """A store whose objects are the files below a folder. Safe to share between threads and processes.
 
-    The folder is created with the first object. Files that were read stay open for a while, until `close`.
+    The folder is created with the first object. Up to 64 files stay open for later reads; `close` closes them.
 
     Attributes:
         folder: Absolute path of the folder.
         url: URL of the folder, percent-encoded: "file:///srv/chunks".
-        is_remote: False, also for a network file system: the operating system hides the server.
+        is_remote: False, even on a network file system, because the operating system hides the server.
         reads_in_flight: 1: files come from the page cache, or from a disk that reads ahead by itself.
     """
 
@@ -40,8 +40,8 @@ class LocalStore:
 
         Args:
             folder: The folder, absolute or relative to the current one.
-            is_private: True to close the folder, its parent and all files in it to other users. False to apply the
-                umask.
+            is_private: True to create files, the store's folders and the parent of `folder` without permissions for
+                other users; existing ones stay as they are. False to apply the umask.
         """
         self.folder: Final = os.path.abspath(folder)
         self.url: Final = Path(self.folder).as_uri()
@@ -71,17 +71,17 @@ class LocalStore:
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is shorter.
+            Corrupt: The object is shorter than end_byte.
             InvalidInput: The range or the key is not valid.
-            StoreFailed: The file cannot be read.
+            StoreFailed: The file cannot be opened or read.
         """
         return self._cache.read(key, start_byte, end_byte)
 
     def open(self, key: str) -> LocalFile:
-        """Open an object as a file. The store does not keep the file open.
+        """Open an object as a file. The file belongs to the caller: `close` of the store does not close it.
 
         Raises:
-            NotFound: There is no such object.
+            NotFound: There is no such object, or its path is not that of a regular file.
             InvalidInput: The key is not valid.
             StoreFailed: The file cannot be opened.
         """
@@ -96,15 +96,15 @@ class LocalStore:
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is shorter.
+            Corrupt: The object is shorter than end_byte.
             InvalidInput: The range or the key is not valid.
-            StoreFailed: The file cannot be read.
+            StoreFailed: The file cannot be opened or read.
         """
         with self.open(key) as file:
             yield from file.blocks(start_byte, end_byte)
 
     def stat(self, key: str) -> ObjectInfo:
-        """Return key and size of an object.
+        """Return key and size of an object. The entity tag is None.
 
         Raises:
             NotFound: There is no such object.
@@ -120,7 +120,11 @@ class LocalStore:
         self._remove(self.locate(key))
 
     def discard(self, key: str, upload_id: str | None = None) -> None:  # noqa: ARG002 - a key has one upload
-        """Remove the unfinished upload of a key, whose process died. A missing upload is not an error."""
+        """Remove the unfinished upload of a key, which a dead process left behind.
+
+        The upload of a living process is removed, too: the caller must know that there is none. A missing upload is
+        not an error.
+        """
         self._remove(self.locate(key) + PARTIAL_SUFFIX)
 
     def uploads(self) -> Iterator[str]:
@@ -130,7 +134,10 @@ class LocalStore:
                 yield name.removesuffix(PARTIAL_SUFFIX)
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects in order of key, or only those below a folder of keys."""
+        """Yield all objects in order of key, or only those below a folder of keys.
+
+        Files with names that are not allowed as keys, such as unfinished uploads, are left out.
+        """
         for key in self._walk(below):
             if (size_bytes := self._size_of(key)) is not None:
                 yield ObjectInfo(key, size_bytes)
@@ -149,10 +156,10 @@ class LocalStore:
             raise store_failed("remove", path, self.folder, error) from error
 
     def _walk(self, below: str = "") -> Iterator[str]:
-        """Yield the names of all files, relative to the store's folder, in byte order.
+        """Yield the paths of all files, relative to the store's folder, in the order of their bytes.
 
         Args:
-            below: Only files below this folder of the store, with a slash at its end; "" for all.
+            below: Only yield files below this folder of the store, which ends in a slash; "" for all.
         """
         pending = [below]
         while pending:
@@ -163,9 +170,12 @@ class LocalStore:
                 yield name
 
     def _names(self, key: str) -> Sequence[str]:
-        """Return the names in a folder below the store, in reverse order. Names of folders end in "/".
+        """Return the names in a folder of the store, in reverse order. Names of folders end in "/".
 
-        A missing folder has no names.
+        The result is empty for a missing folder.
+
+        Args:
+            key: Path of the folder relative to the store's folder, with a slash at its end; "" for the latter.
         """
         folder = f"{self.folder}/{key}"
         try:
@@ -181,7 +191,8 @@ class LocalStore:
         """Return the size of an object.
 
         Returns:
-            None if the name of the file is no allowed key, if the file was removed, or if it is no regular file.
+            The size in bytes; None if the name of the file is not allowed as a key, if the file was removed, or if
+            it is not a regular file.
         """
         path = f"{self.folder}/{key}"
         try:
@@ -196,7 +207,8 @@ class LocalStore:
     def _make_folder(self, folder: str) -> None:
         """Create a folder of the store, with all missing folders above it, and make their names durable.
 
-        Folders that exist are synced, too: another process may have created one and not synced it yet.
+        Existing folders are synced, too, once in this process: another process may have created one and not synced
+        it yet.
         """
         try:
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Writes one object into a folder, durably, and without ever replacing another.
+"""Writes one object into a folder, durably, and without ever replacing another object.
 
 The bytes go to a temporary file beside the final name. Commit: fsync the file, link it to its name (which fails if
 the name is taken), remove the temporary name, fsync the folder. On a file system without hard links, an empty file
@@ -20,8 +20,8 @@ from cafcat.support.syncing import FOLDER_FLAGS, sync_file, sync_folder
 __all__ = ["LocalUpload"]
 
 _DIRECT_UNIT_BYTES = 4096
-"""Writes with O_DIRECT must begin and end at multiples of the device's block, in bytes. This suits every common
-device."""
+"""Unit of writes with O_DIRECT, in bytes: they must begin and end at multiples of the device's block size, which
+divides 4,096 on every common device."""
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
@@ -31,12 +31,12 @@ class LocalUpload:
     """One object that is being written into the folder of a store.
 
     Whole blocks in page-aligned memory bypass the page cache (O_DIRECT) where the file system allows it. This is
-    nearly twice as fast as buffered writes (docs/performance.md). From the first other block on, writes are
-    buffered.
+    nearly twice as fast as buffered writes (docs/performance.md). From the first other block on, all writes of this
+    object are buffered.
 
     Attributes:
-        upload_id: None: the key suffices to find the temporary file.
-        etag: None: file systems have no entity tags.
+        upload_id: Always None, because the key is enough to find the temporary file.
+        etag: Always None, because file systems have no entity tags.
     """
 
     upload_id: Final = None
@@ -49,7 +49,8 @@ class LocalUpload:
             path: Final path of the object. Its folder must exist.
             folder: Folder of the store, for messages.
             key: Key of the object, for messages.
-            is_private: True to close the object to other users. False to apply the umask.
+            is_private: True to give the object no permissions for other users. False to apply the umask. Before the
+                commit, only the owner can read the file in either case.
 
         Raises:
             Conflict: The store has this key, or an unfinished upload of it.
@@ -84,7 +85,7 @@ class LocalUpload:
         """Append bytes to the new object. The caller may change the buffer as soon as this returns.
 
         Raises:
-            StoreFailed: The file cannot be written. Every later call fails, too.
+            StoreFailed: The file cannot be written. Later calls of `write`, `rewrite_head` and `commit` fail, too.
             InvalidInput: The upload has ended.
         """
         self._check_usable()
@@ -96,10 +97,11 @@ class LocalUpload:
         self._half_written = False
 
     def rewrite_head(self, data: bytes) -> None:
-        """Replace the first bytes of the object, through the page cache: they are not a whole block.
+        """Replace the first bytes of the object. The write is buffered, because they need not be a whole block.
 
         Raises:
-            StoreFailed: The file cannot be written.
+            StoreFailed: The file cannot be written, or an earlier write failed.
+            InvalidInput: The upload has ended.
         """
         self._check_usable()
         self._half_written = True
@@ -112,11 +114,13 @@ class LocalUpload:
         self._half_written = False
 
     def commit(self, crc64nvme: int | None = None) -> None:  # noqa: ARG002 - a file system keeps no checksum
-        """Make the object durable under its key.
+        """Make the object durable and visible under its key.
 
         Raises:
-            Conflict: The store has an object with this key by now.
-            StoreFailed: The file cannot be written.
+            Conflict: The store already has another object with this key.
+            StoreFailed: The file cannot be written, or an earlier write failed. The object may be visible
+                nevertheless, if its folder could not be synced.
+            InvalidInput: The upload has ended.
         """
         self._check_usable()
         try:
@@ -186,7 +190,7 @@ class LocalUpload:
         return is_direct
 
     def _make_private(self) -> int | None:
-        """Close the unfinished file to other users.
+        """Remove the permissions of other users from the unfinished file.
 
         Returns:
             The mode with which the file was created, which `commit` sets again. None if the mode cannot be changed,

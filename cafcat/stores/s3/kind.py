@@ -60,7 +60,7 @@ class _S3Kind(StoreKind):
         """Return the URL of a bucket or prefix without slashes around the prefix.
 
         Raises:
-            InvalidInput: This is not such a URL.
+            InvalidInput: This is not the URL of a bucket or prefix.
         """
         match = _S3_URL.fullmatch(text)
         if match is None:
@@ -69,10 +69,13 @@ class _S3Kind(StoreKind):
         return f"s3://{match[1]}/{match[2] or ''}".rstrip("/")
 
     def address(self, url: str) -> ObjectAddress:
-        """Split the URL of an object into the URL of its folder and the last part of its key.
+        """Split the URL of an object into the URL of its folder and the part of its key after the last slash.
 
-        A URL that ends in "/" is a folder, whatever object has that key: S3 consoles create empty objects with such
-        keys. Keys may begin with a slash, or have several in a row.
+        A URL that ends in "/" is that of a folder, even if an object has this key: S3 consoles create empty objects
+        with such keys. Keys may begin with a slash, or have several in a row.
+
+        Raises:
+            InvalidInput: This is not the URL of a bucket or object.
         """
         bucket, whole_key = parse_s3(url)
         folder, _, key = whole_key.rpartition("/")
@@ -80,9 +83,13 @@ class _S3Kind(StoreKind):
         return ObjectAddress(f"s3://{bucket}/{whole_key}" if key else store_url, store_url, key)
 
     def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
-        """Open the current version of an object, by any key.
+        """Open the current version of an object to read it in parts. Any key is allowed.
 
-        Reading raises Conflict once the object was replaced.
+        If the object is replaced later, reading it raises Conflict, if the server shows entity tags.
+
+        Raises:
+            NotFound: There is no such object or bucket.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         from cafcat.remote.connection import S3Connection
         from cafcat.remote.reading import RemoteObject

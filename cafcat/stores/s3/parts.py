@@ -1,4 +1,4 @@
-"""The parts of multipart uploads: how large, how many, and how one is read while it is sent.
+"""The parts of multipart uploads: their size, their number in flight, and the file from which boto3 sends a part.
 
 Limits: 10,000 parts, each but the last of 5 MiB to 5 GiB (Amazon S3 User Guide, "Amazon S3 multipart upload
 limits").
@@ -39,18 +39,18 @@ class PartPlan(NamedTuple):
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the parts take, in bytes."""
+        """Memory for the parts in flight and the one that is being filled, in bytes."""
         return self.part_bytes * (self.in_flight + 1)
 
 
 def plan_parts(memory_bytes: int, largest_bytes: int = MAX_CHUNK_BYTES) -> PartPlan:
-    """Choose parts so that the largest object has at most 10,000 of them.
+    """Choose the size and number of parts in flight, so that the largest object has at most 10,000 parts.
 
-    The parts have 16 MiB if the memory allows eight of them in flight. With less memory, the parts become smaller,
-    and then fewer.
+    The parts have 16 MiB if the memory allows eight of them in flight, and one that is being filled. With less
+    memory, the parts become smaller, and then fewer are in flight. Very large objects need larger parts.
 
     Args:
-        memory_bytes: Memory for the parts, in bytes.
+        memory_bytes: Memory for the parts of one upload, in bytes.
         largest_bytes: Size of the largest object in bytes.
 
     Raises:
@@ -72,7 +72,7 @@ def _whole_mib(size_bytes: int) -> int:
 
 
 class PartBody:
-    """The beginning of a buffer as a file for reading. boto3 copies bodies that are not files."""
+    """The bytes of a part, as a file for reading: the beginning of a buffer. boto3 copies other bodies."""
 
     def __init__(self, buffer: mmap, size_bytes: int) -> None:
         self._whole = memoryview(buffer)
@@ -83,7 +83,7 @@ class PartBody:
         return len(self._view)
 
     def read(self, size_bytes: int | None = -1) -> bytes:
-        """Return at most this many bytes, or all that are left if the number is negative or None."""
+        """Return at most this many bytes from the position, or all bytes up to the end if negative or None."""
         left = len(self._view) - self._position
         count = left if size_bytes is None or size_bytes < 0 else min(size_bytes, left)
         start, self._position = self._position, self._position + count
@@ -99,7 +99,7 @@ class PartBody:
         return self._position
 
     def md5(self) -> bytes:
-        """Return the MD5 of all bytes."""
+        """Return the MD5 of all bytes of the part, wherever the position is."""
         return hashlib.md5(self._view, usedforsecurity=False).digest()
 
     def __enter__(self) -> Self:

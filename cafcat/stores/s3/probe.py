@@ -1,4 +1,4 @@
-"""Tests the features of an S3 server with small objects below the store's prefix, which are removed afterwards."""
+"""Tests the features of an S3 server with test objects below the store's prefix, which are removed afterwards."""
 
 import base64
 import contextlib
@@ -31,7 +31,7 @@ _UPLOAD_CHECKS: Final = (
 
 
 class S3Probe:
-    """Tests every feature of a store's server once. Failed checks are added to the `checks` of the store."""
+    """Tests the features of a store's server that cafcat uses. Failed checks are added to the store's `checks`."""
 
     def __init__(self, store: S3Store) -> None:
         """Prepare to test a store. The `checks` of the store must be empty: no check has failed yet."""
@@ -45,7 +45,7 @@ class S3Probe:
         self._has_promise = False
 
     def findings(self) -> Iterator[Finding]:
-        """Test one feature after the other, and yield a finding for each. Remove the test objects at the end.
+        """Test one feature after the other, and yield a finding for each. The test objects are removed at the end.
 
         Raises:
             NotFound: There is no such bucket.
@@ -70,7 +70,7 @@ class S3Probe:
             self._clean()
 
     def _key(self, name: str) -> str:
-        """Return the key of an object that `_clean` removes at the end."""
+        """Return the key of a test object in the store, which `_clean` removes at the end."""
         key = f"{self._folder}/{name}"
         if key not in self._keys:
             self._keys.append(key)
@@ -141,7 +141,8 @@ class S3Probe:
         finally:
             abort_uploads(self._connection, self._checks, where["Key"], upload["UploadId"])
         shows = unquoted(answer["ETag"]) == hashlib.md5(_TAIL, usedforsecurity=False).hexdigest()
-        remedy = "the tag of each part is compared with our MD5" if shows else REMEDIES[ServerCheck.PART_TAGS]
+        compared = "cafcat compares the tag of each part with the MD5 of its bytes"
+        remedy = compared if shows else REMEDIES[ServerCheck.PART_TAGS]
         return Finding("checksums of parts", False, "a wrong Content-MD5 is ignored", remedy)
 
     def _conditional_writes(self) -> Finding:

@@ -1,7 +1,10 @@
 """Proof that an object in a bucket is the one that was uploaded (decision 0011).
 
-A HEAD request decides. If the size and a checksum or entity tag are right, the object is the uploaded one. If only
-the size is right, the object is read back once and compared by its CRC-64/NVME.
+A HEAD request shows the object's size, entity tag and perhaps its CRC-64/NVME. If the size is wrong, it is another
+object. If the CRC-64/NVME is right, it is the uploaded one. If the server promised no CRC-64/NVME, a right entity
+tag and right tags of the parts prove that, too. Otherwise the object is read back once, to compute its CRC-64/NVME.
+An object with a wrong entity tag is not read back if the server is known to show wrong ones, the server confirmed
+the completion, and each part was checked by its MD5.
 """
 
 from collections.abc import Collection
@@ -18,16 +21,16 @@ __all__ = ["Expected", "prove"]
 
 
 class Expected(NamedTuple):
-    """Properties that the object of a completed upload should have.
+    """Properties that the object of an upload should have, and what the server promised and confirmed about them.
 
     Attributes:
         size_bytes: Size of the object in bytes.
         crc64nvme: CRC-64/NVME of the object.
-        etags: Entity tags that the object may have: the tag in the answer to the completion, and the tag that S3
-            computes from the parts' tags.
-        has_promise: The server promised to check and store the CRC-64/NVME.
-        parts_differ: The tag of some part was not the MD5 of its bytes.
-        is_completed: The server confirmed the completion.
+        etags: Entity tags that the object may have: the tag in the answer to the completion, the tag that S3
+            computes from the parts' tags, and the MD5 of the object. None for a tag that is not known.
+        has_promise: True if the server promised to check and store the CRC-64/NVME.
+        parts_differ: True if the tag of some part was not the MD5 of its bytes.
+        is_completed: True if the server confirmed the completion.
     """
 
     size_bytes: int
@@ -39,17 +42,18 @@ class Expected(NamedTuple):
 
 
 def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Expected) -> str | None:
-    """Return the entity tag of the object under a key, if it is the expected object.
+    """Return the entity tag of the object under a key, if it is the expected object; None if it has no tag.
 
     Args:
         connection: The bucket.
-        checks: The checks that the server failed. Newly failed checks are added.
+        checks: The checks that the server failed. If the server confirmed the completion, the checks that the right
+            object fails are added.
         key: Key in the bucket.
         expected: The properties of the uploaded object.
 
     Raises:
-        NotFound: There is no object.
-        Conflict: There is another object.
+        NotFound: The bucket has no object with this key.
+        Conflict: The object with this key is another one.
         StoreFailed: The server fails.
         AccessDenied: The server refuses the credentials.
     """
@@ -72,7 +76,7 @@ def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Ex
 
 
 def _failing(found: Any, etag: str | None, expected: Expected) -> list[ServerCheck]:
-    """Return the checks that the object fails. The list is empty if the CRC-64/NVME is right."""
+    """Return the checks that the object fails; none if the server shows the right CRC-64/NVME."""
     checksum = found.get("ChecksumCRC64NVME")
     if checksum == to_base64(expected.crc64nvme):
         return []
@@ -87,10 +91,11 @@ def _failing(found: Any, etag: str | None, expected: Expected) -> list[ServerChe
 
 
 def _may_trust(failing: Collection[ServerCheck], checks: ServerChecks, expected: Expected) -> bool:
-    """Return True if the object is proven, or the failing checks are known to fail on this server.
+    """Return True if the object need not be read back.
 
-    The second case also needs proof of the parts and the completion by other checks. A server is never trusted if
-    the tags of parts prove nothing, or if it got no MD5 of the parts.
+    That is so if no check fails. It is also so if all failing checks are known to fail on this server, the server
+    confirmed the completion, and the tag of each part was the MD5 of its bytes. If the server promised a
+    CRC-64/NVME, the second case is impossible, because it got no MD5 of the parts.
     """
     if not failing:
         return True

@@ -1,4 +1,4 @@
-"""Features that S3 servers lack, and what cafcat does instead."""
+"""Features that some S3 servers lack, and what cafcat does instead."""
 
 import logging
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ __all__ = ["REMEDIES", "ServerCheck", "ServerChecks"]
 
 
 class ServerCheck(StrEnum):
-    """A check that S3 servers can fail. The values are stored in the catalog."""
+    """A check that S3 servers can fail. Each docstring is the right behaviour. The catalog stores the values."""
 
     ENTITY_TAG = "entity_tag"
     """HEAD shows the entity tag of the completed upload."""
     CHECKSUM = "checksum"
-    """HEAD shows the CRC-64/NVME that the server promised to keep."""
+    """HEAD shows the CRC-64/NVME of the object, if the server promised to store it."""
     PART_TAGS = "part_tags"
     """The entity tag of a part is the MD5 of its bytes."""
     LIST_UPLOADS = "list_uploads"
@@ -50,20 +50,23 @@ REMEDIES: Final[Mapping[ServerCheck, str]] = {
         "it ignores If-None-Match. cafcat looks whether a key is free right before it completes an upload"
     ),
 }
-"""For each failed check: what the server does, and what cafcat does about it."""
+"""For each failed check: what the server does, and what cafcat or the user does about it."""
 
 
 class ServerChecks:
-    """The checks that the server of one store failed. Each is reported once. Safe to share between threads."""
+    """The checks that the server of one store failed. cafcat warns about each of them once.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, store_url: str, context: StoreContext) -> None:
-        """Load nothing yet: the failed checks are loaded at the first use.
+        """Prepare the checks of a store. The failed checks are loaded at the first use.
 
         Args:
             store_url: URL of the store.
-            context: Loads and stores failed checks: without `verdicts` they are remembered only in this process.
-                Its `warn` is called with the message about each newly failed check; without one, the logger
-                "cafcat" is used.
+            context: Its `verdicts` load and store the failed checks; if None, they are forgotten when this process
+                ends. Its `warn` is called with a message about each newly failed check; if None, the logger
+                "cafcat" gets the message.
         """
         self._store_url = store_url
         self._verdicts = context.verdicts
@@ -90,7 +93,7 @@ class ServerChecks:
             return self._known
 
     def fail(self, check: ServerCheck) -> None:
-        """Remember a failed check. Warn, unless the check was remembered before."""
+        """Remember a failed check. Warn, unless this or an earlier process has remembered it before."""
         with self._lock:
             if check in self._failed:
                 return

@@ -28,7 +28,7 @@ presigned URLs")."""
 
 
 class S3Store:
-    """The objects of a bucket below a prefix. Safe to share between threads."""
+    """A store whose objects are those of a bucket, or those below a prefix of it. Safe to share between threads."""
 
     def __init__(
         self,
@@ -43,13 +43,15 @@ class S3Store:
 
         Args:
             url: "s3://bucket" or "s3://bucket/prefix".
-            access: How the server is reached.
+            access: Options of the connection to the server.
             upload_memory: Memory for the parts of one upload, in bytes.
-            context: Has the failed checks of the server, and receives warnings. None: they are only logged.
-            reads_in_flight: Most requests that are in flight while files are read.
+            context: Remembers which checks the server failed, and receives warnings about them (ServerChecks).
+                None: the checks are forgotten when this process ends, and the warnings are logged.
+            reads_in_flight: Most requests that are in flight at once while files are read.
 
         Raises:
-            InvalidInput: This is not the URL of a bucket, or the memory is too small.
+            InvalidInput: This is not the URL of a bucket, the prefix is not allowed as a key, or the memory is too
+                small.
         """
         address = parse_s3(url)
         prefix = address.key.strip("/")
@@ -74,14 +76,17 @@ class S3Store:
 
     @property
     def reads_in_flight(self) -> int:
-        """Largest number of requests in flight while files are read.
+        """Most requests that callers keep in flight at once while files are read.
 
-        Each answer takes some ten milliseconds, whatever the number of requests in flight.
+        An answer takes tens of milliseconds, however many requests are in flight.
         """
         return self._reads_in_flight
 
     def create(self, key: str, *, rewrites_head: bool = False) -> S3Upload:
-        """Begin a multipart upload. With rewrites_head, its first part is sent last.
+        """Begin the multipart upload of a new object.
+
+        With rewrites_head, the first part is sent last. An existing object with this key is not an error before the
+        commit.
 
         Raises:
             InvalidInput: The key is not allowed.
@@ -91,11 +96,13 @@ class S3Store:
         return S3Upload(self._connection, self.checks, self._key(key), self._plan, rewrites_head=rewrites_head)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
-        """Return exactly the bytes `[start_byte, end_byte)` of an object, with one request.
+        """Return exactly the bytes `[start_byte, end_byte)` of an object.
+
+        This sends one request, and sends it again if the connection breaks. An empty range needs no request.
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is shorter.
+            Corrupt: The object is shorter than end_byte.
             InvalidInput: The range or the key is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
@@ -108,7 +115,7 @@ class S3Store:
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is shorter.
+            Corrupt: The object is shorter than end_byte.
             Conflict: The object was replaced while it was read.
             InvalidInput: The range or the key is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
@@ -120,6 +127,7 @@ class S3Store:
 
         Raises:
             NotFound: There is no such object.
+            InvalidInput: The key is not valid.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
         head = self._object(key).head()
@@ -131,13 +139,24 @@ class S3Store:
             self._connection.client.delete_object(Bucket=self._connection.bucket, Key=self._key(key))
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
-        """Abort every multipart upload of a key, as far as the server can list and abort uploads."""
+        """Abort every multipart upload of a key, as far as the server can list and abort uploads.
+
+        Uploads of living writers are aborted, too: the caller must know that there are none.
+
+        Args:
+            key: Key in the store.
+            upload_id: Id of an upload that is aborted first, without listing. None: there is none.
+
+        Raises:
+            NotFound: There is no such bucket.
+            AccessDenied, StoreFailed: The server refuses or fails.
+        """
         abort_uploads(self._connection, self.checks, self._key(key), upload_id)
 
     def uploads(self) -> Iterator[str]:
-        """Yield the keys of unfinished multipart uploads; none if the server cannot list them.
+        """Yield the key of each unfinished multipart upload; none if the server cannot list uploads.
 
-        In any case, one request checks that the bucket exists.
+        For a server that is known not to list uploads, a HEAD request checks that the bucket exists.
 
         Raises:
             NotFound: There is no such bucket.
@@ -151,8 +170,8 @@ class S3Store:
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects in the order of the server's listing, or only those below a folder of keys.
 
-        That is the order of the keys' bytes, except on some servers (`cafcat store check`). One request returns
-        1,000 objects. Objects whose keys no store allows are left out.
+        That is the order of the keys' bytes, except on some servers (`cafcat store check`). One request returns up
+        to 1,000 objects. Objects with keys that `check_key` refuses are left out. The entity tags are None.
         """
         token: dict[str, str] = {}
         while True:
@@ -175,14 +194,17 @@ class S3Store:
         return f"{self._connection.url}/{self._key(key)}"
 
     def http_url(self, key: str) -> str:
-        """Return the http(s) URL of an object, unsigned. The request for it must be signed."""
+        """Return the http(s) URL of an object, unsigned. Unless the object is public, requests must be signed."""
         return self._connection.http_url(self._key(key))
 
     def presign(self, key: str, start_byte: int, end_byte: int, seconds: int) -> Presigned:
-        """Return a URL for exactly these bytes. The Range header is signed, so the request must have it.
+        """Return a signed URL for exactly the bytes `[start_byte, end_byte)` of an object.
+
+        The signature covers the Range header, which the request must have.
 
         Raises:
-            InvalidInput: The range is empty, or `seconds` is not between 1 and 604,800 (7 days).
+            InvalidInput: The range is empty, the key is not valid, or `seconds` is not between 1 and 604,800 (7
+                days).
             AccessDenied: There are no credentials.
         """
         if not 0 < seconds <= _LONGEST_SECONDS:
@@ -194,7 +216,11 @@ class S3Store:
 
     @property
     def curl_options(self) -> str:
-        """Options with which curl 7.87 or newer signs requests. Credentials come from the user's environment."""
+        """Options with which curl 7.87 or newer signs requests.
+
+        The shell that runs curl takes the credentials from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if it is
+        set, AWS_SESSION_TOKEN.
+        """
         session = '${AWS_SESSION_TOKEN:+-H "x-amz-security-token: $AWS_SESSION_TOKEN"}'
         credentials = '"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"'
         # AWS requires this header, and curl does not send it: the SHA-256 of an empty body.
@@ -203,7 +229,7 @@ class S3Store:
         return f"--aws-sigv4 {scope} --user {credentials} {content_hash} {session}"
 
     def probe(self) -> Iterator[Finding]:
-        """Test the features of the server with small objects, remove these, and yield a finding for each feature.
+        """Test the features of the server with test objects, yield a finding for each, and remove the objects.
 
         Raises:
             NotFound: There is no such bucket.
@@ -216,7 +242,7 @@ class S3Store:
 
     @property
     def failed_checks(self) -> Collection[str]:
-        """Names of the checks that the server failed, such as "entity_tag" (ServerCheck)."""
+        """Names of the checks that the server failed: values of ServerCheck, as in `ServerChecks.failed`."""
         return [check.value for check in self.checks.failed]
 
     @property
@@ -236,7 +262,7 @@ class S3Store:
 
 
 def _is_key(key: str) -> bool:
-    """Return False for an object of another program whose key no store allows."""
+    """Return True if `check_key` allows a key. Objects of other programs can have other keys."""
     try:
         check_key(key)
     except InvalidInput:

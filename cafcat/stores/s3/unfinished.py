@@ -11,7 +11,7 @@ from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 __all__ = ["abort_uploads", "check_reachable", "uploads_of"]
 
 _ABORT_ROUNDS: Final = 5
-"""How often uploads are listed and aborted again."""
+"""Most times that the uploads of a key are listed and aborted."""
 
 
 def abort_uploads(
@@ -19,17 +19,18 @@ def abort_uploads(
 ) -> None:
     """Abort every upload of a key, except the one with the id `keep`.
 
-    The uploads are listed again after each round, because a part that is being sent can keep an upload alive. A
-    server that cannot list or abort uploads is reported once, and its uploads stay.
+    The uploads are listed again after each round, because a part that is being sent can keep an upload alive.
+    Uploads that the server cannot list or abort stay; cafcat warns about such a server once.
 
     Args:
         connection: The bucket.
-        checks: The checks that the server failed.
+        checks: The checks that the server failed. Newly failed checks are added.
         key: Key in the bucket.
         upload_id: Id of an upload that is aborted first, without listing. None: there is none.
         keep: Id of an upload that stays. None: all are aborted.
 
     Raises:
+        NotFound: There is no such bucket.
         StoreFailed: The server fails, or lists the same uploads again and again.
         AccessDenied: The server refuses the credentials.
     """
@@ -61,9 +62,10 @@ def _abort(connection: S3Connection, checks: ServerChecks, key: str, upload_id: 
 def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> list[tuple[str, str]]:
     """Return key and id of every unfinished multipart upload whose key begins with a prefix.
 
-    The result is empty for a server that cannot list uploads. Such a server is reported once.
+    The result is empty for a server that cannot list uploads; cafcat warns about such a server once.
 
     Raises:
+        NotFound: There is no such bucket.
         StoreFailed, AccessDenied: The server fails or refuses.
     """
     if ServerCheck.LIST_UPLOADS in checks:
@@ -80,7 +82,7 @@ def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> l
 
 
 def check_reachable(connection: S3Connection) -> None:
-    """Check with a HEAD request that the bucket exists.
+    """Check with a HEAD request that the bucket exists and can be accessed.
 
     Raises:
         NotFound: There is no such bucket.

@@ -1,9 +1,9 @@
 """Writes one object into a bucket with a multipart upload. Parts are sent while the next one is filled.
 
-The object is invisible before CompleteMultipartUpload, which does not replace another object (If-None-Match: *). If
-the server promises to check CRC-64/NVME, every part is sent with its own checksum, and the completion with that of
-all bytes. Other servers get Content-MD5, and the tag of each part must be this MD5. After the completion, a HEAD
-request shows whether the object is the right one.
+The object is invisible before CompleteMultipartUpload. This request has If-None-Match: *, which forbids to replace
+another object. If the server promises to check CRC-64/NVME, every part is sent with its own checksum, and the
+completion with that of all bytes. Other servers get the Content-MD5 of each part, and cafcat compares the tag of
+the part with this MD5. After the completion, `cafcat.stores.s3.proof` checks that the object is the right one.
 """
 
 import base64
@@ -29,7 +29,7 @@ __all__ = ["S3Upload"]
 _UNKNOWN_CHECKSUM: Final = ("NotImplemented", "InvalidRequest", "InvalidArgument", "UnsupportedArgument")
 """Error codes of servers that do not know the checksum algorithm."""
 _COMPLETE_ATTEMPTS: Final = 3
-"""How often a completion is sent."""
+"""Most times that a completion is sent."""
 
 
 class _BufferedPart(NamedTuple):
@@ -59,13 +59,13 @@ class S3Upload:
         *,
         rewrites_head: bool = False,
     ) -> None:
-        """Begin the multipart upload of a new object, with one request.
+        """Begin the multipart upload of a new object.
 
         Args:
             connection: The bucket.
             checks: The checks that the server failed.
             key: Key in the bucket (not in the store).
-            plan: Size and number of the parts that are sent at once.
+            plan: Size of the parts, and how many of them are sent at the same time.
             rewrites_head: True to send the first part last, after `rewrite_head`.
 
         Raises:
@@ -123,7 +123,8 @@ class S3Upload:
 
         Raises:
             Conflict: An earlier part could not be sent, because another writer has created the object.
-            StoreFailed: An earlier part could not be sent for another reason, or the upload has ended.
+            StoreFailed: An earlier part could not be sent for another reason, or the upload has ended. Later calls
+                of `write`, `rewrite_head` and `commit` fail, too.
         """
         self._check_usable()
         rest = memoryview(data).cast("B")
@@ -140,12 +141,13 @@ class S3Upload:
         """Complete the upload, and check that the server has the bytes that were written.
 
         Args:
-            crc64nvme: CRC-64/NVME of the bytes, computed by the caller. None: only the checksum of this class is
-                used.
+            crc64nvme: CRC-64/NVME of the bytes, computed by the caller, to compare it with the one that this class
+                computes. None: the caller computed none.
 
         Raises:
-            Conflict: The store has another object with this key.
-            StoreFailed: The server fails, the bytes changed in memory, or the upload has ended.
+            Conflict: The bucket has another object with this key.
+            StoreFailed: The server fails, the checksums differ because the bytes changed in memory, or the upload
+                has ended. If the server fails, the object may be visible nevertheless.
             AccessDenied: The server refuses the credentials or the request.
         """
         self._check_usable()
@@ -207,10 +209,13 @@ class S3Upload:
             return client.create_multipart_upload(**options)
 
     def rewrite_head(self, data: bytes) -> None:
-        """Replace the first bytes of the object. The part with these bytes has not been sent yet.
+        """Replace the first bytes of the object. The part with these bytes is only sent by `commit`.
+
+        Args:
+            data: The new bytes, no more than the first part has.
 
         Raises:
-            InvalidInput: The upload was begun without rewrites_head.
+            InvalidInput: The upload was begun without rewrites_head, or no bytes were written.
             Conflict: An earlier part could not be sent, because another writer has created the object.
             StoreFailed: An earlier part could not be sent for another reason, or the upload has ended.
         """
@@ -228,7 +233,7 @@ class S3Upload:
             self._checksum = combined(crc64nvme(part), others, others_bytes)
 
     def _send_part(self) -> None:
-        """Send the part in the buffer to the server, in a thread.
+        """Begin to send the part in the buffer to the server, in a thread, and wait for a free buffer.
 
         The first part is kept back until `commit` if the head of the object is going to be rewritten.
         """
@@ -258,7 +263,8 @@ class S3Upload:
     def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
         """Send a part, in a thread of the pool, and return its number and entity tag for the completion.
 
-        The buffer is free again when the server has the bytes, or the request has failed.
+        The buffer is free again when the server has the bytes, or the request has failed. Raises the first error of
+        any part.
         """
         try:
             if self._failure is not None:
@@ -308,8 +314,9 @@ class S3Upload:
         After each attempt, a HEAD request shows whether the object exists and is the right one.
 
         Raises:
-            Conflict: The key has another object.
+            Conflict: The bucket has another object with this key.
             StoreFailed: The server fails, or does not have the object in the end.
+            AccessDenied: The server refuses the credentials or the request.
         """
         for attempt in range(1, _COMPLETE_ATTEMPTS + 1):
             answered, is_completed, is_gone = None, False, False
