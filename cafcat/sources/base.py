@@ -1,7 +1,9 @@
 """The protocols of sources: files to ingest, and optional capabilities.
 
-Every source is a Source. Code outside `cafcat/sources` does not depend on the kind of source. It checks whether a
-source has one of the capabilities below.
+Every source is a Source. Except for `cafcat/scanning/opening.py`, code outside `cafcat/sources` does not depend on
+the kind of source. It checks whether a source has one of the capabilities below.
+
+SourceFailed concerns one file. Any other CafcatError of a source means that the source fails as a whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +36,8 @@ OpenedFile_co = TypeVar("OpenedFile_co", covariant=True)
 class OpenFile(Protocol):
     """An opened file of a source.
 
-    Size, time and entity tag are those at the time of opening. Reading raises SourceFailed if the file turns out to
-    be different.
+    Size, time and entity tag are those of the version that is read. Reading raises SourceFailed if the file has
+    changed to another version.
     """
 
     @property
@@ -51,15 +53,15 @@ class OpenFile(Protocol):
         """Entity tag of the file, without quotes. None if the source has none."""
 
     def read(self) -> bytes:
-        """Return all bytes of the file. Raises SourceFailed if the file has changed, or cannot be read."""
+        """Return all bytes of the file. Raises SourceFailed if the file has changed or cannot be read."""
 
     def blocks(self) -> Iterator[bytes]:
         """Yield all bytes of the file in blocks of at most 1 MiB.
 
-        The blocks are valid only if no SourceFailed follows.
+        The blocks are valid only if the iteration ends without an error.
 
         Raises:
-            SourceFailed: The file has changed, or cannot be read.
+            SourceFailed: The file has changed or cannot be read.
         """
 
     def __enter__(self) -> Self: ...
@@ -70,13 +72,13 @@ class OpenFile(Protocol):
 
 
 class Opener(Protocol):
-    """Opens the files that a source found. An opener may be sent to another process, where the source is not."""
+    """Opens the files that a source yielded, also in another process if the opener can be pickled."""
 
     def open(self, file: SourceFile) -> OpenFile:
         """Open a file that `Source.files` yielded.
 
         Raises:
-            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
+            SourceFailed: The file has changed, has vanished, cannot be read, or is not a regular file any more.
         """
 
 
@@ -93,21 +95,19 @@ class Source(Opener, Protocol):
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """Yield the files to ingest, and a FileProblem in place of each file or folder that cannot be ingested.
 
-        Files that the source leaves out, for instance because of a filter, are not yielded. A single file that
-        cannot be read does not raise an error.
+        Files that a filter excludes are not yielded. An error is raised only if the source fails as a whole.
         """
 
 
 @runtime_checkable
 class ReadingOpener(Opener, Protocol):
-    """An opener for files that are cheaper to read at once than to open first."""
+    """An opener that can read small files at once, which is cheaper than to open them first."""
 
     def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenFile | SourceFailed]:
         """Yield one result for each file, in order.
 
-        Returns:
-            A NewFile for a file that was read and has not changed since it was found. Otherwise the opened file, or
-            the error.
+        The result is a NewFile for a small file that was read and has not changed since it was listed. Otherwise it
+        is the opened file, or the error of opening it.
         """
 
 
@@ -122,15 +122,13 @@ class ShareableSource(Source, Protocol):
 
 @runtime_checkable
 class BatchingSource(Source, Protocol):
-    """A source that yields its files in batches, such as the pages of a bucket's listing.
-
-    If the source is read once, from front to back, a file can be opened only until the next batch is requested.
-    """
+    """A source that yields its files in batches of its own, such as the pages of a bucket's listing."""
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
         """Yield all files and problems of `files()` in lists.
 
-        The files of a list can be opened at least until the next list is requested.
+        The files of a list can be opened at least until the next list is requested; those of a tar that is read
+        once only until then.
         """
 
 
@@ -139,20 +137,21 @@ class PrefetchingSource(Source, Protocol):
     """A source whose files take long to open, as over a network, so that many are requested at the same time."""
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
-        """Yield the opened file, or the error, for each file, in order.
+        """Yield the opened file, or the SourceFailed of opening it, for each file, in order.
 
-        Later files are requested ahead, as far as memory allows. `files` is iterated in the thread of the caller.
+        Later files are requested ahead, up to a number of requests and bytes of memory. `files` is iterated in the
+        thread of the caller.
         """
 
 
 @runtime_checkable
 class ReadOnceSource(Source, Protocol):
-    """A source of which a large file can be read only once."""
+    """A source from which a large file can be read only once, unless `buffer` is called before."""
 
     def buffer(self, file: SourceFile) -> None:
-        """Let a file of the last batch be opened several times, until the next batch is requested.
+        """Let a file of the last batch be opened and read several times, until the next batch is requested.
 
-        Contents that are not in memory are copied to a temporary file when they are first read.
+        Contents that are not in memory are copied when they are first read, to memory or to a temporary file.
         """
 
 
@@ -178,14 +177,15 @@ class ResumableSource(Source, Protocol):
 
 @runtime_checkable
 class WholeFolderSource(Source, Protocol):
-    """A source that can supply every file of one folder of the catalog."""
+    """A source that may list all files of one folder of the catalog, so that missing files can be found."""
 
     @property
     def catalog_folder(self) -> str | None:
-        """The folder of the catalog, with a slash at its end.
+        """The folder of the catalog whose files the source lists completely, with a slash at its end.
 
-        The source supplies every file of this folder, in ascending order of their paths. So a path of the folder
-        that the source skips is missing at the source. None if the source does not supply a whole folder in order.
+        The files come in ascending order of their paths. So a file that the catalog has in this folder, and that
+        the source yields neither as a file nor as a problem, is missing at the source. None if the source does not
+        list a whole folder in order.
         """
 
 

@@ -1,4 +1,4 @@
-"""Files that are requested over a network: how many are requested ahead, and how an opened one is read."""
+"""Requests files over a network ahead of the caller, and reads the opened files."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from operator import itemgetter
@@ -16,19 +16,19 @@ _MOST_IN_FLIGHT: Final = 64
 """Most requests at the same time. With 30 ms per answer, this allows some 2,000 answers per second, more than
 one process can handle."""
 _BUDGET_BYTES: Final = 64 << 20
-"""Most bytes that are requested and not yet processed. A single larger file is allowed."""
+"""Most bytes of memory for files that are requested and not processed yet. A single larger file is allowed."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def fetched(function: Callable[[Item], Result], items: Iterable[tuple[Item, int]]) -> Generator[Result, None, None]:
-    """Yield `function(item)` for each item in order, computed by many threads ahead of the caller.
+    """Yield `function(item)` for each item in order, computed by up to 64 threads ahead of the caller.
 
     Args:
-        function: Sends the request for an item.
-        items: The items, each with the number of bytes of memory that its result takes. At most 64 requests, and
-            results of 64 MiB, are ahead of the caller.
+        function: Sends the request for an item, and returns the result.
+        items: The items, each with the number of bytes of memory that its result takes. At most 64 results are
+            ahead of the caller, and at most 64 MiB of them, unless a single one is larger.
     """
     return in_order(
         lambda costed: function(costed[0]),
@@ -45,7 +45,10 @@ def bytes_when_open(file: SourceFile) -> int:
 
 
 class FetchedFile:
-    """An opened file of a network or stream: an OpenFile. A small file is in memory; a large one is read later."""
+    """An opened file from a network or a stream: an OpenFile.
+
+    A small file is in memory. A large one is read from the network or stream by `read` and `blocks`.
+    """
 
     __slots__ = ("_content", "_stream", "etag", "modified_ns", "size_bytes")
 
@@ -61,9 +64,9 @@ class FetchedFile:
 
         Args:
             file: The file as it was found.
-            content: All bytes of the file. None: `stream` has them.
+            content: All bytes of the file. None: `stream` yields them.
             stream: The bytes of a large file in blocks of at most 1 MiB. Over a network, each iteration requests
-                them again.
+                them again; a stream may allow only one iteration.
             modified_ns: Time of the last modification, in nanoseconds since 1970 UTC. None: unknown.
         """
         self._content = content

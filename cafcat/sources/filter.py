@@ -15,7 +15,7 @@ class PathFilter:
     """Includes the paths that match an include pattern (all paths, if there is none) and no exclude pattern.
 
     Paths are relative to the source, with "/" between their parts. As in git, a later "!pattern" cannot include a
-    file in an excluded folder: the folder is not entered.
+    file whose folder is excluded.
     """
 
     def __init__(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
@@ -24,7 +24,7 @@ class PathFilter:
         self._exclude = _compiled(exclude)
 
     def includes(self, path: str) -> bool:
-        """Return True if a file is to be ingested, or if the files of a folder are to be looked at.
+        """Return True if a file is to be ingested, or if a folder is to be searched for files.
 
         Args:
             path: Path of the file, or of a folder with "/" at its end, relative to the source. "" is the source

@@ -31,11 +31,13 @@ class SourceContext:
         prefix: Folder of the catalog that all names are put into; "" for none.
         filter: Which files to ingest (--include, --exclude). None: all files.
         options_of: Returns the options in cafcat.toml for a URL: those of the table [stores.NAME] whose `url` is
-            the beginning of the URL. The kind of *store* with the same scheme defines them (`StoreKind.options`).
+            the URL itself, or the nearest folder above it. The kind of *store* with the same scheme defines them
+            (`StoreKind.options`).
         own_urls: URLs of cafcat's own stores. Their objects are not ingested.
         inventory: Path or URL of a list of the files that replaces the listing (--inventory). None: list the files.
-        resume_position: Returns where the listing of a server continues, None for its start. A kind calls this at
-            most once, with the URL of the server, and only for a ResumableSource.
+        resume_position: Called with the URL of the source's server. Returns the position from which an interrupted
+            listing of the source continues, or None to list from the start. A kind calls this at most once, and
+            only for a ResumableSource.
     """
 
     prefix: str = ""
@@ -65,11 +67,11 @@ class UrlFiles(Protocol):
         """
 
     def look(self, file: SourceFile) -> SourceFile:
-        """Ask the server for a file, and return the file with its size, time and entity tag.
+        """Request size, time and entity tag of a file from its server, and return the file with these values.
 
         Raises:
-            SourceFailed: This file cannot be read.
-            AccessDenied: The credentials are refused, which ends the run.
+            SourceFailed: This file is missing or cannot be read.
+            AccessDenied: The credentials are refused. No further file of the list is read.
         """
 
     def open(self, file: SourceFile) -> OpenFile:
@@ -77,7 +79,7 @@ class UrlFiles(Protocol):
 
         Raises:
             SourceFailed: This file has changed since `look`, or cannot be read.
-            AccessDenied: The credentials are refused, which ends the run.
+            AccessDenied: The credentials are refused. No further file of the list is read.
         """
 
 
@@ -106,7 +108,7 @@ class SourceKind:
         raise InvalidInput(f"{printable(url)} is one file and cannot be listed", hint=hint)
 
     def url_files(self, context: SourceContext) -> UrlFiles:
-        """Return the opener of the files in a list (--files-from) that have this scheme. This sends no request.
+        """Return the opener of single files by URLs of this scheme in a list (--files-from). This sends no request.
 
         Raises:
             InvalidInput: URLs of this scheme are not allowed in a list. A kind that does not override this method

@@ -1,7 +1,7 @@
-"""Names of files in the catalog, made of typed paths as GNU tar names members.
+"""Names of files in the catalog, made of typed paths by the rules by which GNU tar names members.
 
 The rules are those of `safer_name_suffix` in GNU paxutils (tar 1.34), with one difference: "." parts and doubled
-slashes of the typed path are dropped. So `ingest .` and `ingest a` give a file the same name.
+slashes of the typed path are dropped. So `ingest .` and `ingest a` both give the file a/b the name "a/b".
 """
 
 import os
@@ -32,18 +32,18 @@ LIST_BLOCK_BYTES: Final = 1 << 16
 _AUTHORITY: Final = re.compile(r"(?:.*@)?([^@:\[\]]*|\[[^@\[\]]*\])(:[0-9]*)?", re.DOTALL)
 """User and password, host, and port of a URL (RFC 3986, 3.2)."""
 _MAX_NAME_BYTES = 1 << 16
-"""Longest name in a list, in bytes. No system opens longer paths than 4,096 bytes, so a longer name means that
-the file is not a list of names."""
+"""Longest name in a list, in bytes. Linux opens no path of more than 4,096 bytes, so a longer name means that the
+file is not a list of names."""
 
 
 def member_name(typed: str) -> tuple[str, str]:
-    """Return the name of a typed path, and the leading part that was removed from it.
+    """Return the name in the catalog for a typed path, and the leading part of the path that was removed.
 
     Leading slashes, and everything up to the last ".." part, are removed. The name of a folder has no slash at its
     end. The name is "" if nothing is left, as for "." and "/".
 
     Args:
-        typed: The path as it was typed.
+        typed: The path as it was typed, or the name of a member of a tar archive.
 
     Returns:
         The name, and the removed part ("" if there is none).
@@ -59,7 +59,7 @@ def member_name(typed: str) -> tuple[str, str]:
 
 
 def prefixed(prefix: str, name: str) -> str:
-    """Return a name below the folder that --prefix names: ("p", "a") -> "p/a"."""
+    """Return a name in the catalog with the folder that --prefix puts before it: ("p", "a") -> "p/a"."""
     return "/".join(filter(None, (member_name(prefix)[0], name)))
 
 
@@ -74,7 +74,7 @@ def strip_warning(removed: str) -> str:
 
 
 class WarnOnce(Progress):
-    """Passes each different warning on only once. All sources of one ingest share it."""
+    """A Progress that passes each different warning on only once. All sources of one ingest share it."""
 
     def __init__(self, progress: Progress) -> None:
         """Begin with no warning passed on.
@@ -117,10 +117,10 @@ def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Itera
 
 
 def check_name(path: str) -> str | None:
-    """Return why the catalog cannot store a name, or None if it can.
+    """Return why the catalog cannot store a name, for a message; None if it can.
 
-    A name must not be empty. It must be a text of Postgres (UTF-8 without NUL), and have at most 2,048 bytes, so
-    that it fits into a page of a b-tree.
+    A name must not be empty. It must be valid UTF-8 without NUL, as every text in Postgres, and have at most 2,048
+    bytes, so that it fits into a page of a b-tree.
     """
     if path.isascii():
         size_bytes = len(path)
@@ -139,7 +139,7 @@ def check_name(path: str) -> str | None:
 def printable(path: str) -> str:
     r"""Return a path for messages: one line of valid UTF-8.
 
-    Undecodable bytes become `\xff`, control and invisible characters `\n`, `\x1b`, `\u202e`.
+    Undecodable bytes become escapes such as `\xff`; control and invisible characters such as `\n` or `\u202e`.
     """
     return path if path.isprintable() else "".join(map(_escaped, path))
 

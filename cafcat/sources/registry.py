@@ -1,4 +1,4 @@
-"""The kinds of sources, by URL scheme. A kind is imported when it is needed.
+"""The kinds of sources, by URL scheme. The module of a kind is imported when the kind is first looked up.
 
 Paths, file:// URLs and tar archives are not registered here: `cafcat/scanning/opening.py` opens them. A third-party
 package registers a kind as an entry point of the group `cafcat.sources`. Its name is the URL scheme, its value a
@@ -24,7 +24,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def scheme_of(text: str) -> str | None:
-    """Return the scheme of a URL in lower case. None for a path, and for a file:// URL, which means a path."""
+    """Return the scheme of a URL in lower case. None for a path, and for a file:// URL, which stands for a path."""
     match = _SCHEME.match(text)
     scheme = None if match is None else match[1].lower()
     return None if scheme == "file" else scheme
@@ -33,6 +33,6 @@ def scheme_of(text: str) -> str | None:
 def find_kind(scheme: str) -> SourceKind | None:
     """Return the kind of source for a scheme in lower case; None if no kind is registered for the scheme.
 
-    A text with such an unknown scheme is a path.
+    Callers treat a text with an unknown scheme as a path.
     """
     return cast("SourceKind | None", find_plugin(_GROUP, scheme, _BUILT_IN))

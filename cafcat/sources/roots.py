@@ -1,7 +1,7 @@
 """Roots: the part of a file's location that its name in the catalog does not repeat.
 
-Two files with the same name come from the same source if they have the same root. An ingest compares sizes and
-times only between files of the same source: see docs/decisions/0024.
+Two files with the same name come from the same source if they have the same root. If a file of the same
+name, size and time comes from another source, an ingest reads it to compare the content: see docs/decisions/0024.
 """
 
 from cafcat.sources.names import printable
@@ -10,15 +10,17 @@ __all__ = ["root_of"]
 
 
 def root_of(location: str, path: str) -> str:
-    """Return the root of a file.
+    """Return the root of a file: its location without the parts at the end that its name repeats.
+
+    If the name begins with other parts, they follow after " as ".
 
     Args:
         location: Absolute path or URL of the file, or of its folder.
-        path: Name of the file, or of its folder, in the catalog. "" for the folder that names are relative to.
+        path: Name of the same file or folder in the catalog. "" for the folder that names are relative to.
 
     Returns:
-        Printable text. "/srv/a/b" with the name "a/b" has the root "/srv/"; with the name "old/a/b", "/srv/ as
-        old/".
+        Printable text. The location "/srv/a/b" with the name "a/b" has the root "/srv/"; with the name "old/a/b",
+        it has the root "/srv/ as old/".
     """
     located, named = location.split("/"), path.split("/") if path else []
     while located and named and located[-1] == named[-1]:

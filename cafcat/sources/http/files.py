@@ -1,7 +1,7 @@
-"""Files at http:// and https:// URLs. They are read only if they have not changed since they were looked at.
+"""Files at http:// and https:// URLs. Reading fails if the file has changed since `HttpFiles.look`.
 
-The rules are those of RFC 9110. Redirects and repeated attempts are made here, because those of urllib3 write whole
-URLs to the log, and a URL may contain a signature. Messages show a URL only as `shown_url` returns it.
+The rules are those of RFC 9110. This module follows redirects and repeats requests itself, because urllib3 would
+write whole URLs to the log, and a URL may contain a signature. Messages show a URL only as `shown_url` returns it.
 """
 
 import logging
@@ -65,7 +65,7 @@ class _Broken(Exception):
 
 
 class _Blocks:
-    """The bytes of a file at an http(s) URL, in blocks. Each iteration requests them anew."""
+    """The bytes of a file at an http(s) URL, in blocks. Each iteration requests them again."""
 
     def __init__(self, files: "HttpFiles", file: SourceFile) -> None:
         self._files = files
@@ -98,14 +98,14 @@ class HttpFiles:
         return shown_url(url)
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the root of a file: its server, and the part of its path that its name does not repeat."""
+        """Return the root of a file: the part of its URL, without the query, that its name does not repeat."""
         return url_root(file.locator, file.path)
 
     def look(self, file: SourceFile) -> SourceFile:
         """Request the headers of a file, and return the file with its size, time and strong entity tag.
 
-        If the server sends a tag and no time, the time is 0. A file without a tag and a time cannot be compared:
-        its time is then the current time, which is never that of a file in the catalog.
+        If the server sends a tag and no time, the time is 0. If it sends neither, the file cannot be compared. Its
+        time is then the current time, which is never that of a file in the catalog.
 
         Raises:
             SourceFailed: The file cannot be read, or the server does not show its size.
@@ -119,7 +119,7 @@ class HttpFiles:
             return _described(file, answer)
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open a file in the version that `look` found.
+        """Open a file in the version that `look` found. A small file is read at once.
 
         Raises:
             SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
@@ -133,8 +133,8 @@ class HttpFiles:
     def blocks(self, file: SourceFile) -> Iterator[bytes]:
         """Yield all bytes of a file in blocks of at most 256 KiB.
 
-        If the connection breaks, another request continues at the same byte. That needs an entity tag, and a server
-        that supports ranges.
+        If the connection breaks after some bytes, another request continues at the same byte. That needs an entity
+        tag, and a server that supports ranges.
 
         Raises:
             SourceFailed: The file has changed since `look`, has vanished, or cannot be read to its end.
@@ -159,7 +159,10 @@ class HttpFiles:
     def _answered(
         self, method: str, file: SourceFile, headers: dict[str, str] | None = None
     ) -> Iterator["BaseHTTPResponse"]:
-        """Send a request, and provide the answer with an unread body. Raises SourceFailed if there is no answer."""
+        """Send a request, and provide the answer with an unread body, whatever its status.
+
+        Raises SourceFailed if no attempt got an answer.
+        """
         answer = self._send(method, file, headers or {})
         try:
             yield answer
@@ -244,7 +247,10 @@ def _login(url: "Url") -> dict[str, str]:
 
 
 def _conditions(file: SourceFile, position: int) -> dict[str, str]:
-    """Return the headers that request only this version of a file, from `position` on; none without entity tag."""
+    """Return the headers that request only this version of a file, from the byte `position` on.
+
+    Without an entity tag, there are no headers.
+    """
     if file.etag is None:
         return {}
     tag = f'"{file.etag}"'
@@ -263,7 +269,7 @@ def _described(file: SourceFile, answer: "BaseHTTPResponse") -> SourceFile:
 
 
 def _check_same(file: SourceFile, answer: "BaseHTTPResponse", position: int) -> None:
-    """Raise SourceFailed if the answer is not the file that `look` found, from `position` on."""
+    """Raise SourceFailed if the answer is not the file that `look` found, from the byte `position` on."""
     if position and answer.status == HTTPStatus.PARTIAL_CONTENT:
         _check_encoding(file, answer)
         found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
@@ -291,7 +297,7 @@ def _check_whole(file: SourceFile, answer: "BaseHTTPResponse") -> None:
 
 def _check_encoding(file: SourceFile, answer: "BaseHTTPResponse") -> None:
     if answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        message = "the server sends it compressed or encoded, although the request forbids that"
+        message = "the server sends the file compressed or encoded, although the request forbids that"
         raise _failed(file, ProblemKind.UNREADABLE, message)
 
 
@@ -304,8 +310,8 @@ def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Itera
         remaining: Expected size of the body in bytes.
 
     Raises:
-        _Broken: The connection broke, or the body is shorter.
-        SourceFailed: The body is longer, so the file has changed.
+        _Broken: The connection broke, or the body is shorter than expected.
+        SourceFailed: The body is longer than expected, so the file has changed.
     """
     from urllib3.exceptions import HTTPError
 
@@ -325,7 +331,7 @@ def _body(file: SourceFile, answer: "BaseHTTPResponse", remaining: int) -> Itera
 
 
 def _close(answer: "BaseHTTPResponse") -> None:
-    """Close a server's answer. The connection is used again if little of the answer's body is left."""
+    """Close a server's answer. The connection is used again if at most 64 KiB of the answer's body are unread."""
     if answer.length_remaining is not None and answer.length_remaining <= _DRAIN_BYTES:
         answer.drain_conn()
     answer.close()
@@ -344,7 +350,7 @@ def _strong_tag(answer: "BaseHTTPResponse") -> str | None:
 
 
 def _modified_ns(answer: "BaseHTTPResponse") -> int | None:
-    """Return Last-Modified (RFC 9110, 5.6.7) in nanoseconds since 1970 UTC. None if there is no valid one."""
+    """Return Last-Modified (RFC 9110, 5.6.7) in nanoseconds since 1970 UTC. None if it is missing or not valid."""
     try:
         when = parsedate_to_datetime(answer.headers.get("Last-Modified", ""))
     except ValueError:
@@ -353,7 +359,7 @@ def _modified_ns(answer: "BaseHTTPResponse") -> int | None:
 
 
 def _now_ns() -> int:
-    """Return the current time, but never a whole second: that distinguishes it from the time of a server."""
+    """Return the current time in nanoseconds, never a whole second: that distinguishes it from a server's time."""
     now = time.time_ns()
     return now + 1000 if _is_from_server(now // 1000 * 1000) else now
 
@@ -371,7 +377,7 @@ def _requested_pause(answer: "BaseHTTPResponse") -> float:
     """Return the pause that a server requests in Retry-After (RFC 9110, 10.2.3), in seconds.
 
     Returns:
-        At most 30; 0 if the server requests none, or names a date.
+        At most 30; 0 if the server requests no pause, or sends a date.
     """
     text = answer.headers.get("Retry-After", "")
     return min(int(text), LONGEST_PAUSE_SECONDS) if _LENGTH.fullmatch(text) else 0.0
@@ -385,7 +391,7 @@ def _status_in_words(status: int) -> str:
 
 
 def _in_words(error: Exception) -> str:
-    """Describe an error without the URL that urllib3 puts into its messages."""
+    """Return a description of an error, without the URL that urllib3 puts into its messages."""
     from urllib3 import exceptions as found
 
     if isinstance(error, found.NewConnectionError) and not isinstance(error, found.NameResolutionError):

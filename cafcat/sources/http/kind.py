@@ -1,4 +1,4 @@
-"""Files on web servers as a kind of source: single files in a list, because a web server has no listing."""
+"""Files on web servers as a kind of source: only single files in a list, because web servers list no folders."""
 
 from typing import Final
 

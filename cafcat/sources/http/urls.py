@@ -21,7 +21,7 @@ _QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
 
 
 def parsed_url(url: str) -> "Url":
-    """Return the parts of a URL, normalized and percent-encoded as in RFC 3986.
+    """Return the parts of an http(s) URL, normalized and percent-encoded as in RFC 3986.
 
     Raises:
         InvalidInput: This is not an http(s) URL, or it has no host. The message shows no secret.
@@ -38,7 +38,7 @@ def parsed_url(url: str) -> "Url":
 
 
 def url_name(url: str) -> str:
-    """Return the name of a file in the catalog: "host/path", percent-decoded.
+    """Return the name that the file at an http(s) URL gets in the catalog: "host/path", percent-decoded.
 
     Port, user, query and fragment are not part of the name. Bytes that are not UTF-8 are decoded as os.fsdecode
     does.

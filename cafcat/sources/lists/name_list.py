@@ -30,13 +30,14 @@ __all__ = ["NameListSource"]
 
 
 class NameListSource:
-    """The files and folders, by path, and the URLs of a list of names, as a source.
+    """A source made of a list: the files and folders at its paths, and the files at its URLs.
 
-    Folders are walked, as `tar -T` does. A local name that looks like a URL must be written "./s3://...".
+    All files below a listed folder are included, as by `tar -T`. A path that looks like a URL must be written
+    "./s3://...".
 
     Files come in the order of the list. A file that is listed twice (once by its folder, say) comes twice. Patterns
-    are matched with the whole name. A missing name or URL is one failed file. A symbolic link is skipped unless
-    links are followed.
+    are matched with the whole name without the prefix. For a path or URL without a file, a FileProblem is yielded.
+    A symbolic link is skipped unless links are followed.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class NameListSource:
             null_separated: True if NUL bytes end the names, instead of newlines.
             follow_symlinks: True to ingest the targets of symbolic links.
             own_folders: Folders of cafcat itself, which are not ingested.
-            context: Has the prefix, the filter, and the options in cafcat.toml for a URL.
-            progress: Receives a warning when the beginning of a name is removed.
+            context: Provides the prefix, the filter, and the options in cafcat.toml for a URL. None: the defaults
+                of SourceContext.
+            progress: Receives a warning if the beginning of a path is left out of the name.
 
         Raises:
             NotFound, InvalidInput, SourceFailed: The list cannot be opened.
@@ -81,10 +83,10 @@ class NameListSource:
             pass
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield the files of the list, with all files below listed folders, and a problem for each failed name.
+        """Yield the listed files, all files below listed folders, and a FileProblem in place of each failed one.
 
         Raises:
-            InvalidInput: A name is longer than 65,536 bytes.
+            InvalidInput: A name in the list is longer than 65,536 bytes.
             SourceFailed: The list itself cannot be read.
             AccessDenied: A server refuses the credentials.
         """
@@ -95,7 +97,7 @@ class NameListSource:
                 yield self._once(item)
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the folder or server that the name of a file is relative to."""
+        """Return the root of a file: the part of its location that its name in the catalog does not repeat."""
         if self._is_remote(file):
             return self._urls.root_of(file)
         return root_of(os.path.abspath(file.locator), file.path)
@@ -104,27 +106,34 @@ class NameListSource:
         """Open a file that `files` yielded.
 
         Raises:
-            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more. A file at a URL
-                has changed since it was listed.
+            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more; or a file at a
+                URL has changed since it was listed.
             AccessDenied: A server refuses the credentials.
         """
         return self._urls.open(file) if self._is_remote(file) else self._opener.open(file)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[OpenFile | SourceFailed]:
-        """Yield the opened file, or the error, for each file in order. Many URLs are requested at the same time."""
+        """Yield the opened file, or the SourceFailed of opening it, for each file in order.
+
+        Many URLs are requested at the same time.
+
+        Raises:
+            AccessDenied: A server refuses the credentials.
+        """
         costed = ((file, bytes_when_open(file) if self._is_remote(file) else None) for file in files)
         return in_turn(self._opened_or_error, costed)
 
     def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
-        """Return a problem for a file whose name another URL of the list has already.
+        """Return the item, or a problem for a file at a URL if an earlier URL of the list has the same name.
 
-        URLs that differ only in port or query have the same name. Two hashes are stored for each URL.
+        URLs that differ only in port or query have the same name, and so have equal keys in two buckets. Two hashes
+        are stored for each URL.
         """
         if isinstance(item, FileProblem) or not self._is_remote(item):
             return item
         if self._url_names.setdefault(hash(item.path), hash(item.locator)) == hash(item.locator):
             return item
-        message = "another URL of the list has the same name: names do not include port and query"
+        message = "another URL of the list has the same name: names do not include port, query and bucket"
         return FileProblem(printable(item.path), ProblemKind.NAME, message)
 
     def _is_remote(self, file: SourceFile) -> bool:
@@ -154,7 +163,7 @@ class NameListSource:
         yield from self._walk.visit(typed, prefixed(self._prefix, name), self._relative_from)
 
     def _warn_of(self, removed: str) -> None:
-        """Warn that the beginning of names is removed: once for leading slashes, and once for "..".
+        """Warn that the beginning of paths is left out of the names: once for leading slashes, and once for "..".
 
         A list may have any number of such names.
         """

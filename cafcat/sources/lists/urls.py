@@ -1,4 +1,4 @@
-"""URLs in a list of names: each kind of source opens those of its scheme."""
+"""URLs in a list (--files-from): finds and opens the file at each URL with the kind of source for its scheme."""
 
 import os
 import re
@@ -25,10 +25,10 @@ Result = TypeVar("Result")
 
 
 def file_path(text: str) -> str:
-    """Return the path that a file:// URL means, percent-decoded (RFC 8089). Return any other text unchanged.
+    """Return the path in a file:// URL, percent-decoded (RFC 8089). Return any other text unchanged.
 
     Raises:
-        InvalidInput: The URL names a file of another machine.
+        InvalidInput: The URL has no absolute path, or the host of another machine.
     """
     if text[:7].lower() != "file://":
         return text
@@ -67,8 +67,8 @@ class ListedUrls:
         """Store the settings. No request is sent.
 
         Args:
-            context: Has the prefix, the options in cafcat.toml for a URL, and a filter, which is matched with the
-                names without the prefix.
+            context: Provides the prefix, the options in cafcat.toml for a URL, and a filter, which is matched with
+                the names without the prefix.
         """
         self._prefix = folder_prefix(member_name(context.prefix)[0])
         self._filter = context.filter
@@ -83,7 +83,10 @@ class ListedUrls:
         return scheme is not None and self._kind(scheme) is not None
 
     def find(self, url: str) -> Iterable[SourceFile | FileProblem]:
-        """Return the file at a URL, or the problem why it cannot be ingested; nothing if the filter excludes it.
+        """Request properties of the file at a URL, and return the file, or the problem if it cannot be ingested.
+
+        Returns:
+            One file or one problem; nothing if the filter excludes the file.
 
         Raises:
             AccessDenied: The credentials are refused.

@@ -26,9 +26,9 @@ class DirectorySource:
     Attributes:
         name: Path of the source as the user typed it, with escapes for unprintable characters.
         opener: Opens files of this source, also in another process: it can be pickled.
-        locators_are_paths: True: the locator of each file is its path, which other programs can open.
-        catalog_folder: Folder of the catalog of which this source supplies every file, with a slash at its end.
-            None for a single file, with a filter, or for the top folder of the catalog (`WholeFolderSource`).
+        locators_are_paths: Always True: the locator of each file is its path, which other programs can open.
+        catalog_folder: Folder of the catalog whose files this source lists completely, with a slash at its end
+            (`WholeFolderSource`). None for a single file, with a filter, or if names have no folder before them.
     """
 
     locators_are_paths: Final = True
@@ -48,15 +48,15 @@ class DirectorySource:
         Args:
             typed: The path as the user typed it.
             prefix: Folder of the catalog that the names are put into.
-            follow_symlinks: True to ingest the targets of symbolic links.
+            follow_symlinks: True to ingest the targets of symbolic links below the folder, too.
             filter: Which files to ingest. None: all.
             own_folders: Folders of cafcat itself, which are not ingested.
-            progress: Receives a warning when the beginning of a name is removed.
+            progress: Receives a warning if the beginning of the path is left out of the names.
 
         Raises:
             NotFound: There is nothing at the path.
             InvalidInput: This is not a valid path, or neither a folder nor a regular file.
-            SourceFailed: The operating system cannot look at it.
+            SourceFailed: The operating system refuses or fails to examine the path.
         """
         self._typed = typed
         self.name: Final = printable(typed)
@@ -74,13 +74,13 @@ class DirectorySource:
         self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
-        """Return the folder that the names of all files are relative to, such as "/srv/" (`RootedSource`)."""
+        """Return the root of all files: the folder that their names are relative to, such as "/srv/"."""
         return self._root
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """Yield the file, or all files below the folder, except those that the filter excludes.
 
-        A problem is yielded for each file or folder that cannot be ingested.
+        A FileProblem is yielded in place of each file or folder that cannot be ingested.
         """
         return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
 
@@ -88,16 +88,15 @@ class DirectorySource:
         """Open a file that `files` yielded.
 
         Raises:
-            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
+            SourceFailed: The file has vanished, cannot be opened, or is not a regular file any more.
         """
         return self.opener.open(file)
 
     def read_each(self, files: Iterable[SourceFile]) -> Iterator[NewFile | OpenLocalFile | SourceFailed]:
-        """Yield a result for each file, in order.
+        """Yield one result for each file, in order.
 
-        Returns:
-            A NewFile with the content for a small file that has not changed since it was listed. Otherwise the
-            opened file, or the error.
+        The result is a NewFile with the content for a small file that has not changed since it was listed.
+        Otherwise it is the opened file, or the error of opening it.
         """
         return self.opener.read_each(files)
 

@@ -24,7 +24,7 @@ __all__ = ["OPEN_FLAGS", "FileOpener", "OpenLocalFile", "problem_kind", "reason"
 
 _BLOCK_BYTES = 1 << 20
 _SMALL_BYTES = 128 << 10
-"""Largest file that is read with one call before it is checked, in bytes."""
+"""Largest file that `FileOpener.read_each` reads with one call and then checks for changes, in bytes."""
 _PROBED_FILES = 32
 """How many files are read one after the other to measure how long a file takes."""
 _AHEAD_FILES = 1000
@@ -34,11 +34,11 @@ _READERS = 12
 _GROUP_FILES = 4
 """How many files a thread reads in a row. Handing a task to a thread costs as much as reading some small files."""
 _SLOW_SECONDS = 45e-6
-"""Time for a small file, in seconds, from which files are read ahead. Reading it from memory takes a tenth of
-that, reading it from a fast disk twice as much."""
+"""Average time for a file, in seconds, above which files are read ahead. Reading a small file from memory takes a
+tenth of that, reading it from a fast disk twice as much."""
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""Flags for os.open. O_NONBLOCK: a FIFO that replaced a file must not block. It has no effect on regular files."""
+"""Flags for os.open. With O_NONBLOCK, opening a FIFO that replaced a file does not wait for a writer."""
 
 _KINDS = {
     errno.ENOENT: ProblemKind.VANISHED,
@@ -51,12 +51,12 @@ _KINDS = {
 
 
 def problem_kind(error: OSError) -> ProblemKind:
-    """Return the kind of problem that an error of the operating system means for its file."""
+    """Return the kind of problem under which a file is reported that had an error of the operating system."""
     return _KINDS.get(error.errno or 0, ProblemKind.UNREADABLE)
 
 
 def reason(error: OSError) -> str:
-    """Return the operating system's text for an error, such as "No such file or directory", without the path."""
+    """Return the text of an operating system's error, such as "No such file or directory", without the path."""
     return error.strerror or str(error)
 
 
@@ -68,8 +68,8 @@ class FileOpener:
 
         Args:
             follow_symlinks: True to open the targets of symbolic links.
-            typed: Path of the source as typed. If it is a symbolic link, it is followed in any case. None: no such
-                path.
+            typed: Path of the source as typed. If it is a symbolic link, it is followed in any case. None: the
+                source has no typed path.
         """
         self._typed = typed
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
@@ -78,16 +78,16 @@ class FileOpener:
         """Open a file that a source found.
 
         Raises:
-            SourceFailed: The file has vanished, cannot be read, or is not a regular file any more.
+            SourceFailed: The file has vanished, cannot be opened, or is not a regular file any more.
         """
         return OpenLocalFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
 
     def read_each(self, files: Iterable[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
-        """Yield a NewFile, an opened file, or an error for each file, in order.
+        """Yield a NewFile, an opened file, or the SourceFailed of opening it, for each file, in order.
 
         A small file that has not changed since it was listed becomes a NewFile, with four system calls: open, read,
-        fstat, close. If files take long, because of a disk or a server, several are read at the same time. The time
-        is measured again and again with some files that are read one after the other.
+        fstat, close. The time is measured with 32 files that are read one after the other. If they take long,
+        because of a disk or a server, several threads read the next 1,000 files. Then the time is measured again.
         """
         files = iter(files)
         while some := list(islice(files, _PROBED_FILES)):
@@ -102,7 +102,7 @@ class FileOpener:
                 yield from self._read_ahead(islice(files, _AHEAD_FILES))
 
     def _read_ahead(self, files: Iterator[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
-        """Read groups of files in threads. Files that must be opened are opened when their turn comes."""
+        """Yield results as `read_each`. Threads read the small files; others are opened when they are yielded."""
         groups = iter(lambda: list(islice(files, _GROUP_FILES)), [])
         with closing(in_order(self._read_group, groups, most_in_flight=_READERS)) as results:
             for result in chain.from_iterable(results):
@@ -112,9 +112,9 @@ class FileOpener:
         return [self._read_small(file) for file in files]
 
     def _read_small(self, file: SourceFile) -> NewFile | SourceFile:
-        """Return the content of a small file that has not changed between listing and reading it.
+        """Read a small file, and return its content if the file has not changed since it was listed.
 
-        Return the file itself in all other cases: opening it then shows the reason.
+        Return the file itself in all other cases. The caller then opens it, which raises the error if there is one.
         """
         if file.size_bytes > _SMALL_BYTES:
             return file
@@ -142,8 +142,9 @@ class FileOpener:
 class OpenLocalFile:
     """A regular file that is open for one reading: either read() or blocks(), once.
 
-    Changes are detected by size, modification time and status change time. Before Linux 6.13, these times are as
-    coarse as the kernel's tick (1-10 ms): two changes to the same size within one tick look like one.
+    Changes while it is open are detected by size, modification time and status change time. Before Linux 6.13,
+    these times are as coarse as the kernel's tick (1-10 ms): two changes to the same size within one tick look like
+    one.
     """
 
     __slots__ = ("_descriptor", "_path", "_status", "etag", "modified_ns", "size_bytes")
@@ -225,7 +226,7 @@ class OpenLocalFile:
             raise self._failed(ProblemKind.UNREADABLE, f"cannot be read: {reason(error)}") from error
 
     def _read_on(self, start: bytes, wanted: int) -> bytes:
-        """Return all bytes of the file, after a first read returned only some of them.
+        """Return all bytes of the file, after a first read returned more or fewer bytes than the file's size.
 
         The Linux kernel returns at most 2 GiB at once, other systems less.
 

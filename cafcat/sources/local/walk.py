@@ -1,6 +1,6 @@
-"""Walks folders: every file below, in the byte order of its catalog path, with bounded memory.
+"""Walks folders, and yields every file below in the byte order of its path in the catalog.
 
-Memory holds the names that are not visited yet in the folders on the way down: for one huge folder, all its names.
+Memory holds the unvisited names of the present folder and the folders above it: for one huge folder, all its names.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ Found = SourceFile | FileProblem
 
 
 class _Level(NamedTuple):
-    """A folder on the way down.
+    """The folder that is walked, or one above it.
 
     Attributes:
         names: Names that are not visited yet, in reverse order. Those of folders end in "/".
@@ -45,7 +45,7 @@ class Walk:
     def __init__(
         self, *, follow_symlinks: bool, filter: PathFilter | None, own_folders: Collection[str] = ()
     ) -> None:
-        """Store the settings of walks. Only the folders of cafcat are looked at.
+        """Store the settings of walks, and find the devices and inodes of cafcat's own folders.
 
         Args:
             follow_symlinks: True to ingest the targets of symbolic links.
@@ -65,7 +65,7 @@ class Walk:
     def visit(self, locator: str, path: str, relative_from: int, *, typed: bool = False) -> Iterator[Found]:
         """Yield a file, or all files below a folder, except those that the filter excludes.
 
-        A problem is yielded for each file or folder that cannot be ingested.
+        A FileProblem is yielded in place of each file or folder that cannot be ingested.
 
         Args:
             locator: Path of the file or folder.
@@ -109,7 +109,7 @@ class Walk:
                 levels.pop()
 
     def _descend(self, levels: list[_Level], locator: str, path: str) -> FileProblem | None:
-        """Add a folder to the levels. Return None, or the problem why the folder cannot be entered."""
+        """Add a folder to the levels. Return None, or the problem if the folder cannot or must not be entered."""
         try:
             # With the slash, the first folder may be a symbolic link. The folders below it are not links.
             folder = os.open(locator[:-1] if levels else locator, self._open_flags)

@@ -36,11 +36,12 @@ def lists_in_order(bucket: str) -> bool:
 
 
 class S3Source:
-    """The objects of a bucket, or those below a prefix of it, as a source, in the byte order of their keys.
+    """The objects of a bucket, or those below a prefix of it, as a source.
 
-    The key of an object is its name in the catalog. Only objects in the listing are ingested, and each is read only
-    in the version that was listed. The listing can begin after a key, if an earlier run has finished with the
-    objects before it.
+    They come in the order of the listing, which is the byte order of keys except in directory buckets, or in the
+    order of the inventory. The name of an object in the catalog is its key, after `prefix`. An object is read only
+    in the version of the listing or inventory, which its entity tag shows. The listing can begin after a key, if an
+    earlier run has finished with the objects before it.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class S3Source:
             connection: Connection to the bucket.
             prefix: Folder of the catalog that the keys are put into.
             filter: Which objects to ingest. None: all.
-            after: Key after which the listing begins. None: at its start.
+            after: Key after which the listing begins. None: the listing begins at its start.
             own_urls: URLs of cafcat's own stores. Their objects are not ingested.
             inventory: The objects of the bucket, in place of a listing.
 
@@ -83,17 +84,17 @@ class S3Source:
         self._inventory = inventory
         is_whole = inventory is None and filter is None and lists_in_order(bucket)
         self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
-        """Folder of the catalog of which this source supplies every file, with a slash at its end.
+        """Folder of the catalog whose files this source lists completely, with a slash at its end.
 
-        None if the source has a filter or an inventory, does not list in order, or is the top folder of the catalog
-        (`WholeFolderSource`).
+        None if the source has a filter or an inventory, does not list in order, or if names have no folder before
+        them (`WholeFolderSource`).
         """
         self._first_page: Page | None = None
         if inventory is None:
             self._first_page = self._look()
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the server and the bucket, with the part of the key that is not in the name."""
+        """Return the root of an object: the URL of its bucket on the server, and `prefix` if it is not empty."""
         server = f"{self._connection.server_url}/{self._connection.bucket}"
         return root_of(f"{server}/{file.locator}", file.path)
 
@@ -102,7 +103,7 @@ class S3Source:
         return file.locator
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield every object that the filter includes, or a problem if the object cannot be ingested.
+        """Yield the file for every object that the filter includes, or a problem if it cannot be ingested.
 
         Raises:
             AccessDenied, NotFound, StoreFailed: The listing breaks off.
@@ -112,9 +113,9 @@ class S3Source:
             yield from batch
 
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
-        """Yield the objects and problems of `files()` in lists, one for each page of the listing.
+        """Yield the files and problems of `files()` in lists, one for each page of the listing.
 
-        Of an inventory, 1,000 rows are a page. A list is empty if all objects of its page are excluded. An ingest
+        A page of an inventory has 1,000 rows. A list is empty if all objects of its page are excluded. An ingest
         that dies can continue at the page of its last commit, without listing many pages again.
         """
         for rows in self._pages_of_rows():
@@ -126,15 +127,18 @@ class S3Source:
 
         Raises:
             SourceFailed: The object has changed since it was listed, has vanished, or cannot be read.
+            AccessDenied: The credentials are refused.
         """
         return self._objects.open(file)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
-        """Yield the opened object, or the error, for each file in order. Many are requested at the same time.
+        """Yield the opened object, or the SourceFailed of opening it, for each file in order.
+
+        Many objects are requested at the same time.
 
         Raises:
-            AccessDenied: The credentials are refused, or the server denied access to 20 objects in a row.
-            ServerFailed: 20 objects in a row could not be read.
+            AccessDenied: The credentials are refused.
+            AccessDenied, ServerFailed: The server failed or denied access for 20 objects in a row.
         """
         return self._objects.open_each(files)
 

@@ -1,6 +1,6 @@
-"""S3 Inventory: a list of the objects of a bucket that S3 writes once a day or week, as CSV or Parquet.
+"""S3 Inventory: a list of the objects of a bucket that S3 writes once a day or week, read as CSV or Parquet.
 
-The manifest and the opener of its files: Amazon S3 User Guide, "Locating your inventory list".
+A report is a manifest and the data files that it names: Amazon S3 User Guide, "Locating your inventory list".
 """
 
 import hashlib
@@ -32,18 +32,20 @@ _MANIFEST_BYTES: Final = 64 << 20
 
 
 def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[InventoryRow]:
-    """Yield the current versions of the objects of a bucket, in the order of the inventory.
+    """Return an iterator over the current versions of the objects of a bucket, in the order of the inventory.
+
+    A manifest, and the first line of a CSV file without one, are read at once. The iterator reads all else.
 
     Args:
         where: Path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
             names of the columns in its first line.
-        context: Has the options by which the bucket of an s3:// URL is reached.
+        context: Provides the options in cafcat.toml for the s3:// URL.
         bucket: Name of the bucket whose objects the inventory must list.
 
     Raises:
         NotFound: The manifest or data file is missing.
-        InvalidInput: This is the inventory of another bucket, or columns are missing. The iterator raises it if
-            only the data file shows that.
+        InvalidInput: `where` is not such a path or URL, the inventory is that of another bucket, or a column is
+            missing or has another type. The iterator raises it if only a data file shows that.
         Unsupported: The inventory is in ORC or an unknown format, or its manifest is too large.
         NotInstalled: The inventory is in Parquet, and pyarrow is missing.
         Corrupt: The manifest is damaged. The iterator raises it for a damaged data file, at the latest after its
@@ -69,7 +71,7 @@ def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[
 
 
 class _ReportFile(Protocol):
-    """A file or object of an inventory report."""
+    """A file of an inventory report, local or in a bucket: the manifest, or a data file."""
 
     name: str
 
@@ -115,7 +117,10 @@ class _LocalFile:
 
 
 class _RemoteFile:
-    """An object of an inventory report in a bucket, in the version that it has at the first request."""
+    """A file of an inventory report, its manifest or a data file, that is an object in a bucket.
+
+    If the object is replaced after the first request, reading it raises Conflict.
+    """
 
     def __init__(self, connection: S3Connection, key: str) -> None:
         self._connection = connection
@@ -141,7 +146,7 @@ class _RemoteFile:
 
 
 class _ReportFiles:
-    """Opens files and objects by path or URL, with one connection to each bucket."""
+    """Opens files of inventory reports by path or s3:// URL, with one connection to each bucket."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -181,17 +186,21 @@ class _DataFile(NamedTuple):
         return self.file.read_at(start_byte, end_byte)
 
     def check(self) -> None:
-        """Read the whole data file if the manifest has its MD5; else do nothing.
+        """Read the whole data file to check its size and MD5, if there is a manifest; else do nothing.
 
         Raises:
-            Corrupt: Size or MD5 of the file differ from the manifest.
+            Corrupt: The size or the MD5 of the file differs from the manifest.
         """
         if self.md5 is not None:
             for _ in self.blocks():
                 pass
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes of the data file. Raises Corrupt at the end if size or MD5 differ from the manifest."""
+        """Yield all bytes of the data file.
+
+        Raises:
+            Corrupt: The size differs from the manifest; or, raised after the last block, the MD5 does.
+        """
         if self.expected_bytes not in (None, self.size_bytes()):
             raise self._damaged(f"{self.size_bytes():,} bytes", f"{self.expected_bytes:,}")
         digest = hashlib.md5(usedforsecurity=False)
@@ -219,11 +228,14 @@ class _Manifest:
             raise InvalidInput(f"the inventory {place.name} lists bucket {source!r}, not {bucket!r}")
 
     def rows(self, opener: _ReportFiles) -> Iterator[InventoryRow]:
-        """Yield the rows of all data files, in the order of the manifest.
+        """Return an iterator over the rows of all data files, in the order of the manifest.
 
         Raises:
             Unsupported: The data files are in ORC, or in an unknown format.
-            Corrupt: The manifest is not valid, or a data file is damaged.
+            NotInstalled: The data files are in Parquet, and pyarrow is missing.
+            NotFound: A data file of a local manifest is missing.
+            InvalidInput: A column is missing, or (raised by the iterator) a row is about another bucket.
+            Corrupt: The manifest is not valid, or (raised by the iterator) a data file is damaged.
         """
         file_format = self._text("fileFormat").lower()
         if file_format == "orc":
@@ -258,10 +270,13 @@ class _Manifest:
             raise self._malformed("destinationBucket") from error
 
     def _local_data(self, manifest: _LocalFile, key: str) -> _LocalFile:
-        """Return a data file that is beside the manifest, or where `aws s3 sync` of the report or bucket puts it.
+        """Return a data file of a local manifest.
+
+        The file is searched in the folder of the manifest, in the folder `../data` beside that, where `aws s3 sync`
+        of the report puts it, and at its whole key below the folder of the manifest.
 
         Raises:
-            NotFound: The data file is in none of these folders.
+            NotFound: The data file is in none of these places.
         """
         name, folder = key.rpartition("/")[2], os.path.dirname(manifest.path)
         candidates = [name, os.path.join(os.pardir, "data", name)]

@@ -37,7 +37,7 @@ _NEEDED: Final = ("Key", "Size", "LastModifiedDate")
 
 
 class InventoryRow(NamedTuple):
-    """One object of a bucket, as an inventory or a listing describes it.
+    """The current version of an object of a bucket, as an inventory or a listing describes it.
 
     Attributes:
         key: Key in the bucket.
@@ -56,11 +56,11 @@ class _OtherBucket(Exception):
     """A row of the inventory lists an object of another bucket, whose name is the argument."""
 
     def found(self, where: str, bucket: str) -> InvalidInput:
-        """Return the InvalidInput for users.
+        """Return the InvalidInput that is raised for the row.
 
         Args:
-            where: Name of the data file, and line or row.
-            bucket: The bucket that the rows must be about.
+            where: Name of the data file, and number of the line or row.
+            bucket: The bucket whose objects the rows must list.
         """
         return InvalidInput(f"inventory {where}: this row is about bucket {str(self)!r}, not {bucket!r}")
 
@@ -79,25 +79,30 @@ class Listed(Protocol):
         """Return the bytes `[start_byte, end_byte)`."""
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes of the data file. Raises Corrupt at the end if they differ from the manifest."""
+        """Yield all bytes of the data file. Raises Corrupt if its size or its MD5 differs from the manifest."""
 
     def check(self) -> None:
-        """Raise Corrupt if size or MD5 of the data file differ from the manifest."""
+        """Raise Corrupt if there is a manifest, and the size or the MD5 of the data file differs from it."""
 
 
 class Columns:
-    """The positions of the columns that are used. "LastModifiedDate" in CSV is "last_modified_date" in Parquet."""
+    """The positions of the columns of an inventory that cafcat reads. Optional columns are None if missing.
+
+    Columns have the same names in CSV and Parquet, except for case and underscores: "LastModifiedDate" in CSV is
+    "last_modified_date" in Parquet.
+    """
 
     def __init__(self, where: str, names: Sequence[str], hint: str | None = None) -> None:
-        """Find the positions of the columns that are used.
+        """Find the positions of the columns that cafcat reads.
 
         Args:
             where: Name of the file, for messages.
             names: Names of all columns, in order.
-            hint: Hint for a missing column. None: how to configure the inventory.
+            hint: Hint of the error for a missing column. None: the hint is to add the column to the configuration
+                of the inventory in S3.
 
         Raises:
-            InvalidInput: A needed column is missing.
+            InvalidInput: The column of keys, sizes or times is missing.
         """
         found = {name.strip().replace("_", "").lower(): n for n, name in enumerate(names)}
         missing = " and ".join(name for name in _NEEDED if name.lower() not in found)
@@ -111,16 +116,18 @@ class Columns:
 
 
 def csv_rows(file: Listed, bucket: str, columns: Columns | None) -> Iterator[InventoryRow]:
-    """Yield the current versions of objects in a CSV file.
+    """Return an iterator over the current versions of objects that a CSV file lists.
 
     Args:
         file: The data file.
-        bucket: The bucket that the rows must be about.
+        bucket: The bucket whose objects the rows must list.
         columns: The columns. None: the first line names them, and is read at once.
 
     Raises:
-        InvalidInput: A needed column is missing, or a row is about another bucket.
-        Corrupt: The file is damaged, or differs from the manifest.
+        InvalidInput: A needed column is missing, or (raised by the iterator) a row lists an object of another
+            bucket.
+        Corrupt: The file is damaged, or differs from the manifest. The iterator raises this for all lines but the
+            first.
     """
     records = _records(file)
     if columns is None:
@@ -165,7 +172,7 @@ def _row_of_fields(fields: list[str], bucket: str, columns: Columns) -> Inventor
 
 
 def _records(file: Listed) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields of each line of a CSV file, except empty lines. Raises Corrupt."""
+    """Yield line number and fields of each line of a CSV file, except empty lines. Raises Corrupt for damage."""
     reader = csv.reader(_lines(file), strict=True)
     try:
         for fields in reader:
@@ -234,7 +241,7 @@ def _size(field: str) -> int:
 
 
 def _time(field: str) -> int:
-    """Return a time in ISO 8601 as nanoseconds since 1970 UTC."""
+    """Return a time in ISO 8601 as nanoseconds since 1970 UTC. A time without a zone is UTC. Raises ValueError."""
     try:
         when = datetime.fromisoformat(field)
         return nanoseconds(when if when.tzinfo else when.replace(tzinfo=UTC))
@@ -243,17 +250,17 @@ def _time(field: str) -> int:
 
 
 def parquet_rows(files: Iterable[Listed], bucket: str) -> Iterator[InventoryRow]:
-    """Return an iterator over the current versions of objects in Parquet files.
+    """Return an iterator over the current versions of objects that Parquet files list.
 
     Args:
         files: The data files.
-        bucket: The bucket that the rows must be about.
+        bucket: The bucket whose objects the rows must list.
 
     Raises:
         NotInstalled: pyarrow is missing.
-        InvalidInput: Raised by the iterator: a column is missing or has another type, or a row is about another
-            bucket.
-        Corrupt: Raised by the iterator: a file is damaged.
+        InvalidInput: Raised by the iterator: a column is missing or has another type, or a row lists an object of
+            another bucket.
+        Corrupt: Raised by the iterator: a file is damaged, or differs from the manifest.
     """
     try:
         import pyarrow.parquet  # noqa: F401
@@ -300,7 +307,7 @@ class _Values(NamedTuple):
 
 
 def _values(where: str, table: "ParquetFile", columns: Columns) -> Iterator[_Values]:
-    """Yield the rows of a Parquet file. Only the needed columns are read, 8,192 rows at a time."""
+    """Yield the rows of a Parquet file. Only the columns in `columns` are read, 8,192 rows at a time."""
     names = table.schema_arrow.names
     positions = [columns.key, columns.size, columns.modified, columns.bucket]
     positions += [columns.etag, columns.is_latest, columns.is_delete_marker]
@@ -312,7 +319,7 @@ def _values(where: str, table: "ParquetFile", columns: Columns) -> Iterator[_Val
 
 
 def _list(column: "pa.Array") -> "list[Any]":
-    """Return the values of a column, times as nanoseconds."""
+    """Return the values of a column; times as nanoseconds since 1970 UTC."""
     from pyarrow import int64, types
 
     if not types.is_timestamp(column.type):

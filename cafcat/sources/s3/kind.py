@@ -18,7 +18,13 @@ class _S3Kind(SourceKind):
     def open(self, url: str, context: SourceContext) -> Source:
         """Return the source of all objects at "s3://bucket" or "s3://bucket/prefix".
 
-        The listing continues where an interrupted run stopped, except in directory buckets.
+        The listing continues where an interrupted run stopped, except in directory buckets and with an inventory.
+
+        Raises:
+            InvalidInput: This is not the URL of a bucket, or the inventory is not valid.
+            NotFound: There is no such bucket, object, folder or inventory.
+            AccessDenied, StoreFailed: The server refuses or fails.
+            Corrupt, NotInstalled, SourceFailed, Unsupported: The inventory cannot be used (`read_inventory`).
         """
         from cafcat.remote.connection import S3Connection
         from cafcat.sources.s3.bucket import S3Source, lists_in_order
@@ -38,7 +44,7 @@ class _S3Kind(SourceKind):
         )
 
     def url_files(self, context: SourceContext) -> UrlFiles:
-        """Return the opener of single objects by s3:// URL."""
+        """Return the opener of single objects by their s3:// URLs. This sends no request."""
         from cafcat.sources.s3.urls import S3UrlFiles
 
         return S3UrlFiles(context)

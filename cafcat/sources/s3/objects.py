@@ -25,17 +25,17 @@ from cafcat.sources.names import printable
 __all__ = ["S3Objects"]
 
 _OUTAGE: Final = 20
-"""How many objects in a row must fail until the server is considered down."""
+"""How many objects in a row the server must fail to supply, or deny, until the whole source fails."""
 
 _PROBLEMS: Final = (
     (Conflict, ProblemKind.CHANGED, "changed since it was listed"),
     (NotFound, ProblemKind.VANISHED, "was deleted since it was listed"),
-    (Corrupt, ProblemKind.CHANGED, "is shorter than it was listed"),
+    (Corrupt, ProblemKind.CHANGED, "is shorter than when it was listed"),
 )
 
 
 class S3Objects:
-    """Opens the objects of one bucket. The locator of each SourceFile is its key. Safe to share between threads.
+    """Opens the objects of one bucket. The locator of a SourceFile is the object's key. Threads may share it.
 
     If a SourceFile has an entity tag, only that version of the object is read.
     """
@@ -45,7 +45,7 @@ class S3Objects:
         self._outage = _Outage()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open an object of the bucket: a small one is read whole, a large one when its blocks are read.
+        """Open an object of the bucket. One of up to 1 MiB is read at once, a larger one when its blocks are read.
 
         Raises:
             SourceFailed: The object has changed, has vanished, or cannot be read.
@@ -72,11 +72,13 @@ class S3Objects:
         return FetchedFile(file, None, _Blocks(self._outage, file, remote), modified_ns=file.modified_ns)
 
     def open_each(self, files: Iterable[SourceFile]) -> Iterator[FetchedFile | SourceFailed]:
-        """Yield the opened object, or the error, for each file in order. Many are requested at the same time.
+        """Yield the opened object, or the SourceFailed of opening it, for each file in order.
+
+        Many objects are requested at the same time.
 
         Raises:
-            AccessDenied: The credentials are refused, or the server denied access to 20 objects in a row.
-            ServerFailed: 20 objects in a row could not be read.
+            AccessDenied: The credentials are refused.
+            AccessDenied, ServerFailed: The server failed or denied access for 20 objects in a row.
         """
         costed = ((file, bytes_when_open(file)) for file in files)
         for result in fetched(partial(open_or_error, self), costed):
@@ -88,11 +90,11 @@ class S3Objects:
 
 
 class _Blocks:
-    """The bytes of a large object, in blocks. Each iteration requests them anew.
+    """The bytes of a large object, in blocks. Each iteration requests them again.
 
     If the connection breaks, another request continues. Iteration raises SourceFailed if the object has changed,
-    has vanished or cannot be read. It raises ServerFailed or AccessDenied if this is the twentieth failure in a
-    row.
+    has vanished or cannot be read. It raises AccessDenied if the credentials are refused. It raises ServerFailed or
+    AccessDenied if this is the server's twentieth failure in a row.
     """
 
     def __init__(self, outage: "_Outage", file: SourceFile, remote: RemoteObject) -> None:
@@ -139,7 +141,7 @@ def _whole(file: SourceFile, content: bytes) -> FetchedFile:
 
 
 def _failed(file: SourceFile, error: CafcatError) -> SourceFailed:
-    """Return the SourceFailed for an error of one object. Raise the error if it concerns all objects."""
+    """Return the SourceFailed for an error of one object. Raise the error itself if the credentials are refused."""
     path = printable(file.path)
     for kind, problem, message in _PROBLEMS:
         if isinstance(error, kind):

@@ -26,14 +26,14 @@ class S3UrlFiles:
         """Store the settings. No request is sent.
 
         Args:
-            context: Has the options in cafcat.toml for a URL, such as the endpoint of its server.
+            context: Provides the options in cafcat.toml for a URL, such as the endpoint of its server.
         """
         self._context = context
         self._lock = Lock()
         self._buckets: dict[tuple[str, S3Access], _Bucket] = {}
 
     def name_of(self, url: str) -> str:
-        """Return the name of an object in the catalog: its key. Raises InvalidInput if this is no s3:// URL."""
+        """Return the name of the object at a URL: its key. Raises InvalidInput if this is not an s3:// URL."""
         return parse_s3(url).key
 
     def shown(self, url: str) -> str:
@@ -41,14 +41,14 @@ class S3UrlFiles:
         return url_without_user(url)
 
     def root_of(self, file: SourceFile) -> str:
-        """Return the root of an object: its bucket, and the part of its key that its name does not repeat."""
+        """Return the root of an object: the part of its URL that its name does not repeat, such as the bucket."""
         return root_of(file.locator, file.path)
 
     def look(self, file: SourceFile) -> SourceFile:
-        """Return the file with its size, time and entity tag.
+        """Request size, time and entity tag of an object, and return the file with these values.
 
         Raises:
-            SourceFailed: The object is missing, or access to it is denied, or the server fails.
+            SourceFailed: The object is missing, access to it is denied, or the server fails.
             AccessDenied: The credentials are refused.
         """
         return self._bucket_of(file.locator).look(file)
@@ -96,8 +96,8 @@ class _Bucket:
     def _head(self, key: str) -> "ObjectHead":
         """Return size, time and entity tag of an object, by a HEAD request.
 
-        If the server refuses it, read one byte with a GET request. Only the answer to a GET has a document that
-        shows whether the credentials are refused, or only this object.
+        If the server denies access, a GET request for one byte follows. Only the answer to a GET has a document
+        that shows whether the server refuses the credentials, or only access to this object.
         """
         from cafcat.remote.reading import RemoteObject
 

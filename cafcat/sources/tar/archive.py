@@ -23,10 +23,10 @@ __all__ = ["is_tar", "looks_like_tar", "open_tar"]
 _HEAD_BYTES: Final = 1024
 """Bytes at the start of a file that are examined."""
 _CHECKSUM: Final = re.compile(rb" *[0-7]+(?:[ \0].*)?", re.DOTALL)
-"""Checksum field of a header: octal digits at bytes 148 to 156, which ordinary files hardly ever have."""
+"""Checksum field of a header: octal digits in bytes 148 to 155, which ordinary files hardly ever have."""
 _MAGICS: Final = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
 _COMPRESSED_BYTES: Final = 1 << 20
-"""Most compressed bytes that are examined. bzip2 outputs nothing before 900 kB of contents."""
+"""Most compressed bytes that are examined. bzip2 data is only decompressed in whole blocks of up to 900 kB."""
 _NAMES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz", ".tar.zst", ".tzst")
 """Suffixes of archive names."""
 
@@ -34,13 +34,13 @@ _NAMES: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.x
 def open_tar(
     typed: str, *, prefix: str = "", filter: PathFilter | None = None, progress: Progress | None = None
 ) -> "TarFileSource | TarStreamSource | None":
-    """Return the source for an archive, or None if this is not an archive.
+    """Return the source for a tar archive, or None if the file is not a tar archive (`is_tar`).
 
     Args:
         typed: The path as the user typed it; "-" for an archive on standard input.
         prefix: Folder of the catalog that the names are put into.
         filter: Which members to ingest, by their names in the archive. None: all.
-        progress: Receives a warning when the beginning of a name is removed.
+        progress: Receives a warning if the beginning of a member's name is removed.
 
     Raises:
         InvalidInput: Standard input is closed or a terminal.
@@ -65,8 +65,8 @@ def is_tar(path: str) -> str | None:
     may: then the name decides.
 
     Returns:
-        "tar", or "stream" for a compressed archive. None for no archive, no regular file, or a file that cannot be
-        read.
+        "tar" for an uncompressed archive, "stream" for a compressed one. None if the file is missing, not an
+        archive, not a regular file, or cannot be read.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):

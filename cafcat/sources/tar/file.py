@@ -34,8 +34,8 @@ class TarFileSource:
 
     A name that occurs twice is yielded twice.
 
-    A hard link is a file with the contents and the time of its target. Reading fails if the archive has changed
-    since it was first listed.
+    A hard link becomes a file with the contents and the time of its target, which must come before it in the
+    archive. Reading fails if the archive has changed since it was first listed.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class TarFileSource:
             typed: Path of the archive as the user typed it.
             prefix: Folder of the catalog that the names are put into.
             filter: Which members to ingest, by their names in the archive. None: all.
-            progress: Receives a warning when the beginning of a name is removed.
+            progress: Receives a warning if the beginning of a member's name is removed.
 
         Raises:
             NotFound: There is no such file.
-            SourceFailed: The file cannot be opened.
+            SourceFailed: The file cannot be opened for another reason.
         """
         self._typed = typed
         self._items = Items(prefix, filter, progress or Progress())
@@ -72,7 +72,7 @@ class TarFileSource:
         return printable(self._typed)
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield the file to ingest for each member of the archive, or the problem why it cannot be ingested.
+        """Yield the file to ingest for each member of the archive, or the problem if it cannot be ingested.
 
         Folders, and members that the filter excludes, are left out. If the archive is damaged, has changed, or
         cannot be read, the last item is a problem with the name of the archive.
@@ -237,16 +237,16 @@ class _LinkTargets:
             self.note(member, own_item(member, _locator(member)))
 
     def note(self, member: Member, found: Found) -> None:
-        """Store the file or problem for a member, if its name is noted as the target of a hard link."""
+        """Store the file or problem for a member, if its name is that of the target of a hard link."""
         name = key(member.name)
         if name in self._found and member.kind is not MemberKind.NOTHING:
             self._found[name] = found
 
     def find(self, link: Member) -> Found:
-        """Return the file to ingest for the target of a hard link, or the problem why there is none.
+        """Return the file to ingest for the target of a hard link, or the problem if the target cannot be ingested.
 
-        It is a problem, too, if the target does not come before the link in the archive, or if the archive has too
-        many hard links to store all targets.
+        The result is a problem, too, if the target does not come before the link in the archive, or if the archive
+        has too many hard links to store all targets.
         """
         name = key(link.link_name)
         found = self._found.get(name)
@@ -266,7 +266,7 @@ class _LinkTargets:
 
 
 def _members(descriptor: int, size_bytes: int) -> Iterator[tuple[Member, Found]]:
-    """Yield each member with the file to ingest for it, or the problem; for a hard link, those of its target."""
+    """Yield each member with the file to ingest for it, or the problem. A hard link has that of its target."""
     targets: _LinkTargets | None = None
     members = Members(FileInput(descriptor, size_bytes))
     for member in members:

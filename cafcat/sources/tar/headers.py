@@ -1,4 +1,4 @@
-"""Reads single headers of a tar archive, and describes damage.
+"""Decodes single headers of a tar archive, and makes the errors for damaged archives.
 
 The format: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header". The parameter `at` is the
 offset of a header in the archive, in bytes. It is used in messages.
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 BLOCK_BYTES: Final = 512
-"""Size of a block in bytes. Headers and contents begin at multiples of it."""
+"""Size of a block in bytes. Headers and contents begin at multiples of this size."""
 _TIME: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 _MAX_SECONDS_DIGITS: Final = 20
 """Most digits before the decimal point of a time."""
@@ -72,8 +72,8 @@ def cut(end_byte: int, expected_byte: int, what: str) -> SourceFailed:
     """Return the SourceFailed for an archive that ends too early.
 
     Args:
-        end_byte: Where the archive ends, in bytes from its start.
-        expected_byte: Up to where it should at least have bytes.
+        end_byte: Size of the archive in bytes, as it is.
+        expected_byte: Offset up to which the archive should have bytes.
         what: The part of the archive that is incomplete, such as "a header".
     """
     return damaged(f"the archive is cut: it ends at byte {end_byte:,}, within {what} up to byte {expected_byte:,}")
@@ -85,7 +85,7 @@ def bad_map(at: int) -> SourceFailed:
 
 
 def whole_blocks(size_bytes: int) -> int:
-    """Return how many bytes contents of this size take in a tar archive: the size, rounded up to whole blocks."""
+    """Return how many bytes contents of this size take in a tar archive: the size rounded up to whole blocks."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -100,9 +100,9 @@ def up_to_nul(field: bytes) -> str:
 
 
 def own_name(block: bytes) -> str:
-    """Return the name in a header block.
+    """Return the name of a member in its header block.
 
-    Only ustar has a prefix. Old GNU archives have other values at its place, such as times in incremental archives.
+    Only a ustar header has a prefix of the name. Old GNU archives have other values at this place, such as times.
     """
     name = up_to_nul(block[:100])
     prefix = up_to_nul(block[345:500]) if block[257:263] == b"ustar\0" else ""
@@ -133,7 +133,10 @@ def pax_records(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def decimal_number(digits: bytes, at: int) -> int:
-    """Return a number of an extended header or a sparse map. Raises SourceFailed if it is not a number."""
+    """Return a decimal number of an extended header or a sparse map.
+
+    Raises SourceFailed if it is not a number of at most 20 digits.
+    """
     if not digits.isdigit() or len(digits) > 20:
         raise damaged(
             f"the header at byte {at:,} has {digits[:20]!r} for a number: the rest of the archive is not read"
@@ -144,8 +147,8 @@ def decimal_number(digits: bytes, at: int) -> int:
 def octal_number(field: bytes, at: int) -> int:
     """Return a number of a sparse map in a header block.
 
-    The number is octal, or base 256, which the first bit of the field marks. Raises SourceFailed if the field has
-    no number.
+    The number is octal, or binary after a first byte 0x80; an empty field is 0. Raises SourceFailed if the field
+    has anything else.
     """
     if field[0] == 0x80:
         return int.from_bytes(field[1:])
@@ -159,8 +162,8 @@ def modified_ns(exact: bytes | None, seconds: int) -> int:
     """Return a time in nanoseconds since 1970 UTC, rounded down.
 
     Args:
-        exact: Decimal text in an extended header, None if there is none.
-        seconds: Time in the header block. It is used if `exact` is missing or not a number.
+        exact: Time in an extended header: seconds as decimal text. None if there is none.
+        seconds: Time in the header block. It is used if `exact` is missing, not a number, or 10^20 and more.
     """
     if not exact:
         return seconds * 10**9

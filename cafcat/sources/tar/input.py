@@ -52,7 +52,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, descriptor: int) -> Self:
-        """Return the state of an open file. Raises SourceFailed if the operating system cannot look at it."""
+        """Return the present state of an open file. Raises SourceFailed if the system does not show it."""
         try:
             status = os.fstat(descriptor)
         except OSError as error:
@@ -64,7 +64,7 @@ class State(NamedTuple):
         return printable(f"{os.path.abspath(typed)} of {self.size_bytes} bytes, {self.modified_ns} ns since 1970")
 
     def check(self, descriptor: int) -> None:
-        """Raise SourceFailed if device, inode, size or time of an open file differ from this state."""
+        """Raise SourceFailed if device, inode, size or time of an open file now differ from this state."""
         now = State.of(descriptor)
         if now != self:
             sizes = f"{self.size_bytes:,} bytes when listed, {now.size_bytes:,} now"
@@ -141,9 +141,10 @@ class OpenArchive:
             self._state.check(self._stream.fileno())
 
     def explained(self, error: SourceFailed) -> SourceFailed:
-        """Return the error for a changed archive, if the archive was changed after it was opened; else `error`.
+        """Return the error that explains a failed read to the user.
 
-        A change of an archive while it is read looks like damage.
+        If the archive has changed since it was opened, that looks like damage. The result is then the error for a
+        changed archive; else `error`.
         """
         try:
             self.check()
@@ -163,7 +164,7 @@ class FileInput:
         self._window_start = 0
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes of the archive; fewer only at the end of the file."""
+        """Return the next `size_bytes` bytes of the archive; fewer only at the end of the file."""
         begin = self.position_byte - self._window_start
         if begin < 0 or begin + size_bytes > len(self._window):
             self._window = read_at(self._descriptor, max(size_bytes, _WINDOW_BYTES), self.position_byte)
@@ -197,7 +198,7 @@ class StreamInput:
         self._error: SourceFailed | None = None
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes of the archive; fewer only at the end of the stream."""
+        """Return the next `size_bytes` bytes of the archive; fewer only at the end of the stream."""
         end = self._used + size_bytes
         if end <= len(self._piece):
             data = self._piece[self._used : end]
@@ -299,12 +300,13 @@ def _zstd() -> tuple[_Engine, type[Exception]]:
 
 
 class Compression(NamedTuple):
-    """A kind of compression of a tar, such as gzip.
+    """A kind of compression of tar archives, such as gzip.
+
+    A compressed stream has one or more parts, each compressed on its own.
 
     Attributes:
         name: Name for messages.
-        magics: A compressed stream has one or more parts, each compressed on its own. Each part begins with one of
-            these.
+        magics: Each part begins with one of these bytes.
         begin: Returns a new decompressor for one part, and the type of the exceptions that it raises.
     """
 
@@ -328,7 +330,7 @@ def _compression_of(head: bytes) -> Compression | None:
 
 
 def decompressed(stream: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the pieces of a stream, decompressed if they are compressed. Each has at most 256 KiB.
+    """Yield the contents of a stream in pieces, decompressed if the stream is compressed.
 
     A stream that begins with a header of an archive is not compressed, even if the first name looks like compressed
     data, such as "BZhang".

@@ -18,7 +18,7 @@ _MAX_NAME: Final = 2 * MAX_PATH_BYTES
 """Longest name in characters. Archives can have far longer names: such a member is refused, and its name shown
 in part."""
 _FOLDERS: Final = 1024
-"""How many folders the filter remembers."""
+"""Most folders for which the result of the filter is cached."""
 
 
 class Items:
@@ -32,7 +32,7 @@ class Items:
         self._enters = lru_cache(maxsize=_FOLDERS)(self._is_entered)
 
     def item(self, member: Member, found: Found) -> Found | None:
-        """Return the file to ingest for a member, or the problem why it cannot be ingested.
+        """Return the file to ingest for a member, or the problem if it cannot be ingested.
 
         Args:
             member: A member of a tar archive.
@@ -60,7 +60,7 @@ class Items:
         return found._replace(path=path)
 
     def _warn_of(self, removed: str) -> None:
-        """Warn that the beginning of names is removed: once for leading slashes, and once for "..".
+        """Warn that the beginning of a name is removed: once for leading slashes, and once for "..".
 
         An archive may have any number of such names.
         """
@@ -83,10 +83,10 @@ class Items:
 
 
 def own_item(member: Member, locator: str) -> Found:
-    """Return the file to ingest for a member, or the problem why it cannot be ingested. The path is "".
+    """Return the file to ingest for a member, or the problem if it cannot be ingested. The path is left empty.
 
     Args:
-        member: The member; no hard link.
+        member: The member, which is not a hard link.
         locator: The locator of the file (`SourceFile.locator`).
     """
     if member.kind is MemberKind.FILE:
@@ -102,12 +102,17 @@ def own_item(member: Member, locator: str) -> Found:
 
 
 def key(name: str) -> str:
-    """Return a text that is equal for the name of a member and for a link to it."""
+    """Return a name without leading slashes and "..", so that a link's target equals the name of its member."""
     return member_name(name)[0]
 
 
 def damage(name: str, error: SourceFailed) -> FileProblem:
-    """Return the problem for an archive that cannot be read to its end. Its path is the name of the archive."""
+    """Return the problem under which an archive is reported that cannot be read to its end.
+
+    Args:
+        name: Name of the archive, which becomes the path of the problem.
+        error: Why the archive cannot be read further.
+    """
     return FileProblem(name, ProblemKind(error.problem), error.message)
 
 

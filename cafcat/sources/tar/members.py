@@ -50,7 +50,7 @@ _ZEROS: Final = bytes(_CONTENT_BYTES)
 
 
 class Input(Protocol):
-    """The bytes of an archive from a position on. Errors are raised as SourceFailed."""
+    """The bytes of a tar archive, read forward from a position. Errors are raised as SourceFailed."""
 
     position_byte: int
 
@@ -80,7 +80,7 @@ class MemberKind(Enum):
     PART = auto()
     """The rest of a file that begins in another volume."""
     NOTHING = auto()
-    """A folder, or the label of a volume."""
+    """A folder, or the label of a volume: there is nothing to ingest."""
 
 
 _KINDS: Final = {
@@ -104,7 +104,7 @@ class Member(NamedTuple):
         kind: How an ingest treats the member.
         name: Name in the archive. Undecodable bytes are stored with surrogateescape.
         link_name: Name of the target of a link.
-        size_bytes: Size of the contents.
+        size_bytes: Size of the contents, as they are ingested.
         modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
         offset_byte: Offset of its first header.
         start_byte: Offset of its stored bytes.
@@ -161,10 +161,10 @@ class _Extension:
             self.records[key] = value
 
     def extents(self, at: int) -> list[tuple[int, int]]:
-        """Return (offset, size) of each piece of a sparse file, from its pax records.
+        """Return (offset, size) of each stored piece of a sparse file, from its pax records.
 
         Raises:
-            SourceFailed: The records contradict each other, or have something else than numbers.
+            SourceFailed: There are more offsets than sizes, or fewer, or a value is not a number.
         """
         offsets, lengths = self.offsets, self.lengths
         if b"GNU.sparse.map" in self.records:
@@ -190,7 +190,8 @@ class Members:
         """Yield all members. The caller may read the contents of a member before it requests the next one.
 
         Raises:
-            SourceFailed: The archive is damaged, cut, or has no end marker. The members before that are valid.
+            SourceFailed: The archive is damaged or cut, has no end marker, or has members after it. The members
+                that were yielded before are valid.
         """
         while (member := self.next()) is not None:
             yield member
@@ -203,7 +204,7 @@ class Members:
             None at the end of the archive.
 
         Raises:
-            SourceFailed: The archive is damaged, cut, or has no end marker.
+            SourceFailed: The archive is damaged or cut, has no end marker, or has members after it.
         """
         offset = self._archive.position_byte
         extension: _Extension | None = None
@@ -237,7 +238,9 @@ class Members:
         return decoded(block, at)
 
     def _check_rest(self) -> None:
-        """Read the rest of the archive after a block of zeros. Raises SourceFailed if more members follow.
+        """Read the rest of the archive after a block of zeros, its end marker.
+
+        Raises SourceFailed if more members follow.
 
         POSIX allows any data after the end marker. But members there, as in concatenated archives, must be
         reported. Reading to the end also checks compressed data, and lets the writer of a pipe finish.
@@ -372,7 +375,9 @@ class Members:
 
 
 def content_parts(size_bytes: int, extents: Sequence[tuple[int, int]] | None) -> Iterator[bytes | int]:
-    """Yield the contents of a member in parts of at most 1 MiB: zeros, or the number of stored bytes to read next.
+    """Yield the contents of a member in parts of at most 1 MiB.
+
+    A part is bytes that are zeros, or an integer: the number of stored bytes that the caller must read next.
 
     Args:
         size_bytes: Size of the contents in bytes.

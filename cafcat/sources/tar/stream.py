@@ -35,7 +35,7 @@ _BATCH_BYTES: Final = 64 << 20
 _BATCH_ITEMS: Final = 5_000
 """Most items of one batch."""
 _COPY_MEMORY_BYTES: Final = 16 << 20
-"""How many bytes of a copied file stay in memory. The rest is in a temporary file."""
+"""Largest copied file that stays in memory, in bytes. A larger copy is moved to a temporary file."""
 
 
 class TarStreamSource:
@@ -43,8 +43,8 @@ class TarStreamSource:
 
     A name that occurs twice is yielded twice.
 
-    Members of a batch can be opened until the next batch is requested. A hard link is a file if the contents of its
-    target are in the same batch. Otherwise it is a problem, because the contents have already been read.
+    Members of a batch can be opened until the next batch is requested. A hard link becomes a file if its target
+    comes before it in the same batch. Otherwise it is a problem, because the contents have already been read.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TarStreamSource:
             typed: "-" for standard input, the name of a file, or an open binary stream, which is read once.
             prefix: Folder of the catalog that the names are put into.
             filter: Which members to ingest, by their names in the archive. None: all.
-            progress: Receives a warning when the beginning of a name is removed.
+            progress: Receives a warning if the beginning of a member's name is removed.
 
         Raises:
             InvalidInput: Standard input is closed or a terminal.
@@ -77,14 +77,14 @@ class TarStreamSource:
         self._batch = _Batch(StreamInput(iter(())), OpenArchive(BytesIO()))
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all members have the same root
-        """Return the root of all members: path, size and time of the archive; a unique text for an open stream.
+        """Return the root of all members: path, size and time of the archive; for an open stream, a unique text.
 
-        For a file, the root is known only once the archive was opened.
+        Before `files` or `batches` has opened a file, the root is a unique text, too.
         """
         return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
-        """Yield the files and problems of `files` in lists of at most 5,000, with at most 64 MiB in memory.
+        """Yield the files and problems of `files` in lists of at most 5,000, whose contents take at most 64 MiB.
 
         The files of a list can be opened until the next list is requested.
         """
@@ -95,7 +95,7 @@ class TarStreamSource:
             yield [damage(self.name, error)]
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
-        """Yield the file to ingest for each member of the archive, or the problem why it cannot be ingested.
+        """Yield the file to ingest for each member of the archive, or the problem if it cannot be ingested.
 
         A file can be opened reliably only until the next item is requested. Folders, and members that the filter
         excludes, are left out. If the archive is damaged, has changed, or cannot be read, the last item is a
@@ -105,17 +105,17 @@ class TarStreamSource:
             yield from batch
 
     def buffer(self, file: SourceFile) -> None:
-        """Let the large file of the present batch be opened several times.
+        """Let the large file of the present batch be opened and read several times.
 
-        The first reading copies its contents, to a temporary file if they are larger than 16 MiB. Any other file is
-        in memory, so nothing is done.
+        The first reading copies its contents, to a temporary file if they are larger than 16 MiB. For any other
+        file of the batch, this does nothing, because its contents are in memory.
         """
         batch = self._batch
         if batch.copy is None and batch.large is not None and file.locator == _locator(batch.large):
             batch.copy = _Copy()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open a member of the present batch. Raises SourceFailed if the stream has been read beyond that batch."""
+        """Open a member of the present batch. Raises SourceFailed for a member of an earlier batch."""
         batch = self._batch
         content = batch.contents.get(file.locator)
         if content is not None:
@@ -191,8 +191,8 @@ class _Batch:
         """Begin an empty batch of members.
 
         Args:
-            archive: The decompressed archive, at a header.
-            opened: The archive as it was opened.
+            archive: The decompressed archive, at the next header.
+            opened: The archive before decompression, which shows whether its file has changed.
         """
         self.archive = archive
         self.opened = opened
@@ -205,7 +205,7 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
-        """True if no other member fits into the batch."""
+        """True if no further member may be added to the batch."""
         return (
             self.large is not None
             or len(self.items) >= _BATCH_ITEMS
@@ -213,7 +213,10 @@ class _Batch:
         )
 
     def buffer(self, member: Member) -> None:
-        """Read the contents of a small file, or note a large one. Raises SourceFailed if contents are missing."""
+        """Read the contents of a small file into memory, or note the member as the large file of the batch.
+
+        Raises SourceFailed if the archive ends within the contents.
+        """
         if member.size_bytes > _BUFFERED_FILE_BYTES:
             self.large = member
             return
@@ -221,9 +224,9 @@ class _Batch:
         self._buffered_bytes += member.size_bytes
 
     def target(self, link: Member) -> Found:
-        """Return the file to ingest for the target of a hard link, or the problem why there is none.
+        """Return the file to ingest for the target of a hard link, or the problem if the target cannot be ingested.
 
-        It is a problem, too, if the target is not in this batch: its contents were read before in the stream.
+        The result is a problem, too, if the target is not in this batch.
         """
         message = (
             f"a hard link to {shown(link.link_name)!r}, whose contents were read before in the stream: "
@@ -245,8 +248,8 @@ class _Copy:
         """Yield the file in blocks: from the stream the first time, from the copy later.
 
         Raises:
-            SourceFailed: The archive is damaged.
-            TemporaryFileFailed: The copy cannot be written.
+            SourceFailed: The archive is damaged, has changed, or cannot be read.
+            TemporaryFileFailed: The copy cannot be written or read.
         """
         if self._failure is not None:
             raise self._failure
