@@ -3,7 +3,8 @@
 Every source is a Source. Except for `cafcat/scanning/opening.py`, code outside `cafcat/sources` does not depend on
 the kind of source. It checks whether a source has one of the capabilities below.
 
-SourceFailed concerns one file. Any other CafcatError of a source means that the source fails as a whole.
+A SourceFailed that is raised when a file is opened or read concerns this file alone. Any other CafcatError then,
+and any error of the listing, means that the source fails as a whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,8 @@
 """Roots: the part of a file's location that its name in the catalog does not repeat.
 
-Two files with the same name come from the same source if they have the same root. If a file of the same
-name, size and time comes from another source, an ingest reads it to compare the content: see docs/decisions/0024.
+Two files with the same name come from the same source if they have the same root. If a file has the name, size and
+time of one in the catalog that came from another source, an ingest reads it to compare the content: see
+docs/decisions/0024.
 """
 
 from cafcat.sources.names import printable

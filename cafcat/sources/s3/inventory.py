@@ -272,8 +272,8 @@ class _Manifest:
     def _local_data(self, manifest: _LocalFile, key: str) -> _LocalFile:
         """Return a data file of a local manifest.
 
-        The file is searched in the folder of the manifest, in the folder `../data` beside that, where `aws s3 sync`
-        of the report puts it, and at its whole key below the folder of the manifest.
+        The file is looked for in the folder of the manifest, in the folder `../data` beside that, where `aws s3
+        sync` of the report puts it, and at its whole key below the folder of the manifest.
 
         Raises:
             NotFound: The data file is in none of these places.
