@@ -67,8 +67,9 @@ class Batch:
     def get(self, outputs: Mapping[str, Output]) -> Iterator[_Outcome]:
         """Write each file to its output. Yield each path once its file is durable, or with its error.
 
-        Each output appears with its whole content or not at all, except for devices and pipes. A Conflict with an
-        existing output or a folder is returned in place of the location.
+        Each output appears with its whole content or not at all, except for devices and pipes. In place of the
+        location, a path has a Conflict if its output exists or is a folder, and InvalidInput if the file system
+        cannot have the name of its output.
 
         Args:
             outputs: Where to write each file, by its path in the catalog. All have the same `mode` and `overwrite`.
@@ -79,14 +80,13 @@ class Batch:
         Raises:
             OutputFailed: An output cannot be written: its folder is missing or not writable, or the disk is full or
                 fails. Files that are durable by then stay.
-            InvalidInput: The file system cannot have the name of an output.
         """
         free: list[str] = []
         for name, output in outputs.items():
             try:
                 output.check_free()
                 free.append(name)
-            except Conflict as error:
+            except (Conflict, InvalidInput) as error:
                 yield name, error
         for failed, reads in self._windows(free):
             yield from failed

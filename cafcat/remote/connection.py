@@ -126,6 +126,7 @@ class S3Connection:
     def _new_client(self, signature: Any = "s3v4") -> "S3Client":
         from botocore.config import Config
 
+        self._certificates()  # botocore finds an unreadable file only at its first request
         config = Config(
             signature_version=signature,
             connect_timeout=CONNECT_SECONDS,
@@ -201,6 +202,14 @@ class S3Connection:
         return Boto3CredentialProvider(session, ttl=timedelta(minutes=5))
 
     def _certificates(self) -> dict[str, str]:
-        """Return the option for obstore with the certificates that AWS_CA_BUNDLE or the profile names."""
+        """Return the option for obstore with the certificates that AWS_CA_BUNDLE or the profile names.
+
+        Raises:
+            InvalidInput: The file cannot be read.
+        """
         file = self._boto_session()._session.get_config_variable("ca_bundle")
-        return {"root_certificate": Path(file).read_text()} if file else {}
+        try:
+            return {"root_certificate": Path(file).read_text()} if file else {}
+        except (OSError, UnicodeDecodeError) as error:
+            hint = "set AWS_CA_BUNDLE, or ca_bundle of the profile, to a file in PEM format"
+            raise InvalidInput(f"the certificates in {file} cannot be read: {error}", hint=hint) from error

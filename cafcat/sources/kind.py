@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from cafcat.errors import InvalidInput
 from cafcat.model import SourceFile
 from cafcat.sources.base import OpenFile, Source
-from cafcat.sources.names import printable
+from cafcat.sources.names import shown_url
 
 if TYPE_CHECKING:
     from cafcat.sources.filter import PathFilter
@@ -105,7 +105,7 @@ class SourceKind:
         """
         del context
         hint = "put the URL into a file, and name that file with --files-from"
-        raise InvalidInput(f"{printable(url)} is one file and cannot be listed", hint=hint)
+        raise InvalidInput(f"{shown_url(url)} is one file and cannot be listed", hint=hint)
 
     def url_files(self, context: SourceContext) -> UrlFiles:
         """Return the opener of single files by URLs of this scheme in a list (--files-from). This sends no request.

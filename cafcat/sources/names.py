@@ -23,7 +23,9 @@ __all__ = [
     "names_in",
     "prefixed",
     "printable",
+    "shown_url",
     "strip_warning",
+    "url_without_query",
     "url_without_user",
 ]
 
@@ -31,6 +33,7 @@ LIST_BLOCK_BYTES: Final = 1 << 16
 """How many bytes of a list of names (--files-from) are read at once."""
 _AUTHORITY: Final = re.compile(r"(?:.*@)?([^@:\[\]]*|\[[^@\[\]]*\])(:[0-9]*)?", re.DOTALL)
 """User and password, host, and port of a URL (RFC 3986, 3.2)."""
+_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
 _MAX_NAME_BYTES = 1 << 16
 """Longest name in a list, in bytes. Linux opens no path of more than 4,096 bytes, so a longer name means that the
 file is not a list of names."""
@@ -142,6 +145,16 @@ def printable(path: str) -> str:
     Undecodable bytes become escapes such as `\xff`; control and invisible characters such as `\n` or `\u202e`.
     """
     return path if path.isprintable() else "".join(map(_escaped, path))
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for messages, without user, password, query and fragment, which may be secrets."""
+    return url_without_user(url_without_query(url))
+
+
+def url_without_query(url: str) -> str:
+    """Return a URL without its query and fragment."""
+    return _QUERY.sub("", url)
 
 
 def url_without_user(url: str) -> str:

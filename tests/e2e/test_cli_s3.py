@@ -231,6 +231,20 @@ def test_an_inventory_url_with_a_secret_is_not_echoed(in_s3: Cafcat, bucket: str
     assert "abcdef" not in result.err
 
 
+def test_a_url_of_one_file_is_refused_without_its_secrets(cafcat: Cafcat) -> None:
+    error = cafcat("ingest", "https://u:hunter2@host/file?X-Amz-Signature=abcdef", code=2).err
+    assert "https://host/file is one file" in error
+    assert "hunter2" not in error
+    assert "abcdef" not in error
+
+
+def test_missing_certificates_are_named(in_s3: Cafcat, bucket: str) -> None:
+    in_s3.extra["AWS_CA_BUNDLE"] = "missing.pem"
+    error = in_s3("ingest", f"s3://{bucket}", code=2).err
+    assert "the certificates in missing.pem cannot be read" in error
+    assert "AWS_CA_BUNDLE" in error
+
+
 def test_urls_of_one_name_are_failures(in_s3: Cafcat, bucket: str, s3_server: S3Server) -> None:
     client = s3_server.client()
     urls = [

@@ -210,6 +210,15 @@ def test_files_with_existing_outputs_are_not_read(
     assert reads == []
 
 
+def test_an_output_with_an_impossible_name_costs_only_itself(local: cafcat.Repository, tmp_path: Path) -> None:
+    names = iter(SMALL)
+    bad, good = next(names), next(names)
+    values = dict(local.get_many({bad: tmp_path / ("x" * 300), good: tmp_path / "good"}))
+    assert isinstance(values[bad], InvalidInput)
+    assert values[good] == local.locate(good)
+    assert (tmp_path / "good").read_bytes() == SMALL[good]
+
+
 def test_written_files_have_their_times_and_replace_others_with_overwrite(
     local: cafcat.Repository, tmp_path: Path
 ) -> None:

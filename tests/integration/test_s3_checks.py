@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from cafcat.errors import Conflict, Corrupt, NotFound
+from cafcat.errors import Conflict, Corrupt, NotFound, ServerFailed
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.kind import StoreContext
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
@@ -203,6 +203,17 @@ def test_missing_bucket_is_detected_if_uploads_cannot_be_listed(verdicts: Rememb
     verdicts.remember(store.url, "list_uploads")
     with pytest.raises(NotFound):
         list(store.uploads())
+
+
+@pytest.mark.parametrize("operation", ["CompleteMultipartUpload", "UploadPart"])
+def test_a_busy_server_fails_no_check(
+    s3_proxy: S3Proxy, store: S3Store, verdicts: Remembered, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    monkeypatch.setattr("cafcat.remote.connection.ATTEMPTS", 1)
+    s3_proxy.faults = lambda request: Fault.ERROR_503 if request.operation == operation else None
+    with pytest.raises(ServerFailed, match="SlowDown"):
+        list(store.probe())
+    assert verdicts.checks == {}
 
 
 def test_existing_key_is_detected_if_the_server_would_replace_it(

@@ -19,8 +19,8 @@ from urllib.parse import unquote_to_bytes, urljoin
 from cafcat.errors import InvalidInput, SourceFailed
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
-from cafcat.sources.http.urls import parsed_url, shown_url, url_name, url_root
-from cafcat.sources.names import printable
+from cafcat.sources.http.urls import parsed_url, url_name, url_root
+from cafcat.sources.names import printable, shown_url
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

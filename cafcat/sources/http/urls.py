@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from cafcat.errors import InvalidInput
-from cafcat.sources.names import url_without_user
+from cafcat.sources.names import shown_url, url_without_query
 from cafcat.sources.roots import root_of
 
 if TYPE_CHECKING:
     from urllib3.util import Url
 
-__all__ = ["parsed_url", "shown_url", "url_name", "url_root"]
+__all__ = ["parsed_url", "url_name", "url_root"]
 
 _HTTP: Final = re.compile(r"https?://", re.IGNORECASE)
 _VISIBLE_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
-_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
 
 
 def parsed_url(url: str) -> "Url":
@@ -50,14 +49,9 @@ def url_name(url: str) -> str:
     return (parts.host or "").strip("[]") + unquote(parts.path or "/", errors="surrogateescape")
 
 
-def shown_url(url: str) -> str:
-    """Return a URL for messages, without user, password, query and fragment, which may be secrets."""
-    return url_without_user(_QUERY.sub("", url))
-
-
 def url_root(url: str, path: str) -> str:
     """Return the root of a file: the part of its URL that its name in the catalog does not repeat (`root_of`).
 
     The query is left out: it may hold a secret, and signed URLs of one file differ in it.
     """
-    return root_of(_QUERY.sub("", url), path)
+    return root_of(url_without_query(url), path)

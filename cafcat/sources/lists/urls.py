@@ -13,7 +13,7 @@ from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.sources.base import OpenFile
 from cafcat.sources.fetched import fetched
 from cafcat.sources.kind import SourceContext, SourceKind, UrlFiles
-from cafcat.sources.names import check_name, folder_prefix, member_name, printable, url_without_user
+from cafcat.sources.names import check_name, folder_prefix, member_name, printable, shown_url
 from cafcat.sources.registry import find_kind, scheme_of
 
 __all__ = ["ListedUrls", "file_path", "in_turn"]
@@ -94,7 +94,7 @@ class ListedUrls:
         try:
             files = self._files_of(url)
         except InvalidInput as error:
-            return [FileProblem(url_without_user(url.partition("?")[0]), ProblemKind.NAME, error.message)]
+            return [FileProblem(shown_url(url), ProblemKind.NAME, error.message)]
         try:
             name = files.name_of(url)
             refused = _refused(name) or check_name(self._prefix + name)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from cafcat.errors import CafcatError, Conflict, StoreFailed
+from cafcat.errors import CafcatError, Conflict, ServerFailed, StoreFailed
 from cafcat.remote.errors import NotOffered, translated
 from cafcat.remote.reading import unquoted
 from cafcat.stores.probing import Finding
@@ -136,6 +136,8 @@ class S3Probe:
             with translated("write", self._store.url):
                 md5 = base64.b64encode(other).decode()
                 answer = self._client.upload_part(**where, **upload, PartNumber=1, Body=_TAIL, ContentMD5=md5)
+        except ServerFailed:  # a busy server, which may have the feature
+            raise
         except StoreFailed:
             return Finding("checksums of parts", True, "a part with a wrong Content-MD5 is refused")
         finally:
@@ -159,6 +161,8 @@ class S3Probe:
             abort_uploads(self._connection, self._checks, where["Key"], upload["UploadId"])
             if isinstance(error, Conflict):
                 return Finding(feature, True)
+            if isinstance(error, ServerFailed):  # a busy server, which may have the feature
+                raise
         self._checks.fail(ServerCheck.CONDITIONAL_WRITES)
         return self._by_check(feature, ServerCheck.CONDITIONAL_WRITES)
 
