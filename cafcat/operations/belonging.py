@@ -14,7 +14,7 @@ from cafcat.writing.journal_reader import MAX_LINE_BYTES, read_head
 __all__ = ["catalog_of_backup", "catalogs_of_records"]
 
 _HEAD_BYTES: Final = 64 << 10
-"""Bytes of a backup that are read to find its first member; cafcat writes about 6 KB of it."""
+"""Number of bytes at the start of a backup that are read for its first member, which has about 6 KB."""
 
 
 def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
@@ -40,14 +40,15 @@ def catalog_of_backup(store: Store, key: str, size_bytes: int) -> UUID | None:
 def catalogs_of_records(store: Store, records: Iterable[tuple[int, UUID]]) -> Iterable[UUID | None]:
     """Return the identity of the catalog that wrote each journal record, in the order of the records.
 
-    Several records are read at once, by a small read each.
+    Only the first line of each record is read (at most 64 KiB). Several records are read at the same time.
 
     Args:
         store: The store.
         records: Sequence number and uuid of each record.
 
     Returns:
-        Identities of catalogs; None for a record that cannot be read, or that an earlier version wrote.
+        Identities of catalogs; None for a record that is missing, damaged or unreadable, or that an earlier or
+            later version of cafcat wrote.
 
     Raises:
         AccessDenied: The store refuses to give the records.

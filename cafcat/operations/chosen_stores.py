@@ -1,4 +1,4 @@
-"""Finds the store that the user named, and checks whether an operation may write there."""
+"""Finds the store that the user named, and checks that it is usable for new objects."""
 
 import os
 from pathlib import Path
@@ -27,14 +27,15 @@ def default_store(session: Session) -> Store:
 
 
 def named_store(session: Session, given: str) -> Store:
-    """Return the store that the user means by a name, a URL or a folder.
+    """Return the store that the user means by a name, a URL or a folder. The store need not exist.
 
     Args:
         session: The session.
-        given: What the user typed: a name in the configuration or in the catalog, a URL, or a folder.
+        given: A name in the configuration or in the catalog, a URL, or a folder. A word that names no store is
+            the path of a folder.
 
     Raises:
-        InvalidInput: The text is neither a name of a store, nor a URL or folder.
+        InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
     """
     stores = session.settings.stores
     found = _store_in_catalog(session, possible_name(given, stores))
@@ -43,10 +44,10 @@ def named_store(session: Session, given: str) -> Store:
 
 
 def chosen_store(session: Session, given: str | None) -> Store:
-    """Return the store that the user named, or the store of the settings if `given` is None.
+    """Return the store that the user named (see `named_store`), or the store of the settings if `given` is None.
 
     Raises:
-        InvalidInput: The text is neither a name of a store, nor a URL or folder.
+        InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
     """
     return default_store(session) if given is None else named_store(session, given)
 
@@ -59,8 +60,8 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
         given: The store: a name, a URL or a folder; None for the store of the settings.
 
     Raises:
-        InvalidInput: The text is a bare word, and neither a store nor a folder has this name. A typing error must
-            not create a new store.
+        InvalidInput: The text is a bare word, and neither a store nor a folder has this name; a typing error must
+            not create a new store. Or the text is not a valid URL or path.
     """
     settings = session.settings
     word = settings.store_name if given is None else possible_name(given, settings.stores)
@@ -82,8 +83,8 @@ def store_to_write(session: Session, given: str | None = None, *, dry_run: bool 
 
     Raises:
         Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
-        StoreFailed, AccessDenied: The store cannot be used.
-        InvalidInput: No store has this name.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
+        InvalidInput: No store has this name, or the text is not a valid URL or path.
     """
     store = store_for_new_objects(session, given)
     stores = ReachableStores(session)
@@ -94,8 +95,9 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
     """Return the URL of the store that the user named; None if `given` is None.
 
     Raises:
-        NotFound: The catalog has no chunk, copy or backup in this store. Without this error, a typing error in the
-            name would look like success.
+        NotFound: The catalog has no row of a chunk, copy or backup in this store. Without this error, a typing
+            error in the name would look like success.
+        InvalidInput: The text is not a valid URL or path.
     """
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""Read the files of one object in the order of their bytes, and compare them with the catalog."""
+"""Reads files of one object in the order of their bytes, and compares their checksums with those in the catalog."""
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
@@ -23,7 +23,7 @@ class Unreadable(Exception):
     """The right bytes of one file cannot be read from one object.
 
     Attributes:
-        reason: The error of the store, or of the checksum.
+        reason: The error: of the store, of the decoding, or a wrong checksum.
     """
 
     def __init__(self, reason: CafcatError) -> None:
@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 
 def entry_of(row: ChunkRow) -> Entry:
-    """Return a file of the catalog as the index of an archive describes it."""
+    """Return the row of a file in the catalog as an Entry, which is also the form of entries of an index."""
     path, start, end, checksum, modified_us, _, content_bytes, decoding = row
     return Entry(path, start, end, checksum, to_nanoseconds(modified_us), content_bytes, decoding)
 
@@ -74,7 +74,8 @@ def _contents_of(store: Store, read: RangeRead[Entry], answer: Answer) -> Iterat
 class _Spans:
     """The bytes of one range read that several files share, given out file by file.
 
-    If the read fails, each file is read on its own, because the failure may concern the bytes of another file.
+    If the read fails for damage, or for an I/O error of a local disk, each file is read on its own, because the
+    failure may concern only another file. Other errors are raised for each file.
     """
 
     def __init__(self, store: Store, read: RangeRead[Entry], answer: Answer) -> None:
@@ -121,10 +122,12 @@ def decoded(archive_format: Format, file: Entry, span: Iterator[bytes]) -> Itera
 
 
 def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the given blocks. Raise an error of reading them as Unreadable, so that it differs from one of writing.
+    """Yield the given blocks. If reading the next block raises CafcatError, raise Unreadable with that error.
+
+    Thereby a caller that reads and writes can tell both kinds of errors apart.
 
     Args:
-        blocks: Content of a file, whose iterator raises CafcatError if it cannot be read.
+        blocks: Content of a file. Its iterator raises CafcatError if the file cannot be read.
     """
     try:
         yield from blocks
@@ -140,7 +143,7 @@ def check(file: Entry, found: int) -> None:
 
 
 def check_all(file: Entry, blocks: Iterable[bytes]) -> None:
-    """Read a file to its end and compare it with the checksum in the catalog. Raises Unreadable if they differ."""
+    """Read a file to its end. Raises Unreadable if that fails, or if its checksum differs from the catalog's."""
     checksum = 0
     for block in guarded(blocks):
         checksum = crc32c(block, checksum)

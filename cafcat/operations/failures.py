@@ -10,14 +10,16 @@ __all__ = ["note_failure"]
 
 @contextmanager
 def note_failure(failed: list[str], what: str) -> Iterator[None]:
-    """Add the message of a CafcatError to a list, so that the operation goes on with the next object.
+    """Append the message of a CafcatError from the `with` block to a list, and do not raise the error.
+
+    The operation then continues with the next object.
 
     Args:
         failed: The list that receives the message.
         what: Name of the object, for the message.
 
     Raises:
-        CatalogUnavailable, CatalogOutdated: No operation can go on without the catalog.
+        CatalogUnavailable, CatalogOutdated: Raised unchanged, because the operation needs the catalog.
     """
     try:
         yield

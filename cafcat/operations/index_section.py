@@ -18,8 +18,8 @@ _BLOCK_BYTES: Final = 1 << 20
 class IndexSection(Spool):
     """The bytes of an object from its index to its end, as a RandomReader for formats.
 
-    More than 8 MiB are in a temporary file. Before the index, only the head of the object can be read, for formats
-    that need it to find the index.
+    If they are more than 8 MiB, they are in a temporary file. Of the bytes before the index, only the head of the
+    object can be read: some formats need it to find the index.
 
     Attributes:
         name: Name of the object, for messages.
@@ -54,7 +54,8 @@ class IndexSection(Spool):
         """Return exactly the bytes `[start_byte, end_byte)`.
 
         Raises:
-            Corrupt: The bytes are before the index, or after the end of the object.
+            Corrupt: The range begins before the index and is not in the head, or ends after the end of the object.
+            TemporaryFileFailed: The temporary file cannot be read.
         """
         if end_byte <= len(self._head):
             return self._head[start_byte:end_byte]
@@ -72,7 +73,7 @@ class IndexSection(Spool):
 
 
 def head_of(store: Store, key: str, size_bytes: int, archive_format: Format) -> bytes:
-    """Return the first bytes of an object if its format needs them to find the index; else no bytes.
+    """Return the first bytes of an object, at most 4,096, if its format needs them to find the index; else b"".
 
     Args:
         store: The store.

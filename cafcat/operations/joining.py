@@ -1,7 +1,8 @@
-"""Lets a catalog join a store: become one of those that write there. Two catalogs need the permission of the user.
+"""Lets a catalog join a store, which makes it one of the catalogs that write chunks and backups there.
 
-Every operation that writes objects joins its store first. If the store has the catalog's marker, this costs one
-statement and one read. docs/formats/marker.md has the rules for a store without the marker.
+A second catalog may join a store only if the user allows it. An operation joins the store of its new chunks, copies
+or backup before it writes them. If the store has the catalog's marker, this costs one statement and one read.
+docs/formats/marker.md has the rules for a store without the marker.
 """
 
 import re
@@ -54,19 +55,20 @@ CHUNK_KEY: Final = re.compile(
 """Keys of chunks. The group is the uuid."""
 
 _LISTED_KEYS: Final = 10_000
-"""Number of keys that are listed to find out whether a store without markers has chunks."""
+"""Largest number of keys that are listed to find the chunks of a store without markers."""
 _MOST_LOOKUPS: Final = 1_000
-"""Number of chunks, and of journal records, of a store without markers that are looked up in the catalog."""
+"""Of a store without markers, the largest number of chunks, and of journal records, to look up in the catalog."""
 
 
 def has_joined(session: Session, store: Store) -> bool:
     """Return True if the store has the marker of this catalog, and is the store that the catalog has at this URL.
 
-    This costs one statement and one read. Such a store needs no other check before it is written to.
+    This costs one statement and at most one read. Such a store needs no other check before it is written to.
 
     Raises:
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
         Corrupt: The marker is damaged.
+        Unsupported: A later version of cafcat wrote the marker.
     """
     catalog, known = session.catalog.identities.of(store.url)
     marker = None if known is None else read_marker(store, catalog)
@@ -74,9 +76,10 @@ def has_joined(session: Session, store: Store) -> bool:
 
 
 def join_store(session: Session, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
-    """Make this catalog one of those that write into a store. Every operation that writes objects calls this first.
+    """Make this catalog one of those that write into a store, or check that it is one.
 
-    The marker of the catalog is written into the store if the catalog may write there and the marker is missing.
+    If the store lacks the marker of the catalog, and the catalog may write there, this writes the marker.
+    Operations call this before they write chunks, copies or backups.
 
     Args:
         session: The session.
@@ -85,18 +88,20 @@ def join_store(session: Session, store: Store, *, allow_shared: bool = False, dr
         dry_run: Check only, write nothing.
 
     Raises:
-        Conflict: The store has chunks of another catalog, and `allow_shared` is false.
-        Locked: Another catalog joined at the same moment.
-        StoreFailed: The store does not answer, or is not the store that the catalog has at this URL.
+        Conflict: The store has the marker of another catalog, or chunks or journal records that are not in this
+            catalog; and `allow_shared` is false.
+        Locked: Another catalog joined at the same moment, and `allow_shared` is false.
+        Unavailable: The store does not answer, or is not the store that the catalog has at this URL.
         AccessDenied: The store refuses the request.
         Corrupt: The marker is damaged.
+        Unsupported: A later version of cafcat wrote the marker.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     _Joining(session).join(store, allow_shared=allow_shared, dry_run=dry_run)
 
 
 class _Joining:
-    """State and steps of joining a store: this catalog becomes one of those that write there."""
+    """State and steps of one call of `join_store`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -121,14 +126,14 @@ class _Joining:
                 self._record(store, marker)
 
     def _database(self) -> str:
-        """Return the URL of the database, without user and password, or of the home. Markers show it to people."""
+        """Return the URL of the database without user and password; of the embedded database, that of the home."""
         settings = self._session.settings
         return settings.home.as_uri() if settings.database_url is None else self._catalog.identities.database()
 
     def _record(self, store: Store, marker: Marker) -> None:
-        """Store the identity of a store, which its marker contains, in the catalog.
+        """Store the identity of a store, as in its marker, in the catalog.
 
-        Also remove the unfinished upload of a process that died while it wrote the marker.
+        Unfinished uploads of the marker, left by a process that died, are removed.
         """
         with self._catalog.journal.exclusively(store.url):
             store.discard(marker_key(marker.catalog))
@@ -159,8 +164,9 @@ class _Joining:
             True if chunks in the store that name no catalog belong to this catalog.
 
         Raises:
-            Conflict: The store has chunks of another catalog, and the user does not allow two catalogs.
-            StoreFailed: The store does not answer, or is not the store that the catalog has at this URL.
+            Conflict: The store has the marker of another catalog, or chunks or journal records that are not in this
+                catalog; and `allow_shared` is false.
+            Unavailable: The store does not answer, or is not the store that the catalog has at this URL.
             AccessDenied: The store refuses the request.
         """
         if others and not allow_shared:
@@ -179,7 +185,8 @@ class _Joining:
     def _has_unknown(self, store: Store) -> bool:
         """Return True if a store has chunks or journal records without a row in the catalog.
 
-        A chunk that the catalog has in another store counts as its own, because the user copied it by hand.
+        At most 1,000 journal records, and 1,000 chunks among the first 10,000 keys, are looked up. A chunk that the
+        catalog has in another store counts as its own, because the user may have copied it by hand.
         """
         records = list(islice(_records(store), _MOST_LOOKUPS))
         if len(self._catalog.journal.find_existing(records)) < len(records):
@@ -200,7 +207,8 @@ def has_chunks(store: Store) -> bool:
 def lost_catalog(session: Session) -> CafcatError | None:
     """Return an error with the remedies if the catalog is empty, but the store of the settings is in use.
 
-    A store is in use if it has chunks, or the marker of another catalog. It is read only if the catalog is empty.
+    A store is in use if it has chunks, journal records, or the marker of another catalog. The store is read only if
+    the catalog is empty.
 
     Returns:
         None if the catalog is not lost, or if that cannot be found out, because the store cannot be read.

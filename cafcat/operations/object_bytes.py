@@ -11,18 +11,19 @@ __all__ = ["object_crc64nvme"]
 
 
 def object_crc64nvme(store: Store, key: str, size_bytes: int, progress: Progress) -> int:
-    """Return the CRC-64/NVME of an object, which is read as fast as its store allows.
+    """Read an object and return its CRC-64/NVME. In a remote store, up to three parts are read at the same time.
 
     Args:
         store: Where the object is.
         key: Key of the object.
-        size_bytes: Size of the object.
+        size_bytes: Size of the object. Bytes beyond this size are not read.
         progress: Advances by each block. Its checkpoint is called before each block, and may raise to end the work.
 
     Raises:
         NotFound: There is no such object.
         Corrupt: The object is shorter than `size_bytes`.
-        AccessDenied, StoreFailed: The store refuses or fails.
+        Conflict: The object was replaced while it was read.
+        AccessDenied, StoreFailed: The store refuses the request, or cannot read the object.
     """
     checksum = 0
     with closing(object_blocks(store, key, size_bytes)) as blocks:

@@ -1,4 +1,4 @@
-"""Opening of the sources that the user named."""
+"""Opens the sources that the user named."""
 
 from cafcat.operations.chosen_stores import default_store
 from cafcat.scanning.opening import SourceOpener, SourceOptions
@@ -9,7 +9,11 @@ __all__ = ["source_opener"]
 
 
 def source_opener(session: Session, options: SourceOptions) -> SourceOpener:
-    """Return an opener of sources that skips cafcat's own folders: its home, and the store of the settings."""
+    """Return an opener of sources that skips cafcat's own files.
+
+    These are the folders `postgres` and `chunks` in its home, and the store of the settings. Files of other stores
+    are not skipped.
+    """
     home, store = session.settings.home, default_store(session)
     own_folders = [str(home / "postgres"), str(home / "chunks")]
     if isinstance(store, FolderStore):

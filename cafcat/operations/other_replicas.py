@@ -1,4 +1,7 @@
-"""Checks that an object's location is not that of its own chunk or of a copy of it, under another URL or link."""
+"""Checks that an object and the other replicas of its chunk are separate objects.
+
+Two URLs, or a link, can lead to the same object.
+"""
 
 from typing import Protocol
 from uuid import UUID
@@ -29,8 +32,8 @@ class OtherReplicas:
         """Check that an object would be a new replica of a chunk.
 
         The location must differ from those of the chunk itself and of its copies, copies left by a migration
-        included. A replica's store that cannot be opened or probed counts as a different place. This is enough for
-        writing, not for removing.
+        included. Replicas in a store with the same URL are not compared. A store that cannot be opened or probed
+        counts as a different place. This is enough for writing, not for removing.
 
         Args:
             store: The store of the object.
@@ -39,17 +42,18 @@ class OtherReplicas:
 
         Raises:
             InvalidInput: The store is the store of a replica under another name, or both objects are the same file.
-            StoreFailed: The store does not accept the probe object, or two folders cannot be compared.
-            AccessDenied: The store refuses the probe object.
+            StoreFailed, AccessDenied: The store does not accept the probe object.
+            StoreFailed: Two folders cannot be compared.
         """
         for url, other_key in self._copies.replicas_of(chunk):
             if url != store.url and (other := self._opened(url)) is not None:
                 self._distinct.check(store, other, (key, other_key))
 
     def prove(self, store: Store, chunk: UUID, key: str) -> None:
-        """Prove that the chunk stays if an object is removed from a store.
+        """Prove that the chunk's own object stays if an object is removed from a store.
 
-        Copies that are needed, and whose stores answer, are checked to stay, too. A deleted chunk has no replicas.
+        Copies are only checked, as `check` does, and those that a migration left are ignored. A deleted chunk has
+        no replicas, so the proof succeeds.
 
         Args:
             store: The store of the object.
@@ -59,8 +63,8 @@ class OtherReplicas:
         Raises:
             InvalidInput: The store is the store of the chunk or of a copy under another name, or both objects are
                 the same file.
-            Conflict: The catalog has the chunk at exactly this location.
-            Unavailable, AccessDenied: The proof is impossible.
+            Conflict: The catalog has the chunk, or a copy that is needed, at exactly this location.
+            Unavailable, AccessDenied: A store cannot be opened or probed, or two folders cannot be compared.
         """
         for is_copy, url, other_key in self._copies.active_replicas(chunk):
             if (url, other_key) == (store.url, key):

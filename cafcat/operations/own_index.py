@@ -1,4 +1,4 @@
-"""Read an object from its first byte to its last and compare it with its own index."""
+"""Reads an object from its first byte to its last, and compares its files with its own index."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,9 +17,10 @@ __all__ = ["WholeObject"]
 
 
 class WholeObject:
-    """Reads an object as a whole, once and in order, and compares its bytes with its own index.
+    """Reads all bytes of an object in order, and compares each file with the object's own index.
 
-    Memory does not depend on the size of the object or of its index.
+    The index is also read separately, entry by entry. Memory does not depend on the size of the object or of its
+    index.
     """
 
     def __init__(self, store: Store, key: str, archive_format: Format, progress: Progress) -> None:
@@ -48,9 +49,8 @@ class WholeObject:
 
         Raises:
             NotFound: There is no such object.
-            Corrupt: The object is not exactly what cafcat writes. The index has to be readable to its end, every
-                entry needs a right checksum and a name that the catalog can store, and no two entries may share a
-                byte.
+            Corrupt: The index is damaged or missing; or an entry has no checksum, another checksum than its bytes,
+                a name that the catalog cannot store, or begins before the end of the previous entry.
             Unsupported: The format, or a version of it, cannot be read.
             StoreFailed, AccessDenied: The store does not give the bytes.
         """
@@ -89,7 +89,7 @@ class _Content:
     """The bytes of an object in order, each read once.
 
     Attributes:
-        position: Number of bytes that were read.
+        position: Offset of the next byte that is used. The blocks that were read may reach beyond it.
         crc64nvme: CRC-64/NVME of the blocks that were read.
     """
 
@@ -102,7 +102,7 @@ class _Content:
         self.crc64nvme = 0
 
     def skip_to(self, end_byte: int) -> None:
-        """Read up to an offset of the object. Raises the errors of the store."""
+        """Read up to an offset of the object. Raises the errors of the store and of the Progress."""
         for _ in self._parts_until(end_byte):
             pass
 

@@ -1,4 +1,7 @@
-"""Stores of the catalog, checked to be where their URLs point. Each store is checked once."""
+"""Opens stores, and checks that each is at the place where its URL points.
+
+The check looks for objects in the store that the catalog has there. An unmounted disk, for example, fails it.
+"""
 
 import shlex
 from typing import Final
@@ -11,13 +14,13 @@ from cafcat.stores.presence import elsewhere, why_not_there
 __all__ = ["ReachableStores"]
 
 _NEWEST_OBJECTS: Final = 10
-"""Number of the newest objects of a store of which one must be there."""
+"""Largest number of newest chunks, of newest copies and of newest backups that are looked for in a store."""
 
 
 class ReachableStores:
     """Opens stores for one operation, after a check that each is where its URL points.
 
-    The result of a check is cached: a store that failed once is not tried again.
+    `open` checks each store once: a store that failed is not tried again. The other methods check at every call.
     """
 
     def __init__(self, session: Session) -> None:
@@ -26,21 +29,22 @@ class ReachableStores:
         self._found: dict[str, Store | CafcatError] = {}
 
     def __getitem__(self, url: str) -> Store:
-        """Return a store that answers, and has one of its newest objects, or is new to the catalog (`open`)."""
+        """Return a store that has one of its newest objects, or is new to the catalog: the same as `open`."""
         return self.open(url)
 
     def open(self, url: str) -> Store:
-        """Return a store that answers, and has one of its newest objects, or is new to the catalog.
+        """Return a store that has one of the newest objects of the catalog there, or is new to the catalog.
 
-        This excludes the empty folder where a disk is not mounted, and a bucket of the same name on another server.
-        Objects written there would be lost, and objects missing there can still be in the right store.
+        A store is new to the catalog if the catalog has no object there. This check excludes the empty folder where
+        a disk is not mounted, and a bucket of the same name on another server. Objects written to such a wrong
+        place would be lost, and an object missing there can exist in the right one.
 
         Args:
             url: URL of the store in the catalog.
 
         Raises:
             Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
-            StoreFailed: The store does not answer, or lacks its newest objects.
+            StoreFailed: The store does not answer, or has other objects of cafcat, but none of its newest ones.
             AccessDenied: The store refuses the request.
             InvalidInput: The URL cannot be opened.
         """
@@ -54,7 +58,7 @@ class ReachableStores:
     def open_to_write(self, url: str) -> Store:
         """Return a store for new objects, and insert its row into the catalog if it is missing.
 
-        The store may lack its newest objects if it has other objects of cafcat.
+        Unlike `open`, this accepts a store without its newest objects if the store has any other object of cafcat.
 
         Args:
             url: URL of the store.
@@ -100,9 +104,9 @@ class ReachableStores:
         return store
 
     def _check_not_moved(self, store: Store) -> None:
-        """Raise Unavailable if a store was moved away from this URL, and nothing of cafcat is at this URL now.
+        """Raise Unavailable if a store was moved away from this URL, and no object of cafcat is at this URL now.
 
-        Some setting then still has the old URL.
+        A setting, or the user, then still names the old URL.
         """
         place = self._catalog.stores.moved_to(store.url)
         if place is not None and why_not_there(store) is not None:

@@ -1,7 +1,8 @@
-"""Removal of files from the catalog, and their return while their chunk still exists.
+"""Removes files from the catalog, and brings removed files back while their chunk still exists.
 
-All names of one call are handled in one transaction. Afterwards each store gets a journal record beside its chunks,
-because a rebuild from this store needs to know the removed files. If that fails, `recover` writes the record later.
+All names of one call are handled in one transaction. Afterwards the journal record of the change is written into
+each store with chunks or copies that cafcat wrote. A rebuild from this store needs it to know the removed files. If
+that fails, a later `recover`, ingest or `rm` writes the record.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ class Removing:
     def remove(self, paths: Iterable[str], folders: Sequence[str], *, dry_run: bool) -> RemoveReport:
         """Remove files from the catalog in one transaction, then write a journal record of the removal into stores.
 
-        Each name that the catalog does not have is reported and counted.
+        Each name that the catalog does not have is reported, and counted as failed.
 
         Args:
             paths: Paths of files.
@@ -49,7 +50,7 @@ class Removing:
             dry_run: Count the files; change nothing.
 
         Raises:
-            InvalidInput: A name cannot be that of a folder.
+            InvalidInput: One of `folders` cannot be the name of a folder of the catalog.
             CatalogUnavailable: The files could not be removed, or the outcome of the commit is unknown.
         """
         scopes = _outermost(folders)
@@ -68,14 +69,15 @@ class Removing:
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
         """Bring removed files back in one transaction, then write a journal record of their return into stores.
 
-        Each name without a removed file, and each file that cannot come back, is reported and counted.
+        Each name without a removed file, and each file that cannot come back, is reported and counted. The journal
+        records that stores still lack are written before.
 
         Args:
             paths: Paths of files.
             folders: Folders, as the user typed them.
 
         Raises:
-            InvalidInput: A name cannot be that of a folder.
+            InvalidInput: One of `folders` cannot be the name of a folder of the catalog.
             CatalogUnavailable: The files could not be brought back, or the outcome of the commit is unknown.
         """
         scopes = _outermost(folders)
@@ -175,7 +177,7 @@ class Removing:
     def _write_pending(self) -> None:
         """Write the journal records that stores lack and that come before the record of this operation.
 
-        A failure does not stop the operation: the sequence numbers of the records have their order.
+        A failure does not stop the operation, because the sequence numbers of the records show their order.
         """
         for url in self._catalog.removal.stores_behind():
             with contextlib.suppress(CafcatError):

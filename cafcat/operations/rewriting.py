@@ -1,4 +1,4 @@
-"""Copying of live files into new chunks, which `repack` and `repair` share."""
+"""Copies live files into new chunks, for `repack` and `repair`."""
 
 from collections.abc import Iterator
 from typing import Final, Self
@@ -38,7 +38,7 @@ def chunk_target(catalog: Catalog, store: Store, role: str, archive_format: str 
 
 
 def chunk_limits(session: Session, target_size: int | None) -> Limits:
-    """Return the sizes at which a new chunk is full.
+    """Return the limits of size and number of files at which a new chunk is full.
 
     Args:
         session: The session.
@@ -74,8 +74,8 @@ def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
 class Rewriter:
     """Copies live files into new chunks, and commits each chunk when it is full.
 
-    The commit makes the paths of its files point to the new chunk. Use the rewriter in a `with` statement: after an
-    error the open chunk is abandoned.
+    The commit makes the paths of its files point to the new chunk. Call `finish` to commit the last chunk. Use the
+    rewriter in a `with` statement: after an error the open chunk is abandoned.
 
     Attributes:
         files: Number of files that were moved, as of the last commit.
@@ -101,13 +101,13 @@ class Rewriter:
             archive_format: Name of the format.
 
         Raises:
-            Unsupported, NotInstalled: The format cannot be written.
+            Unsupported, NotInstalled: The format cannot be written. Errors of `finish` are raised unchanged.
         """
         self.finish()
         self._target = self._target._replace(archive_format=formats.for_writing(archive_format))
 
     def move(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
-        """Copy a live file of a chunk into the open chunk.
+        """Copy a live file of a chunk into the open chunk. If it is full, commit it and begin another one first.
 
         Args:
             source: `chunks.id` of the chunk that has the file.
@@ -118,7 +118,8 @@ class Rewriter:
             False if the user ended the operation in the middle of the file.
 
         Raises:
-            Unreadable: The content cannot be read or is wrong. The file was not copied, and its path stays.
+            Unreadable: The content cannot be read or is wrong. The file was not copied, and its path stays. Errors
+                of writing and committing the chunk are raised unchanged.
         """
         if file.size_bytes <= WHOLE_FILE_BYTES:
             content = b"".join(guarded(blocks))
@@ -166,6 +167,7 @@ class Rewriter:
 
         Raises:
             StoreFailed, AccessDenied: The store cannot write the chunk.
+            Conflict: Recovery has abandoned the chunk, or its store was moved.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         chunk, self._chunk = self._chunk, None

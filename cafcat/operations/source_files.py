@@ -1,4 +1,4 @@
-"""Files of a source that the catalog has, opened again."""
+"""Opens those files of a source whose paths the catalog has."""
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -15,7 +15,7 @@ __all__ = ["open_existing_files"]
 def open_existing_files(
     catalog: Catalog, source: Source, files: Sequence[SourceFile]
 ) -> Generator[tuple[Location, OpenResult], None, None]:
-    """Yield each of the files that the catalog has: its location, and the opened file or an error.
+    """Yield each file whose path the catalog has: its location, and the file opened at the source, or an error.
 
     The caller has to use the opened file before it requests the next one.
 
@@ -25,7 +25,7 @@ def open_existing_files(
         files: Files of one batch of the source.
 
     Raises:
-        SourceBroke: The source ended before its end.
+        SourceBroke: The source failed as a whole, so that no further file of it can be read.
     """
     located = _located(catalog, [file.path for file in files])
     existing = [file for file in files if file.path in located]
