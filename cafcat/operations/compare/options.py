@@ -11,10 +11,10 @@ __all__ = ["CompareOptions"]
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """Compare this catalog with another one: chunks, files, and earlier locations of paths.
+    """Compare this catalog with another one: chunks, files, earlier locations of paths, and archives of logs.
 
-    Entity tags of sources are not compared, nor facts that only one catalog can have: runs, events, and the times
-    of commits. Each difference is an event.
+    Only committed and retired chunks are compared. Stores, copies and entity tags of sources are not compared, nor
+    facts that only one catalog can have: runs, events, and the times of commits. Each difference is an event.
 
     Attributes:
         other: libpq URL of the other catalog.

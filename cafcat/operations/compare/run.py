@@ -1,4 +1,4 @@
-"""Comparison of the rows of two catalogs: chunks, files, and earlier locations of paths.
+"""Compares the rows of two catalogs: chunks, files, earlier locations of paths, and archives of logs.
 
 The rows of both catalogs are streamed in the same order and merged, so memory does not depend on their number.
 Equal rows are equal lines of bytes, and are not parsed.

@@ -1,1 +1,1 @@
-"""Remove chunks that no path points to."""
+"""Remove chunks that no path has pointed to for longer than their grace period."""

@@ -14,12 +14,15 @@ __all__ = ["PruneOptions"]
 class PruneOptions:
     """Remove chunks, and all their copies, that no path has pointed to for a while.
 
-    Files that were removed from these chunks cannot be undeleted any more. An interrupted prune is finished first.
-    A store that fails costs only its own chunks, and is reported.
+    Files that were removed from these chunks cannot be undeleted any more. Adopted archives only leave the catalog.
+    Copies that a migration left are removed, too, and so are the remains of an interrupted prune. If a store fails,
+    the objects there are reported and stay, and the objects in other stores are removed.
 
     Attributes:
-        grace_seconds: Seconds without any file after which a chunk may be removed.
-        store: Only chunks in this store: a name, a URL or a folder; None for all stores.
+        grace_seconds: Seconds that must have passed since a chunk lost its last live file, or a copy was left by a
+            migration.
+        store: Only chunks in this store, with their copies in all stores: a name, a URL or a folder; None for all
+            stores.
         dry_run: Count the chunks and objects that would be removed; change nothing.
     """
 

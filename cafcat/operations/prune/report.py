@@ -14,9 +14,9 @@ class PruneReport:
         objects: Number of removed objects: those of chunks and of copies.
         bytes_freed: Bytes of these objects.
         chunks_waiting: Number of chunks without live files whose grace period is not over.
-        bytes_waiting: Bytes of these chunks.
+        bytes_waiting: Bytes of the objects of these chunks.
         let_go: Number of adopted archives that were removed from the catalog; their objects stay.
-        failed: One message for each chunk that could not be removed from a store.
+        failed: One message for each chunk or copy that could not be removed from a store.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
         copies_waiting: Number of copies that a migration left, and whose grace period is not over.

@@ -28,10 +28,13 @@ __all__ = ["run"]
 
 
 def run(session: Session, options: PruneOptions) -> PruneReport:
-    """Remove chunks that no path points to, when their grace period is over.
+    """Remove chunks that no path points to, and copies that a migration left, if their grace period is over.
+
+    Failures of single chunks and stores are noted in the report.
 
     Raises:
-        NotFound: The catalog has no chunk in the store.
+        NotFound: The catalog has no chunk, copy or backup in the store.
+        InvalidInput: The name of the store is not a valid URL or path.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     store = url_of_store_with_chunks(session, options.store)
@@ -136,9 +139,9 @@ class _Prune:
     def _decide(self, chunk: PrunableChunk) -> bool:
         """Set the state of a retired chunk to `deleted`, except in a dry run. Returns False if it must stay.
 
-        A chunk stays if a path points to it again. Unless it was adopted, its store must answer, and must have the
-        journal records of all removals. Otherwise a rebuild from the rest of this store would bring back older
-        files with the same paths.
+        A chunk stays if a path points to it again. Unless it was adopted, its store must answer, and the journal
+        records that the store lacks are written first. Without them, a rebuild from the rest of this store would
+        bring back older files with the same paths.
         """
         if chunk.is_adopted:
             return self._dry_run or self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
@@ -149,7 +152,7 @@ class _Prune:
         return self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
 
     def _remove_all(self, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
-        """Remove the objects of a chunk from all stores, and return those that were removed.
+        """Remove the given objects of a chunk from their stores, and return those that were removed.
 
         The failure of a store is noted for the report.
         """
@@ -162,9 +165,9 @@ class _Prune:
         return removed
 
     def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> None:
-        """Remove all objects of a chunk in one store.
+        """Remove objects of a chunk from one store, and then its journal record.
 
-        The journal record comes last: recovery would adopt a complete chunk without a record. The lock of the
+        The journal record comes last, because a rebuild adopts a complete chunk without a record. The lock of the
         journal excludes a process that writes this record at the same time.
         """
         # The uploads of these objects were completed long ago, so there is none to abort.

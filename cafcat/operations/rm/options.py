@@ -10,9 +10,10 @@ __all__ = ["RmOptions"]
 class RmOptions:
     """Remove files from the catalog, all in one transaction. Their bytes stay where they are.
 
-    `undelete` brings the files back, until `prune` removes a chunk without other files. A name that the catalog
-    does not have is reported and counted. Every store with chunks gets a journal record of the change; a store that
-    cannot be written to now gets the record from `recover`.
+    `undelete` brings the files back until `prune` removes their chunk, which it does only after all files of the
+    chunk were removed or replaced. A name that the catalog does not have is reported and counted. Every store with
+    chunks that cafcat wrote gets a journal record of the change; a store that cannot be written to now gets the
+    record from `recover`.
 
     Attributes:
         paths: Paths of files, any number of them.

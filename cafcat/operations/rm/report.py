@@ -13,7 +13,7 @@ class RemoveReport:
         files: Number of files.
         bytes: Bytes of these files.
         files_failed: Number of names and folders that the catalog does not have.
-        chunks_retired: Number of chunks without any live file left.
+        chunks_retired: Number of chunks that lost their last live file.
         stores_behind: URLs of stores that lack the journal record of this removal. `recover` writes it later.
         dry_run: True if nothing was changed.
     """

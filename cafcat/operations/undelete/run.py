@@ -18,7 +18,8 @@ def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
     Until the commit, an exception of `Session.checkpoint` leaves the catalog unchanged.
 
     Raises:
-        InvalidInput: A name cannot be that of a folder.
+        InvalidInput: One of `folders` cannot be the name of a folder of the catalog; or `paths` or `folders` is a
+            single string.
         CatalogUnavailable: The files could not be brought back, or the outcome of the commit is unknown.
         CatalogOutdated: The database has another schema.
     """
