@@ -1,1 +1,1 @@
-"""Move a store to another URL, or migrate its objects to another store."""
+"""Operations on stores: list, add, rename, remove, check and move stores, and migrate them to other stores."""

@@ -1,4 +1,4 @@
-"""Tests the features of a store for `cafcat store check`. The catalog stores which checks failed."""
+"""Tests the features of a store for `cafcat store check`. The catalog stores which checks an S3 server failed."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,7 +26,8 @@ class CheckedStore(NamedTuple):
         url: URL of the store.
         findings: A finding for each feature that was tested.
         is_usable: True if all features that cafcat needs work.
-        is_remembered: True if the catalog has the store, and has stored which checks failed.
+        is_remembered: True if the catalog now remembers which checks failed: it has the store, and the store has
+            tests of its own (ProbedStore), as an S3 server has.
     """
 
     url: str
@@ -38,15 +39,16 @@ class CheckedStore(NamedTuple):
 def check_store(settings: Settings, named: str) -> CheckedStore:
     """Test the features of a store with small objects, which are removed afterwards.
 
-    If the catalog has the store, it stores which checks the store's server failed.
+    If the catalog has the store, and the store has tests of its own (ProbedStore), the catalog remembers which of
+    them failed.
 
     Args:
         settings: Settings with the stores and the database.
         named: The store: a name, a URL or a folder.
 
     Raises:
-        InvalidInput: The text is neither a name of a store, nor a URL or folder.
-        NotFound: There is no such bucket.
+        InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
+        NotFound: There is no such bucket or folder.
         AccessDenied: The store refuses the credentials.
         StoreFailed: The store does not answer.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.

@@ -1,4 +1,4 @@
-"""Migration of a store to another one, chunk by chunk.
+"""Migrates a store to another one, chunk by chunk.
 
 Each chunk is copied and read back; then the catalog points to the new object. The objects in the old store become
 copies, which `prune` removes after its grace period. A reader that looked up a location before the change therefore
@@ -63,9 +63,9 @@ class MigrateReport:
 
 
 def migrate_store(session: Session, old: str, new: str, *, join_store: bool = False) -> MigrateReport:
-    """Copy all chunks, copies and backups of a store to another store, and read them from there.
+    """Copy all chunks, copies and backups of a store to another store, which the catalog points to from then on.
 
-    Each object is copied, read back and compared with its checksum; then the catalog points to the new store.
+    Each object is copied, read back and compared with its checksum; then its row is changed to the new store.
     `prune` removes the old chunks and copies after its grace period; an old backup is removed at once. Adopted
     archives stay where they are. An interrupted migration continues when it is called again. An object that fails
     is reported; the others are migrated.
@@ -78,9 +78,9 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
 
     Raises:
         NotFound: The catalog has no such store.
-        InvalidInput: Both are the same store, or one place under two names, or `new` is a bare word without a
-            meaning.
-        Conflict: The other store has chunks of another catalog, and join_store is false.
+        InvalidInput: Both are the same store, or one place under two names, or `new` is a bare word that names
+            neither a store nor a folder.
+        Conflict: The new store has chunks of another catalog, and join_store is false.
         Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
     """
     source, target = _prepare(session, old, new, join_store=join_store)
@@ -154,7 +154,7 @@ class _Migration:
         )
 
     def _switch(self, copied: ChunkCopied) -> None:
-        """Let the catalog point to the copy of a chunk in the new store.
+        """Change the row of a chunk, or of its copy in the old store, to the copy in the new store.
 
         The copy is read back first, unless its bytes were compared when it was found there. A failure is noted.
         """
@@ -169,7 +169,7 @@ class _Migration:
             self._session.emit(ChunkMigrated(*copied))
 
     def _check(self, copied: ChunkCopied) -> None:
-        """Read a copy back, and raise Corrupt unless it has the checksum of its chunk."""
+        """Read a copy back, and raise Corrupt unless it has the size and checksum of its chunk."""
         chunk = self._catalog.chunks.chunk(str(copied.uuid))
         keys = dict(self._catalog.copies.of_chunk(copied.uuid))
         if (key := keys.get(self._new.url)) is None:

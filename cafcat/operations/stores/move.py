@@ -1,4 +1,4 @@
-"""Move of a store to another URL: check that its objects have arrived, then change the catalog in one UPDATE."""
+"""Moves a store to another URL: checks that its objects have arrived, then changes the URL in one transaction."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ class StoreMoveReport:
         old: The old URL.
         new: The new URL.
         objects: Number of chunks, copies and backups that the catalog has in the store.
-        looked_at: Number of objects that were checked at the new URL.
+        looked_at: Number of chunks, copies and backups that were checked at the new URL. Journal records are not
+            counted.
         dry_run: True if nothing was changed.
         dropped_name: The name that the new URL had in the catalog, if the store keeps another name; else None.
     """
@@ -46,7 +47,8 @@ def move_store(
 ) -> StoreMoveReport:
     """Enter the new URL of a store into the catalog. The user has moved the objects before.
 
-    Checks a hundred random objects at the new URL, or all of them.
+    Before, this checks the marker of this catalog at the new URL, and a hundred random objects and as many journal
+    records, or all of them.
 
     Args:
         session: The session.
@@ -56,11 +58,12 @@ def move_store(
         dry_run: Check only; change nothing.
 
     Raises:
-        StoreFailed: Objects are missing at the new URL, or have other sizes. Nothing was changed.
+        StoreFailed: Objects or the marker are missing at the new URL, or differ from the catalog. Nothing was
+            changed.
         Locked: A process is writing to the store.
-        Conflict: The catalog has objects at the new URL already.
+        Conflict: The catalog has chunks or copies at the new URL already, or a backup is being written there.
         NotFound: The catalog has no such store.
-        InvalidInput: Both URLs are the same, or `new` is neither a name of a store, nor a URL or folder.
+        InvalidInput: Both URLs are the same, or `new` is not a valid URL or path.
     """
     row, target = store_row(session, old), named_store(session, new)
     return _Move(session).run(row.url, target, look_at_all=look_at_all, dry_run=dry_run)

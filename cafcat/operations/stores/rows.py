@@ -46,9 +46,10 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
         url: A URL, a folder, or a name in the configuration.
 
     Raises:
-        InvalidInput: The name is not valid for a store.
+        InvalidInput: The name is not valid for a store, or the URL or path is not valid.
         Conflict: Another store has the name.
-        Unavailable: The store is not at its URL any more, for example because its disk is not mounted.
+        Unavailable, AccessDenied: The store does not answer, refuses the request, or is not at its URL any more,
+            for example because its disk is not mounted.
     """
     _check_name(name)
     store = ReachableStores(session).check_place(named_store(session, url).url)
