@@ -10,14 +10,14 @@ class AdoptReport:
     """Totals of one `cafcat adopt`. In a dry run: of the archives that would be adopted.
 
     Attributes:
-        archives: Number of adopted archives.
+        archives: Number of adopted archives. Of an archive in several files, each file counts.
         files: Number of files that were entered.
         bytes: Bytes of these files.
         skipped: Number of entries that were left out, because the catalog keeps another file under their path.
         files_failed: Number of entries that were left out, because they cannot be read, are damaged, or have a name
             that the catalog cannot store.
         unchecked_blocks: Number of blocks of CARs whose hash function cafcat does not check.
-        failed: One message for each archive that was not adopted.
+        failed: One message for each archive, or file of an archive in several files, that was not adopted.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """

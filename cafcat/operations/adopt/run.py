@@ -1,6 +1,6 @@
-"""Entry of existing archives of any format into the catalog. Their bytes stay untouched.
+"""Enters existing archives of any format into the catalog. Their bytes stay where they are, unchanged.
 
-Each entry is read once, to prove that it can be read and to compute its checksum. Then the archive and all its
+Each entry is read once, to prove that it can be read and to compute its checksum. Then the archive and its readable
 files are entered in one transaction.
 """
 
@@ -112,7 +112,7 @@ class _Adopt:
     def _find(self, archive: str) -> "Sequence[Found]":
         """Return the objects of an archive: one, or several that form one archive.
 
-        The store of each object consists of its folder, with all other objects in there.
+        The store of each object is the folder or prefix that contains the object.
         """
         found = find_archive(archive_address(archive), self)
         if not isinstance(found, FolderArchive):

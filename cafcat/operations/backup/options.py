@@ -25,7 +25,8 @@ class BackupOptions:
         Flag("--to", "Store for the backup: a folder, URL or name. Default: the store of the settings.", "STORE"),
     ] = None
     keep: Annotated[
-        int | None, Flag("--keep", "Afterwards, remove all but the N newest backups.", "N", least=1)
+        int | None,
+        Flag("--keep", "Afterwards, remove all but the N newest of this catalog's backups there.", "N", least=1),
     ] = None
     join_store: JoinStore = False
 

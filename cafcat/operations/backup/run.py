@@ -1,4 +1,4 @@
-"""Writes the whole catalog as one object of a store, and removes older backups."""
+"""Writes the whole catalog as one object of a store, and removes older backups if the user wants that."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -42,7 +42,9 @@ class FoundBackup(NamedTuple):
 
 
 def run(session: Session, options: BackupOptions) -> BackupReport:
-    """Write the whole catalog, as it is at one moment, into a store as one object, and remove older backups.
+    """Write the whole catalog, as it is at one moment, into a store as one object.
+
+    If `keep` is given, older backups of this catalog in the store are removed afterwards.
 
     Raises:
         Conflict: The store has chunks of another catalog, and `join_store` is false.
@@ -71,8 +73,8 @@ class _Backup:
     def run(self, keep: int | None) -> BackupReport:
         """Write a backup, then remove older ones.
 
-        The leftovers of earlier backups in the store are removed first. The leftovers of a failure here are removed
-        by `recover` or the next backup.
+        The leftovers of earlier backups in the store are removed first. If this backup fails and its own leftovers
+        cannot be removed at once, `recover` or the next backup removes them.
 
         Args:
             keep: Number of this catalog's newest backups in the store that stay, the new one included; None to
@@ -152,6 +154,9 @@ class _Backup:
 
 
 def backups_of(store: Store) -> list[FoundBackup]:
-    """Return all backups in a store, the oldest first, by listing the store. No catalog is needed."""
+    """Return the backups of all catalogs in a store, the oldest first, by listing the store.
+
+    This does not use the database.
+    """
     found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list())
     return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]

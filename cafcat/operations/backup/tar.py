@@ -22,8 +22,8 @@ HEAD_NAME: Final = "backup.json"
 MANIFEST_NAME: Final = "manifest.json"
 
 PART_BYTES: Final = 32 << 20
-"""Size of the rows, before compression, at which a part of a table is complete, in bytes. Rows are not split, so a
-part can be larger by a piece of its last row."""
+"""Size of the rows, before compression, at which a part of a table is complete, in bytes. The row that reaches this
+size is the last one of the part."""
 _LEVEL: Final = 1
 """Level of zlib. Higher levels take longer than the database needs for the rows, and save only a tenth."""
 _GZIP: Final = 31
@@ -53,7 +53,7 @@ class TarWriter:
 
     Attributes:
         size_bytes: Number of bytes that were written.
-        members: The parts that were written.
+        members: The parts of tables that were written. JSON documents are not among them.
     """
 
     def __init__(self, sink: Sink, modified_at: int) -> None:
@@ -150,7 +150,7 @@ class _Part:
 
 
 class TarReader:
-    """Reads the members of a backup's tar file in order. Raises Corrupt for content that TarWriter does not write.
+    """Reads the members of a backup's tar file in order. Raises Corrupt for damage, or for special members.
 
     Attributes:
         crc32c: CRC-32C of the member that was read last.

@@ -30,7 +30,7 @@ class ConvertReport:
         input_format: Its format.
         output: Path of the new archive.
         format: Format of the new archive.
-        files: Number of files, or of sections.
+        files: Number of files; of an archive of logs, number of sections.
         bytes: Bytes of their contents.
         size_bytes: Size of the new archive.
     """
@@ -50,13 +50,14 @@ def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, p
     Args:
         archive: The archive to read.
         output: The file to write.
-        name: Name of the new format; None to derive it from the name of the file.
-        progress: Receives progress.
+        name: Name of the new format; None to derive it from the name of the output.
+        progress: Receives progress and warnings.
 
     Raises:
         InvalidInput: No format has the name, or fits the name of the output.
         Corrupt: The archive is damaged.
         Unsupported, NotInstalled: The archive cannot be read, or the new format cannot be written.
+        NotFound, StoreFailed, AccessDenied: The store of the archive does not return its bytes.
         Conflict, OutputFailed: The output exists already, or cannot be written.
     """
     target = format_of_output(output.path, name)

@@ -1,4 +1,4 @@
-"""Writes files of the catalog into one archive, to pass on."""
+"""Writes files of the catalog into one new archive outside the stores."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -60,7 +60,7 @@ def export_archive(
         reader: Reads the files.
         prefixes: Folders and files; empty for the whole catalog.
         output: The file to write.
-        name: Name of the format; None to derive it from the name of the file.
+        name: Name of the format; None to derive it from the name of the output.
 
     Raises:
         NotFound: The catalog has no such folder or file.

@@ -20,7 +20,8 @@ class Inspection:
         format: Name of its format.
         object: Its absolute path or URL.
         size_bytes: Size of the archive.
-        entries: Its entries. They can be iterated once, and are read meanwhile. A damaged index raises Corrupt.
+        entries: Its entries, which are read from the archive while they are iterated. They can be iterated once. A
+            damaged index raises Corrupt.
     """
 
     format: str
@@ -31,7 +32,7 @@ class Inspection:
     _parts: Callable[[], Iterator["Inspection"]] | None = field(default=None, repr=False)
 
     def about(self) -> Mapping[str, Any]:
-        """Return further facts that the format knows, as JSON values.
+        """Return further facts about the archive, which depend on its format, as JSON values.
 
         * CAF: `version`.
         * CAR: `version`, `roots` (CIDs), `indexed`, `fully_indexed`.
@@ -84,7 +85,7 @@ def inspect_archive(archive: OpenArchive) -> Inspection:
 
     Raises:
         Corrupt: The archive is damaged.
-        Unsupported: This version cannot read the archive.
+        Unsupported, NotInstalled: The archive cannot be read here.
     """
     name = archive.format.name
     if archive.multi_file is None:

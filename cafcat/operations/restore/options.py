@@ -11,10 +11,10 @@ __all__ = ["RestoreOptions"]
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """Fill an empty catalog from a backup, in one transaction. It is committed only if the backup is undamaged.
+    """Fill an empty catalog from a backup. Everything is committed in one transaction if the backup is undamaged.
 
     Attributes:
-        name: Key of the backup, or the beginning of the key; None for the newest backup.
+        name: Key of the backup, with or without "backups/", or the beginning of that; None for the newest backup.
         source: The store with the backup: a name, a URL or a folder; None for the store of the settings.
     """
 

@@ -15,7 +15,7 @@ class RestoreReport:
         taken_at: The moment as of which the backup has the catalog, ISO 8601 in UTC.
         journal_id: Sequence number of the last journal record in the backup.
         rows: Number of rows by table.
-        newer_records: Number of later changes, by the journal records in the stores.
+        newer_records: Number of journal records in the stores that the backup lacks: changes after the backup.
         newer_unknown: URLs of stores whose journals could not be read.
         moved_from: URL of the store in the backup if the store was moved later: the catalog has it at `store` now.
             None if it was not moved.

@@ -1,4 +1,4 @@
-"""Restores a backup of a catalog into an empty one, in one transaction. Everything is checked before the commit."""
+"""Restores a backup into an empty catalog, in one transaction. The whole backup is checked before the commit."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -30,11 +30,12 @@ def run(session: Session, options: RestoreOptions) -> RestoreReport:
 
     Raises:
         NotFound: The store has no such backup, or several whose names begin with the given name.
-        InvalidInput: No backup was named, and the store has backups of several catalogs.
+        InvalidInput: No backup was named, and the store has backups of several catalogs; or the name of the store
+            is not a valid URL or path.
         Conflict: The catalog is not empty.
         Locked: Another process writes to the catalog.
         Corrupt: The backup is damaged.
-        CatalogOutdated: The backup has another schema revision.
+        CatalogOutdated: The backup, or the database, has another schema revision.
         Unsupported, StoreFailed, AccessDenied, CatalogUnavailable: The backup or the database cannot be used.
     """
     store = chosen_store(session, options.source)
@@ -230,7 +231,7 @@ def _is_head(head: dict[str, Any]) -> bool:
 def _check_columns(reader: TarReader, loader: Loader, head: dict[str, Any]) -> None:
     """Raise Corrupt if the backup has a column that the catalog does not have.
 
-    So no other name from the backup reaches an SQL statement.
+    The names in the backup become part of SQL statements, and this check admits only names of existing columns.
     """
     for table, columns in head["tables"].items():
         if missing := loader.missing_columns(table, columns):
