@@ -19,7 +19,8 @@ class CopyOptions:
     left alone. A damaged chunk is reported; the others are copied.
 
     Attributes:
-        chunks: Uuids of chunks, or their first 8 digits or more; without any, all committed chunks.
+        chunks: Uuids of chunks, or their first 8 digits or more; without any, all committed chunks except adopted
+            archives.
         to: The store for the copies: a name, a URL or a folder.
         prefix: Only chunks with files below this folder of the catalog, or with this file; None for all chunks.
         join_store: Write into a store that has chunks of another catalog.

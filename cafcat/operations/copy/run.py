@@ -1,8 +1,8 @@
-"""Copies of chunks in another store: the same bytes under the same key, with the same journal records.
+"""Copies chunks into another store: the same bytes under the same key, with the journal records they need.
 
 The order of steps is that of a chunk: first the row, then the bytes under a temporary name or as an upload, then
 the object, then the state `committed`. After a crash, `recover` finds the leftovers by the row. All bytes are
-checked against the chunk's checksum in the catalog before the copy gets its name.
+checked against the checksum of the chunk before the copy gets its name.
 """
 
 import contextlib
@@ -166,7 +166,7 @@ class ChunkCopier:
         copied once the user ends the operation.
 
         Raises:
-            NotFound: No chunk has a file with the prefix.
+            NotFound: No chunk has a file below the prefix.
             StoreFailed, AccessDenied: The target fails.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -233,9 +233,9 @@ class ChunkCopier:
         The copy's row is inserted first: every removal from then on is written to the target's journal, too.
 
         Raises:
-            Locked: The catalog has an unfinished copy of the chunk in the target.
-            Conflict: The target has another object with this key.
-            _Unreadable: The chunk cannot be read.
+            Locked: The catalog has a copy of the chunk in the target that is unfinished or not removed yet.
+            Conflict: The target has an object with this key and other bytes.
+            _Unreadable: The chunk cannot be read, or the copy would not be a new object.
         """
         if chunk.copy_state is not None:
             hint = "if its writer died, run `cafcat recover`"
@@ -267,16 +267,23 @@ class ChunkCopier:
         return CopyOutcome.FOUND if is_there else CopyOutcome.COPIED
 
     def _check_place(self, chunk: ChunkToCopy) -> None:
-        """Raise _Unreadable if the target is the store of the chunk, or of a copy of it, under another name."""
+        """Raise _Unreadable if the copy would not be a new object, or if that cannot be found out.
+
+        The target may be the store of the chunk, or of a copy of it, under another name; or both objects are one
+        file.
+        """
         try:
             self._replicas.check(self._target, chunk.uuid, chunk.object_key)
         except (InvalidInput, Unproven) as error:
             raise _Unreadable(error) from error
 
     def _checksum(self, source: Store, chunk: ChunkToCopy) -> int:
-        """Return the CRC-64/NVME of a chunk in the catalog.
+        """Return the CRC-64/NVME of a chunk as the catalog has it.
 
-        If the catalog has none, the chunk is read, and checked against its own index.
+        If the catalog has none, the chunk is read from its store, and checked against its own index.
+
+        Raises:
+            _Unreadable: The catalog has no checksum, and the chunk cannot be read or is damaged.
         """
         if chunk.crc64nvme is not None:
             return from_base64(chunk.crc64nvme)
@@ -295,7 +302,7 @@ class ChunkCopier:
             expected: CRC-64/NVME of the chunk.
 
         Raises:
-            Conflict: The target has another object with this key.
+            Conflict: The target has an object with this key and other bytes.
         """
         key = chunk.object_key
         try:
@@ -304,7 +311,7 @@ class ChunkCopier:
             return False
         is_same = size_bytes == chunk.size_bytes
         if not is_same or object_crc64nvme(self._target, key, size_bytes, self._session.progress) != expected:
-            hint = "the object is not in this catalog: move it away, or copy to another store"
+            hint = "its bytes are not those of the chunk: move it away, or copy to another store"
             raise Conflict(f"another object has the same key: {self._target.locate(key)}", hint=hint)
         return True
 

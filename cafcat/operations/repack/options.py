@@ -23,13 +23,15 @@ class RepackOptions:
 
     Attributes:
         max_unused: Choose chunks with more than this share of dead bytes, from 0 to 1.
-        small: Also choose chunks of fewer bytes than this, if there are several of them; None: size is no reason.
-        max_repack_size: Copy at most this many live bytes; None for no limit.
+        small: Also choose chunks of fewer bytes than this, if their files can share a new chunk with those of other
+            chosen chunks; None: do not choose chunks by their size.
+        max_repack_size: Copy at most this many live bytes; None for no limit. Chunks beyond it are left out.
         chunks: Choose only these chunks, whatever their dead space is: uuids, or their first 8 digits or more.
             Empty: the other options choose.
         store: Only chunks in this store: a name, a URL or a folder; None for all stores.
-        format: Format of the new chunks; chunks of other formats are chosen, too. None: each keeps its format.
-        target_size: Bytes of a new chunk; None for the setting.
+        format: Format of the new chunks; chunks of other formats are chosen, too. None: that of the old chunk, or
+            CAF if cafcat cannot write that format.
+        target_size: Size in bytes at which a new chunk is full; None for the setting.
         join_store: Write into a store that has chunks of another catalog.
         dry_run: Report which chunks would be repacked; change nothing.
     """

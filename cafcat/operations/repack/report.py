@@ -12,7 +12,7 @@ class RepackReport:
     Attributes:
         chunks: Number of chosen chunks.
         taken: Number of chunks left out because another repack or repair is copying their files.
-        waiting: Number of chunks left out because `max_repack_size` was reached.
+        waiting: Number of chunks left out because they would exceed `max_repack_size`.
         bytes_dead: Bytes of dead entries in the chosen chunks.
         chunks_retired: Number of chosen chunks that no path points to now.
         chunks_written: Number of new chunks.
@@ -20,7 +20,7 @@ class RepackReport:
         files_moved: Number of live files that were moved. A dry run counts all live files.
         bytes_moved: Bytes of these files.
         files_changed: Number of files that were copied, but replaced or removed meanwhile.
-        files_damaged: Number of damaged files, which stay where they are.
+        files_damaged: Number of damaged files, and of live files of missing chunks. They stay where they are.
         failed: One message for each store that could not be used, and for each missing chunk.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.

@@ -45,8 +45,8 @@ class RepackPlan(NamedTuple):
         chunks: The chosen chunks, those with the largest share of dead space first; chunks that the user named, the
             oldest first.
         taken: Number of chunks left out because another repack or repair is copying their files.
-        waiting: Number of chunks left out because the limit of bytes to write was reached.
-        format: Format of the new chunks; None for the format of the old ones.
+        waiting: Number of chunks left out because they would exceed `max_repack_size`.
+        format: Format of the new chunks; None for `format_after` of the old ones.
     """
 
     chunks: Sequence[RewritableChunk]
@@ -249,9 +249,9 @@ class Repack:
 
 
 def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> None:
-    """Raise Unsupported for an archive of logs, unless the user chose another format.
+    """Raise Unsupported for an archive of logs, unless the user chose another format for the new chunks.
 
-    Sections that are files of another archive cannot be searched any more.
+    The copied sections are plain files, which cannot be searched. A user who names another format accepts this.
     """
     for chunk in chunks:
         if chunk.format == formats.LOGS and options.format in (None, formats.LOGS):
