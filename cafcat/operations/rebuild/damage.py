@@ -1,4 +1,4 @@
-"""Missing and damaged objects that a rebuild finds."""
+"""Damage that a rebuild finds in stores: missing and damaged objects, and journal records out of order."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,9 +15,9 @@ class DamageKind(StrEnum):
     MISSING = "missing"
     """The journal has a committed chunk, and no store has its object."""
     CHUNK = "chunk"
-    """The index of a chunk cannot be read, or differs from its journal record."""
+    """An object of a chunk has an unreadable index, or differs from the journal record or from the first object."""
     JOURNAL = "journal"
-    """A journal record cannot be read, so its changes are unknown."""
+    """An object of a journal record cannot be read. If no other store has the record, its changes are unknown."""
     ORDER = "order"
     """Two journal records have the same sequence number: two catalogs wrote to these stores."""
 
@@ -27,10 +27,10 @@ class Damage(NamedTuple):
 
     Attributes:
         kind: Kind of the damage.
-        name: Path or URL of the object; for a missing chunk its uuid.
+        name: Path or URL of the object; for a missing chunk its uuid; for ORDER the key of the journal record.
         message: Description of the damage.
-        files: Number of files of the chunk; None if it is unknown.
-        lost: True if no other object has the same contents.
+        files: Number of files of the chunk; None if it is unknown, or for a journal record.
+        lost: True if contents are lost by this damage, because no other object has them.
     """
 
     kind: DamageKind

@@ -14,14 +14,14 @@ from cafcat.stores.marker import Marker, read_markers
 __all__ = ["UNNAMED", "LostCatalogs"]
 
 UNNAMED: Final = "unnamed"
-"""Name of the catalog of records and chunks that contain no identity, and that no marker claims."""
+"""Name of the catalog whose journal records contain no identity, if no marker claims these records."""
 _LEAST_DIGITS: Final = 8
-"""Number of digits of a uuid that are enough to choose a catalog."""
+"""Least number of characters of a uuid that choose a catalog."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """What the stores have of one catalog.
+    """The markers and journal records of one catalog in the stores.
 
     Attributes:
         marker: One of its readable markers; None if no store has one.
@@ -44,7 +44,7 @@ class LostCatalogs:
 
     Attributes:
         stores: The stores.
-        own: Identity of the catalog that is to be filled. It counts only if it has records.
+        own: Identity of the catalog that is to be filled. It can only be chosen if the stores have records of it.
         lost: Identity of the catalog that is to be rebuilt, once it is chosen; None if its identity is unknown.
     """
 
@@ -86,7 +86,10 @@ class LostCatalogs:
 
     @property
     def own_is_unused(self) -> bool:
-        """True if the filled catalog had joined the stores under another identity, and has no records under it."""
+        """True if the catalog takes over another identity, and the stores have a marker but no record of its own one.
+
+        A marker under the identity `own` is then useless.
+        """
         own = self._found.get(self.own)
         return self.lost not in (None, self.own) and own is not None and not own.records
 

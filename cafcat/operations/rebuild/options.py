@@ -15,13 +15,14 @@ class RebuildOptions:
     """Fill an empty catalog from the contents of stores, in one transaction.
 
     A rebuild reads the journal and the indexes of the chunks, but no file contents. Name all stores of the lost
-    catalog: if a chunk is in several of them, the first object is the chunk, and the others are copies. This
-    catalog takes over the identity of the lost one. If something is lost, nothing is written without `accept_loss`.
+    catalog: if a chunk is in several of them, its first undamaged object is the chunk, and later ones are copies.
+    This catalog takes over the identity of the lost one. If contents are lost, nothing is written without
+    `accept_loss`.
 
     Attributes:
         stores: Names, URLs or folders; without any, the store of the settings.
-        catalog: Uuid of the lost catalog, or its first 8 digits, if several catalogs wrote to the stores; "unnamed"
-            for a catalog of an early version, which has no identity.
+        catalog: Uuid of the lost catalog, or its first 8 digits or more, if several catalogs wrote to the stores;
+            "unnamed" for a catalog of an early version, which has no identity.
         accept_loss: Write the catalog although chunks or journal records are missing or damaged. Paths whose newest
             version is lost may point to an older version.
     """

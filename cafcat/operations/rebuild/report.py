@@ -10,11 +10,11 @@ __all__ = ["RebuildReport"]
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """The contents of the rebuilt catalog.
+    """The contents of the rebuilt catalog, and the damage that was found in the stores.
 
     Attributes:
-        written: False if the catalog is still empty, because contents would be lost; then these are the contents
-            that it would have.
+        written: False if the catalog is still empty, because contents would be lost. Then the numbers of chunks,
+            copies, files, bytes, retired files, journal records and lost files are 0.
         catalog: Identity of the catalog: that of the lost catalog, if the stores contain it.
         stores: URLs of the stores.
         chunks: Number of chunks.
@@ -24,7 +24,7 @@ class RebuildReport:
         retired_files: Number of earlier locations of paths.
         journal_records: Number of journal records.
         backups: Number of backups in the stores.
-        adopted: Uuids of chunks without a journal record that were entered into the catalog.
+        adopted: Uuids of chunks without a journal record that were, or would be, entered into the catalog.
         unclaimed: Uuids of chunks without a record in stores of several catalogs: they can be from any, and were
             left out.
         foreign_objects: Number of objects whose key is not that of a chunk, journal record, backup, marker or

@@ -60,7 +60,8 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
         Conflict: The catalog is not empty.
         Locked: Another process writes to the catalog.
         NotFound: The stores have neither a chunk nor a journal record, or the chosen catalog did not write there.
-        InvalidInput: Several catalogs wrote to the stores, and the options do not choose one of them.
+        InvalidInput: Several catalogs wrote to the stores, and the options do not choose one of them; or the name
+            of a store is not a valid URL or path.
         StoreFailed, AccessDenied: A store does not answer, or refuses the request.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -93,7 +94,7 @@ class Rebuild:
         self._last_sequence = 0
 
     def run(self) -> RebuildReport:
-        """Read the stores, and fill the catalog. If contents are lost, only do that with `accept_loss`."""
+        """Read the stores, and fill the catalog. If contents are lost, it is filled only with `accept_loss`."""
         own = self._catalog.identities.of("").catalog
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
@@ -176,7 +177,10 @@ class Rebuild:
         return catalogs
 
     def _is_of(self, catalogs: LostCatalogs, backup: tuple[int, str, int, str]) -> bool:
-        """Return True if a backup is of the lost catalog. Otherwise later backups could remove it."""
+        """Return True if a backup is of the lost catalog.
+
+        Other backups are left out, because `backup --keep` removes backups that the catalog has.
+        """
         store, key, size_bytes, _ = backup
         return catalogs.owner(catalog_of_backup(self._stores[store], key, size_bytes)) == catalogs.lost
 
@@ -264,7 +268,7 @@ class Rebuild:
     def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
         """Return the objects that become copies of a chunk: those in later stores, if they have the same size.
 
-        `verify` checks them more closely.
+        An object of another size is noted as damage. Their bytes are not compared; `verify` does that.
         """
         later = planned.objects[planned.objects.index(found.object) + 1 :]
         for other in later:
@@ -324,11 +328,11 @@ class Rebuild:
 
 
 class _Failure(NamedTuple):
-    """An object that could not be read, or is not the expected one.
+    """An object of a chunk or journal record that could not be read, is damaged, or differs from its record.
 
     Attributes:
         name: Path or URL of the object.
-        message: What is wrong with it.
+        message: Message of the error.
     """
 
     name: str
@@ -351,7 +355,7 @@ class _ReadRecord(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The object of a chunk, and the contents of its index.
+    """The object that was chosen for a chunk, and the contents of its index.
 
     Attributes:
         object: The object.
@@ -388,7 +392,7 @@ class _ReadChunk(NamedTuple):
 def _read_object(
     store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
 ) -> tuple[ChunkSummary, ArchiveUnits]:
-    """Read the index of a chunk from one object. Raises Corrupt if that is not the chunk of the journal record."""
+    """Read the index of a chunk from one object. Raises Corrupt if the object differs from the journal record."""
     name = store.locate(found.object_key)
     if planned.size_bytes not in (None, found.size_bytes):
         message = f"the object has {found.size_bytes} bytes, but {planned.size_bytes} in its journal record"
@@ -426,7 +430,7 @@ def _index_bytes(planned: PlannedChunk) -> int:
 def _of_object(error: CafcatError) -> str:
     """Return the message of an error that concerns one object.
 
-    Raises it if it concerns a server or this machine's disk.
+    An error that concerns a whole server, or a temporary file, is raised.
     """
     if isinstance(error, ServerFailed | TemporaryFileFailed):
         raise error

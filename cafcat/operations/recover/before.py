@@ -1,4 +1,4 @@
-"""The recovery that other operations run before they write."""
+"""Recovers the leftovers of dead writers in a store before another operation writes there."""
 
 from cafcat.errors import CafcatError
 from cafcat.session import Session
@@ -7,10 +7,10 @@ __all__ = ["recover_before"]
 
 
 def recover_before(session: Session, store_url: str) -> None:
-    """Deal with the leftovers in a store that have rows in the catalog.
+    """Adopt or remove the leftovers of dead writers in a store that have rows in the catalog.
 
-    Without leftovers, this costs one query. A failure is only a warning, because the operation that follows does
-    not depend on the result.
+    Ingest runs of dead processes are recorded as failed. Without leftovers, this costs one query. A failure is only
+    a warning, because the operation that follows does not depend on the result.
 
     Args:
         session: The session.

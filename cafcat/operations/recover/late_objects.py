@@ -42,8 +42,8 @@ class LateObjects:
 
         These are uploads whose chunk, copy or backup is no longer being written, and objects whose row is
         abandoned. All probe objects and their uploads are removed, too. Uploads and objects with the key of a chunk
-        that have no row in the catalog are only counted, because another catalog may write them. With `dry_run`,
-        nothing is removed.
+        that have no row in the catalog are only counted, because another catalog may write them. Journal records,
+        and other stores below this one, are left out. With `dry_run`, nothing is removed.
         """
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))

@@ -1,4 +1,4 @@
-"""Removal of half-written backups whose writers died, and of objects of backups that the catalog dropped."""
+"""Removes half-written backups whose writers died, and objects of backups that the catalog dropped."""
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.stores.base import Store
@@ -40,7 +40,7 @@ def remove_backup(catalog: Catalog, store: Store, backup: int, key: str, upload_
         store: The store.
         backup: `backups.id`.
         key: Key of the backup.
-        upload_id: The unfinished upload, if there is one.
+        upload_id: Id of an unfinished upload of the backup; None if it is unknown or there is none.
 
     Raises:
         StoreFailed, AccessDenied: The store failed, or refused the request.

@@ -1,4 +1,4 @@
-"""Copies whose writer died: complete copies are adopted, and all others are removed.
+"""Recovers copies whose writer died: complete copies are adopted, and all others are removed.
 
 The row in the catalog is changed first, as with chunks. A copy is complete if it has the checksum of its chunk.
 """
@@ -22,7 +22,7 @@ __all__ = ["LeftCopies"]
 
 
 class LeftCopies:
-    """The part of `recover` that deals with copies."""
+    """Adopts or removes the copies whose writers died, for `recover`."""
 
     def __init__(
         self, session: Session, stores: ReachableStores, owner: str, counts: Counter[str], *, dry_run: bool
@@ -48,8 +48,8 @@ class LeftCopies:
         """Remove upload and object of an abandoned or deleted copy, except with `dry_run`, and report that.
 
         Raises:
-            InvalidInput: The object is the chunk's own object under another name.
-            StoreFailed, AccessDenied, Unavailable: A store failed.
+            InvalidInput, Conflict: The object is the chunk's own object, or a copy that is needed.
+            Unavailable, AccessDenied: A store failed, or it cannot be found out whether two stores are one place.
         """
         self._remove(store, copy)
         self._report(copy, RecoverOutcome.CLEANED)
@@ -105,7 +105,7 @@ class LeftCopies:
         return self._remove(store, copy)
 
     def _why_incomplete(self, store: Store, copy: LeftoverObject) -> str | None:
-        """Return the reason why a copy cannot be adopted; None for a complete copy. Reads the whole object once."""
+        """Read a copy at most once. Return the reason why it cannot be adopted; None for a complete copy."""
         chunk = self._copies.chunk(copy.id)
         if chunk.crc64nvme is None:
             return "the catalog has no checksum of the chunk"

@@ -12,10 +12,11 @@ __all__ = ["RecoverOptions"]
 class RecoverOptions:
     """Deal with the leftovers of writers that died: adopt chunks whose object is whole, remove all other leftovers.
 
-    Chunks that are being written are left alone. A store that fails costs only its own chunks, and is reported.
+    Chunks that are being written are left alone, unless their objects are complete already: these are adopted. A
+    store that fails is reported, and the other stores are recovered.
 
     Attributes:
-        store: Only chunks in this store: a name, a URL or a folder; None for all stores of the catalog.
+        store: Only leftovers in this store: a name, a URL or a folder; None for all stores of the catalog.
         dry_run: Report what would be done; change nothing.
     """
 

@@ -1,7 +1,8 @@
 """Runs `cafcat recover`: of the leftovers of dead writers, complete chunks are adopted, and all others are removed.
 
 The row in the catalog is changed first: `writing` becomes `committed` or `abandoned` exactly once, even if several
-processes try. Only then an object is removed from a store, and only an object that a row names.
+processes try. Only then an object is removed from a store. Except for probe objects, only objects with a row are
+removed.
 """
 
 import contextlib
@@ -46,7 +47,8 @@ def run(session: Session, options: RecoverOptions) -> RecoverReport:
     Failures of single stores and objects are noted in the report. With `dry_run`, nothing is changed.
 
     Raises:
-        NotFound: The catalog has no chunk in the store.
+        NotFound: The catalog has no chunk, copy or backup in the store.
+        InvalidInput: The name of the store is not a valid URL or path.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     store = url_of_store_with_chunks(session, options.store)
@@ -127,7 +129,7 @@ class Recovery:
             self._catalog.runs.fail_dead_runs()
 
     def recover_rows(self, url: str) -> None:
-        """Adopt or remove those leftovers in one store that have rows in the catalog, which costs no listing.
+        """Adopt or remove those leftovers in one store that have rows in the catalog. Its objects are not listed.
 
         Late uploads and objects, and chunks with a lease, are left to `recover`. Failures are noted in the report.
 
@@ -173,7 +175,7 @@ class Recovery:
         self._counts["records_written"] += unwritten
 
     def _prove(self, store: Store, url: str) -> None:
-        """Adopt each chunk in a store whose object is complete, although the writer's lease is not over.
+        """Adopt each chunk in a store whose object is complete, although the lease of its writer has not ended.
 
         If the writer lives, it was about to commit the same object. Of the two commits, the later one finds that
         the chunk is committed.
