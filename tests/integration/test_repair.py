@@ -210,7 +210,7 @@ def test_lost_files_stay_and_are_named(repository: cafcat.Repository, place: Pla
     messages = {problem.path: problem.message for problem in heard.problems}
     assert "5 bytes instead of 1003" in messages["tree/03"]
     assert "its source does not have the right bytes: its bytes are damaged: CRC-32C" in messages["tree/04"]
-    assert "the right bytes were found neither in a copy nor in a source" in messages["tree/05"]
+    assert "no copy or source that was read has the right bytes" in messages["tree/05"]
     assert state_of(repository, chunk) == "committed"
     stayed = {path for path in FILES if str(repository.locate(path).chunk) == chunk}
     assert stayed == set(lost)

@@ -21,10 +21,11 @@ __all__ = ["RepairOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOptions:
-    """Pack the live files of damaged chunks into new chunks, with right bytes from wherever they still are.
+    """Pack the live files of damaged chunks into new chunks, from any place that still has their right bytes.
 
-    The bytes come from the chunk itself, else from its copies, else from the sources. Only bytes with the checksum
-    in the catalog are used. A file without right bytes anywhere stays where it is and is reported.
+    The bytes come from the chunk itself, else from its copies (`from_copies`), else from the sources. Only bytes
+    with the checksum in the catalog are used. A file without right bytes in these places stays where it is and is
+    reported.
 
     Attributes:
         sources: The sources, named as for `ingest`.
@@ -34,7 +35,7 @@ class RepairOptions:
         prefix: Folder of the catalog that the sources were ingested into (`cafcat ingest --prefix`).
         follow_symlinks: True if the sources were ingested with `--follow-symlinks`.
         unpack_tars: False if the sources were ingested with `--no-unpack`.
-        target_size: Bytes of a new chunk; None for the setting.
+        target_size: Size in bytes at which a new chunk is full; None for the setting.
         join_store: Write into a store that has chunks of another catalog.
         dry_run: Read and check all files; change nothing.
     """

@@ -160,9 +160,10 @@ class Repair:
         return [chunk for chunk in chunks if chunk.format != formats.LOGS]
 
     def run(self, chunks: Sequence[RewritableChunk]) -> None:
-        """Repair chunks as far as possible. The sources are read once for each million of files.
+        """Repair chunks as far as possible.
 
-        If a source ends early, the packed files are committed, and then the reason is raised.
+        The sources are read once for each group of chunks: those of one format, up to a million files together. If
+        a source fails as a whole, the packed files are committed, and then its error is raised.
 
         Raises:
             InvalidInput: Standard input would have to be read twice.
@@ -314,9 +315,11 @@ class Repair:
                 return
 
     def _open_lost(self, source: Source) -> Iterator[tuple[Location, OpenResult]]:
-        """Yield the files without right bytes that the source has: the location, and the opened file or an error.
+        """Yield the files that still need right bytes and that the source has.
 
-        The problems of the source are noted.
+        Each is a pair of its location, and the opened file of the source or an error.
+
+        Problems of the source with such files are noted as reasons for the report.
         """
         for batch in batches_of(source):
             for item in batch:
@@ -384,7 +387,7 @@ class Repair:
                 if self._is_lost(file.path):
                     self.report.files_lost += 1
                     reason = self._reasons.pop(file.path, "its bytes are missing")
-                    message = f"{reason}; the right bytes were found neither in a copy nor in a source"
+                    message = f"{reason}; no copy or source that was read has the right bytes"
                     self._session.emit(FileProblem(file.path, ProblemKind.CORRUPT, message))
 
     def _count(self) -> None:
