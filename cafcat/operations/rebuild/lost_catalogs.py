@@ -86,9 +86,9 @@ class LostCatalogs:
 
     @property
     def own_is_unused(self) -> bool:
-        """True if the catalog takes over another identity, and the stores have a marker but no record of its own one.
+        """True if the marker of the identity `own` in the stores is useless.
 
-        A marker under the identity `own` is then useless.
+        The catalog that is filled takes over another identity, and the stores have no records of its own one.
         """
         own = self._found.get(self.own)
         return self.lost not in (None, self.own) and own is not None and not own.records
