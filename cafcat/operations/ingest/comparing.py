@@ -1,4 +1,4 @@
-"""Comparison of source files with the catalog by checksum, if size and time cannot show whether a file changed."""
+"""Compares source files with the catalog by checksum, if size and time cannot show whether a file changed."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext

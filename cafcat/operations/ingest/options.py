@@ -40,13 +40,13 @@ class IngestOptions(SourceOptions):
         comparison: How to find out whether a file has changed: by size and time (or entity tag), by checksum, or
             not at all, which packs every file.
         dry_run: Write nothing; count the files that would be packed.
-        join_store: Allow to write into a store that has chunks of another catalog.
+        join_store: Write into a store that has chunks of another catalog.
         format: Name of the format of the new chunks.
         timestamp_key: For clp-s: JSON key that holds the timestamp of a record.
         target_size: Size in bytes at which a chunk is full; None for the setting `target_size`. For clp-s: bytes of
             log files in one archive; None for 1 GB.
-        jobs: Number of worker processes that pack local folders, each into chunks of its own; None for one per
-            processor, at most four. They start only if there is enough to do.
+        jobs: Number of worker processes that pack local folders, each into chunks of its own; 1: this process
+            packs. None for one per processor, at most four. They start only if there is enough to do.
     """
 
     sources: Annotated[
@@ -69,11 +69,11 @@ class IngestOptions(SourceOptions):
     ] = field(default=None, kw_only=True)
     jobs: Annotated[
         int | None,
-        Flag("--jobs -j", "Number of processes that pack folders. Default: one per processor.", "N"),
+        Flag("--jobs -j", "Number of processes that pack folders. Default: one per processor, at most 4.", "N"),
     ] = field(default=None, kw_only=True)
 
     def check(self) -> None:
-        """Raise InvalidInput for options that contradict each other, for no source, or for `jobs` below 1.
+        """Raise InvalidInput for options that contradict each other, for no source, and for `jobs` below 1.
 
         The format and the target size are checked later, when the ingest begins.
         """
@@ -87,7 +87,8 @@ class IngestOptions(SourceOptions):
         if self.jobs is not None and self.jobs < 1:
             raise InvalidInput(f"--jobs must be at least 1, not {self.jobs}")
         if self.format == LOGS and self.comparison is not Comparison.TIME:
-            hint = "leave --checksum and --force out"
+            hint = "leave --checksum and --force out, or use another --format"
             raise InvalidInput(f"records in an archive of {LOGS} cannot be compared or replaced", hint=hint)
         if self.format != LOGS and self.timestamp_key is not None:
-            raise InvalidInput(f"a timestamp key is for {LOGS} only, and the format is {self.format}")
+            hint = f"leave --timestamp-key out, or use --format {LOGS}"
+            raise InvalidInput(f"a timestamp key is for {LOGS} only, and the format is {self.format}", hint=hint)

@@ -39,10 +39,11 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
 
     Raises:
         InvalidInput: Options contradict each other, or are out of range.
+        Unsupported, NotInstalled: Chunks of the format cannot be written here.
         NotFound: A source, or the store, does not exist.
         Conflict: The catalog has a path with other content, and `on_conflict` is FAIL; or the store has chunks of
-            another catalog.
-        Locked: Another catalog began to write into the store at the same moment.
+            another catalog, and `join_store` is false.
+        Locked: Another catalog began to write into the store at the same moment, and `join_store` is false.
         Corrupt: The marker of this catalog in the store is damaged.
         SourceFailed: A source cannot be used at all.
         StoreFailed, AccessDenied: The store or a source failed.

@@ -54,7 +54,7 @@ class Setup:
 class Piece:
     """A part of the work, as it is sent to a worker process: some files to pack, and how to open them.
 
-    The files are sent as plain tuples, because these take a third of the time of named tuples.
+    The files are sent as plain tuples, because sending named tuples takes three times as long.
     """
 
     def __init__(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
@@ -88,7 +88,7 @@ class _Inbox:
 
     Attributes:
         is_stopped: True once the parent process has sent "stop", because the user ends the ingest.
-        is_aborted: True once the parent process has sent "abort", because the ingest failed, or has died.
+        is_aborted: True once the parent process has sent "abort", because the ingest failed, or once it has died.
     """
 
     def __init__(self, pipe: WorkerPipe) -> None:
@@ -116,7 +116,7 @@ class _Inbox:
     def receive(self) -> tuple[str, Any]:
         """Wait for the next message of the parent process other than "stop", and return its kind and value.
 
-        If the parent process died, this is ("abort", None).
+        If the parent process sent "abort" or died, this is ("abort", None).
         """
         return self._messages.get()
 

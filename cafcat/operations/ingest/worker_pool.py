@@ -1,4 +1,4 @@
-"""A pool of worker processes that pack files, as the parent process of an ingest sees it.
+"""A pool of worker processes that pack files, for the parent process of an ingest.
 
 Each process fills its own chunks. The process with the least work gets the next files.
 """
