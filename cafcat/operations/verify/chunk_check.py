@@ -1,4 +1,4 @@
-"""Checks one object, that of a chunk or of a copy, against the rows of the catalog.
+"""Checks the object of one chunk or copy against the rows of the catalog.
 
 The check covers that the object exists, its size, its index, and at level data all its bytes.
 """
@@ -53,7 +53,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
         level: INDEX or DATA.
 
     Returns:
-        The result; None if the check failed because the object was deleted meanwhile.
+        The result; None if the check found damage, but prune deleted the object meanwhile.
 
     Raises:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.

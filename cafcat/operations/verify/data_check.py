@@ -1,4 +1,4 @@
-"""Check of all bytes of a chunk in one sequential read: the checksum of each file, and that of the whole object."""
+"""Reads the data of an object in order, checks each file, and computes the checksum of the data."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -71,8 +71,8 @@ class DataCheck:
     def run(self, rows: Iterable[ChunkRow]) -> None:
         """Check the checksum of each file, and read the bytes that belong to no file.
 
-        If the store fails, this adds a finding, and sets `failed`. Exceptions of `progress` are raised, except for
-        a CafcatError.
+        If the store fails, or `progress` raises a CafcatError, this adds a finding, and sets `failed`. Other
+        exceptions of `progress` are raised.
 
         Args:
             rows: All rows of the chunk, in the order of their bytes.

@@ -15,7 +15,7 @@ __all__ = ["VerifyOptions"]
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """Check chunks, copies or sources against the catalog, and store the results in the catalog.
+    """Check the rows of the catalog, chunks and copies, or sources, and store the results in the catalog.
 
     The results are rows of `verify_runs`, `verifications` and `findings`. An interrupted verify continues when it
     is called again with the same options. Damage is not raised as an error: the report counts it.
@@ -26,15 +26,17 @@ class VerifyOptions:
         sample: At levels index and data: check only this random share of the chunks and copies, above 0 and up
             to 1; None to check all.
         older_than: At levels index and data: check only objects without a good result of at least this level in the
-            last so many seconds; None: whatever results they have.
-        chunks: Check only these chunks: their uuids, or at least the first 8 digits of each; empty for all.
+            last so many seconds; None: check objects with any results.
+        chunks: Check only these chunks and their copies: uuids, or at least the first 8 digits of each; empty for
+            all.
         prefix: Check only chunks that have, or had, a file below this folder of the catalog, or of this name. At
             level source: the prefix that `ingest` was called with.
         store: Check only objects in this store: a name, a URL or a folder; None for all stores.
         follow_symlinks: At level source: the value that `ingest` was called with.
         unpack_tars: At level source: the value that `ingest` was called with.
         restart: Begin again, even if an earlier verify with these options was interrupted.
-        jobs: Number of objects to check at once; None for one per processor, if there is enough to do.
+        jobs: At levels index and data: number of objects to check at once, each in a process of its own, at most
+            64; None for one per processor, if there is enough to do.
     """
 
     sources: Annotated[
@@ -81,7 +83,7 @@ class VerifyOptions:
         level = VerifyLevel(self.level)
         single = self.chunks or self.store or self.older_than is not None or self.sample is not None
         if bool(self.sources) is not (level is VerifyLevel.SOURCE):
-            hint = "cafcat verify --level source SRC..."
+            hint = "run `cafcat verify --level source SRC...`, or leave out both the level and the sources"
             raise InvalidInput("level source requires sources, and the other levels accept none", hint=hint)
         if level not in (VerifyLevel.INDEX, VerifyLevel.DATA) and single:
             message = f"--chunk, --store, --older-than and --sample cannot be used at level {level}"

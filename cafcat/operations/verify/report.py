@@ -12,11 +12,12 @@ class VerifyReport:
     """Totals of one verify. If it was interrupted and continued, the results of its earlier parts are included.
 
     At levels index and data, objects are chunks and copies. At level source, they are sources; at level catalog,
-    the catalog is the only object. A store that is out of reach counts as one unreadable object.
+    the catalog is the only object. A store that is out of reach counts as one unreadable object, instead of its
+    chunks and copies.
 
     Attributes:
         run: `verify_runs.id`.
-        level: How closely objects were checked.
+        level: Level of the checks.
         resumed: True if an interrupted verify was continued.
         ok: Number of objects in which no damage was found.
         damaged: Number of damaged objects with damage in bytes that a live file needs.

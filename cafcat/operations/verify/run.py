@@ -1,8 +1,8 @@
-"""Runs `cafcat verify`: checks chunks, copies or sources against the catalog, and stores the results there.
+"""Runs `cafcat verify`: checks the catalog, chunks and copies, or sources, and stores the results in the catalog.
 
 Each object is checked by itself, and the result is committed at once. An interrupted verify continues when it is
 called again with the same options. Undamaged objects are not checked again. Damaged ones are, because they may have
-been repaired since. The choice of objects depends only on the time when the first part began.
+been repaired since. Objects that were committed after the first part began are left out.
 """
 
 import os
@@ -166,7 +166,10 @@ class _Verify:
         return self._finish(run)
 
     def _targets(self, run: VerifyRun, scope: VerifyScope) -> Iterator[CheckTarget]:
-        """Yield the objects to check, until the user ends the verify. Stores out of reach are left out."""
+        """Yield the objects to check, until the user ends the verify.
+
+        Objects are left out once their store was found to be out of reach.
+        """
         after = TargetKey(0, 0)
         while page := self._catalog.verification.targets(run.id, scope, after, _PAGE_OBJECTS):
             for target in page:

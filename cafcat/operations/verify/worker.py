@@ -22,11 +22,11 @@ _SEND_SECONDS: Final = 0.2
 
 
 class Checked(NamedTuple):
-    """An object, a chunk or a copy, that a worker process has checked.
+    """The object of a chunk or copy that a worker process has checked.
 
     Attributes:
         target: The object.
-        result: The result of the check; None if the object was deleted meanwhile.
+        result: The result of the check; None if it failed because the object was deleted meanwhile.
     """
 
     target: CheckTarget
@@ -103,7 +103,7 @@ def serve(pipe: WorkerPipe) -> None:
 
 
 class _SentProgress(Progress):
-    """Sends the progress of a worker to its parent process, at most five times a second."""
+    """Sends the progress of a worker to its parent process: at most five times a second, and after each check."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe
@@ -111,7 +111,7 @@ class _SentProgress(Progress):
         self._last_sent = time.monotonic()
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Count files and bytes. After 0.2 seconds, send the counts, which raises OSError if the parent died."""
+        """Count files and bytes. Send them 0.2 seconds after the last time. Raises OSError if the parent died."""
         self._files += files
         self._size_bytes += size_bytes
         if time.monotonic() - self._last_sent >= _SEND_SECONDS:
