@@ -150,7 +150,9 @@ class _Part:
 
 
 class TarReader:
-    """Reads the members of a backup's tar file in order. Raises Corrupt for damage, or for special members.
+    """Reads the members of a backup's tar file in order.
+
+    Methods raise Corrupt if the tar is damaged, or has a member that is not a regular file.
 
     Attributes:
         crc32c: CRC-32C of the member that was read last.

@@ -166,7 +166,7 @@ class ChunkCopier:
         copied once the user ends the operation.
 
         Raises:
-            NotFound: No chunk has a file below the prefix.
+            NotFound: No chunk has a file below the prefix, or with this path.
             StoreFailed, AccessDenied: The target fails.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """

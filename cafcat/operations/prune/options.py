@@ -14,9 +14,10 @@ __all__ = ["PruneOptions"]
 class PruneOptions:
     """Remove chunks, and all their copies, that no path has pointed to for a while.
 
-    Files that were removed from these chunks cannot be undeleted any more. Adopted archives only leave the catalog.
-    Copies that a migration left are removed, too, and so are the remains of an interrupted prune. If a store fails,
-    the objects there are reported and stay, and the objects in other stores are removed.
+    Files that were removed from these chunks cannot be undeleted any more. An adopted archive only leaves the
+    catalog: its object stays. Copies that a migration left are removed, too, and so are the remains of an
+    interrupted prune. If a store fails, the objects there are reported and stay, and the objects in other stores
+    are removed.
 
     Attributes:
         grace_seconds: Seconds that must have passed since a chunk lost its last live file, or a copy was left by a

@@ -17,7 +17,7 @@ class DamageKind(StrEnum):
     CHUNK = "chunk"
     """An object of a chunk has an unreadable index, or differs from the journal record or from the first object."""
     JOURNAL = "journal"
-    """An object of a journal record cannot be read. If no other store has the record, its changes are unknown."""
+    """An object of a journal record cannot be read. Unless another store has the record, its files are unknown."""
     ORDER = "order"
     """Two journal records have the same sequence number: two catalogs wrote to these stores."""
 

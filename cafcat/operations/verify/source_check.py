@@ -31,7 +31,7 @@ class SourceCheck:
         self._files = self._bytes = 0
 
     def check(self, source: Source) -> CheckResult | None:
-        """Compare size and content of every file of the source that the catalog has with the catalog.
+        """Compare size and content of each file of a source with the catalog, if the catalog has its path.
 
         Files of the catalog that the source lacks are found only for a WholeFolderSource. Errors of the source are
         part of the result.
