@@ -205,12 +205,20 @@ def test_missing_bucket_is_detected_if_uploads_cannot_be_listed(verdicts: Rememb
         list(store.uploads())
 
 
-@pytest.mark.parametrize("operation", ["CompleteMultipartUpload", "UploadPart"])
+@pytest.mark.parametrize(("key", "operation"), [("taken", "CompleteMultipartUpload"), ("wrong part", "UploadPart")])
 def test_a_busy_server_fails_no_check(
-    s3_proxy: S3Proxy, store: S3Store, verdicts: Remembered, monkeypatch: pytest.MonkeyPatch, operation: str
+    s3_proxy: S3Proxy,
+    store: S3Store,
+    verdicts: Remembered,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    operation: str,
 ) -> None:
     monkeypatch.setattr("cafcat.remote.connection.ATTEMPTS", 1)
-    s3_proxy.faults = lambda request: Fault.ERROR_503 if request.operation == operation else None
+    busy = (key, operation)
+    s3_proxy.faults = lambda request: (
+        Fault.ERROR_503 if (request.key.rpartition("/")[2], request.operation) == busy else None
+    )
     with pytest.raises(ServerFailed, match="SlowDown"):
         list(store.probe())
     assert verdicts.checks == {}
