@@ -173,7 +173,7 @@ class DurableFiles(Generic[Of]):
         Args:
             shown: Name of the output as a whole, for messages that concern no single file.
             overwrite: True to replace existing files.
-            mode: Permissions of new files, less the umask.
+            mode: Permissions of new files; the system removes those in the umask.
         """
         self._shown = shown
         self._overwrite = overwrite

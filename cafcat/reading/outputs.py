@@ -21,7 +21,7 @@ class Output:
     Attributes:
         path: Path of the file or folder, as the user gave it.
         overwrite: True to replace existing files.
-        mode: Permissions of new files, less the umask.
+        mode: Permissions of new files; the system removes those in the umask.
     """
 
     path: Path
@@ -30,7 +30,7 @@ class Output:
 
     @property
     def folder_mode(self) -> int:
-        """Permissions of new folders, less the umask: users who may read a file may also enter its folder."""
+        """Permissions of new folders, before the umask: users who may read a file may also enter its folder."""
         return self.mode | (self.mode & 0o444) >> 2
 
     @property

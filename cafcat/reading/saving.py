@@ -27,7 +27,7 @@ class SavedFiles:
         Args:
             reader: Reads a file that proves to be damaged again, from a copy.
             overwrite: True to replace existing files.
-            mode: Permissions of new files, less the umask.
+            mode: Permissions of new files; the system removes those in the umask.
         """
         self._reader = reader
         self._files: DurableFiles[ReadRequest] = DurableFiles("the output", overwrite=overwrite, mode=mode)

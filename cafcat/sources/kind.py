@@ -63,7 +63,8 @@ class UrlFiles(Protocol):
     def root_of(self, file: SourceFile) -> str:
         """Return the root of a file: the part of its URL that its name in the catalog does not repeat.
 
-        Files with the same root and path are the same file at different times (`RootedSource`).
+        Files with the same root and path are the same file at different times (`RootedSource`). A root contains no
+        query and no password, because the catalog stores it.
         """
 
     def look(self, file: SourceFile) -> SourceFile:

@@ -46,7 +46,7 @@ def seconds_signed(presign: bool, expires: int | None) -> int | None:
     """
     if expires is not None and not presign:
         raise InvalidInput(
-            "--expires was given without --presign, but only signed URLs expire", hint="add --presign"
+            "--expires was given without --presign, but only signed URLs expire", hint="add --presign, or leave --expires out"
         )
     return (expires or _HOUR_SECONDS) if presign else None
 
