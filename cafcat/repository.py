@@ -160,16 +160,17 @@ class Repository(PackedFiles):
         """Return the backups of catalogs in a store, the oldest first.
 
         Args:
-            store: Name, URL or folder of the store; None for the store of the settings.
+            store: Name, URL or folder of the store; None for the store of the settings. A word that names no store
+                is a folder.
 
         Raises:
-            InvalidInput: The text names no store.
-            NotFound, AccessDenied, StoreFailed: The store cannot be listed.
+            InvalidInput: The text is not a valid URL or path.
+            NotFound: The bucket, or the given folder, does not exist.
+            AccessDenied, StoreFailed: The store cannot be listed.
         """
-        from cafcat.operations.backup.run import backups_of
-        from cafcat.operations.chosen_stores import chosen_store
+        from cafcat.operations.backup.run import find_backups
 
-        return backups_of(chosen_store(self.session, store))
+        return find_backups(self.session, store)
 
     def snapshot(
         self, output: str | os.PathLike[str], prefix: str = "", *, overwrite: bool = False
@@ -301,7 +302,7 @@ class Repository(PackedFiles):
             NotFound: There is no such bucket.
             AccessDenied: The store rejects the credentials.
             StoreFailed: The store does not answer.
-            InvalidInput: The text names no store.
+            InvalidInput: The text is not a valid URL or path.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         from cafcat.operations.stores.check import check_store
@@ -325,7 +326,7 @@ class Repository(PackedFiles):
             The row of the store.
 
         Raises:
-            InvalidInput: The name is not valid for a store, or `url` names no store.
+            InvalidInput: The name is not valid for a store, or `url` is not a valid URL or path.
             Conflict: Another store has the name.
             Unavailable: The store is not where its URL points, for example because its disk is not mounted.
             StoreFailed, AccessDenied: The store does not answer, or refuses the request.
@@ -382,7 +383,7 @@ class Repository(PackedFiles):
         return rows.configured_as(self.session, url)
 
     def configured_name(self, store: str) -> str | None:
-        """Return the name of a store of the catalog if the setting `store` is this name; else None.
+        """Return the name of a store, if the setting "store" selects this store by its name; else None.
 
         Args:
             store: A store of the catalog: its name, URL or folder.
@@ -413,7 +414,7 @@ class Repository(PackedFiles):
             Locked: Another command is writing to the store, or has locked its rows for 30 seconds.
             Conflict: The catalog has objects at the new URL already.
             NotFound: The catalog has no such store.
-            InvalidInput: Both URLs are the same, or `new` names no store.
+            InvalidInput: Both URLs are the same, or `new` is not a valid URL or path.
         """
         from cafcat.operations.stores.move import move_store
 
@@ -434,7 +435,7 @@ class Repository(PackedFiles):
 
         Raises:
             NotFound: The catalog has no such store.
-            InvalidInput: Both are the same store, or one place under two names, or `new` names no store.
+            InvalidInput: Both are one store, or one place under two names, or `new` is not a valid URL or path.
             Conflict: The new store has chunks of another catalog, and join_store is false.
             Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
         """

@@ -254,11 +254,15 @@ class Reader(Protocol):
     """Reads the entries of one archive, and their content."""
 
     def entries(self) -> Iterator[Entry]:
-        """Return the entries in the order of the archive's index, each path once. Memory is bounded.
+        """Return the entries, each path once: in the order of the index, or in an order of the format.
+
+        Memory is bounded. The contents are not checked.
 
         Raises:
-            Corrupt: the archive is damaged.
+            Corrupt: the list of entries is damaged, or the archive is incomplete. Some entries may have been
+                yielded before.
             Unsupported: the archive uses a feature that this reader does not have.
+            StoreFailed: a temporary file failed.
         """
 
     @property

@@ -50,7 +50,9 @@ class LocationCatalog(Protocol):
 
 
 def locate_as_typed(files: PathLookup, path: str) -> Location:
-    """Return where a file is, by its typed name without leading "./" and "/", which are removed step by step.
+    """Return where a file is whose name was typed with a leading "./" or "/".
+
+    They are removed one after the other. The first shortened name that the catalog has is taken.
 
     Args:
         files: Finds files by path.

@@ -182,7 +182,12 @@ class Store(Protocol):
         """
 
     def delete(self, key: str) -> None:
-        """Remove an object. A missing object is not an error."""
+        """Remove an object. A missing object is not an error.
+
+        Raises:
+            InvalidInput: The key is not valid.
+            StoreFailed, AccessDenied: The store cannot remove the object.
+        """
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
         """Remove every unfinished upload of a key, which dead writers left behind.

@@ -86,6 +86,7 @@ def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
 
 def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     cafcat("backup", "--keep", "0", code=2)
+    assert "no store and no folder is called saef" in cafcat("backup", "--list", "--to", "saef", code=4).err
     assert "--list changes nothing" in cafcat("backup", "--list", "--keep", "3", code=2).err
 
 

@@ -297,7 +297,7 @@ def test_spans_of_other_entries_are_refused() -> None:
     (record,) = listed(foreign([b"data"]))
     with pytest.raises(Corrupt, match="4 bytes, expected 5"):
         opened(foreign([b"data"]), swapped(record, content_bytes=5))
-    with pytest.raises(Corrupt, match="piece of the file"):
+    with pytest.raises(Corrupt, match="not the piece that begins"):
         opened(foreign([b"data"]), swapped(record, decoding="pieces"))
 
 

@@ -45,9 +45,8 @@ def seconds_signed(presign: bool, expires: int | None) -> int | None:
         InvalidInput: `--expires` was given without `--presign`.
     """
     if expires is not None and not presign:
-        raise InvalidInput(
-            "--expires was given without --presign, but only signed URLs expire", hint="add --presign, or leave --expires out"
-        )
+        hint = "add --presign, or leave --expires out"
+        raise InvalidInput("--expires was given without --presign, but only signed URLs expire", hint=hint)
     return (expires or _HOUR_SECONDS) if presign else None
 
 

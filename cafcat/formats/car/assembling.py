@@ -101,7 +101,7 @@ def _content(span: Iterator[bytes], entry: Entry, decoding: str) -> Iterator[byt
     elif decoding.startswith(BROKEN):
         raise ValueError(f"block {decoding.removeprefix(BROKEN)} is missing or damaged")
     else:
-        raise Unsupported(f"unknown decoding of a CAR entry: {decoding!r}", path=entry.path)
+        raise Unsupported(f"this cafcat does not know the decoding {decoding!r} of the CAR entry", path=entry.path)
 
 
 def _cid_of(decoding: str, prefix: str) -> bytes:
@@ -173,7 +173,7 @@ class _BufferedBlocks:
         end = 0
         for cid, block in SectionStream(span):
             if len(self._spans) >= MAX_BLOCKS:
-                raise Unsupported(f"the span of the file has more than {MAX_BLOCKS:,} blocks, not all in order")
+                raise Unsupported(f"the file's blocks are scattered in a span of more than {MAX_BLOCKS:,} blocks")
             if self._spans.setdefault(multihash_of(cid), (end, len(block))) == (end, len(block)):
                 spool.write(block)
                 end += len(block)

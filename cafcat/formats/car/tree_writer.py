@@ -1,4 +1,4 @@
-"""Writes the UnixFS tree of a CAR. The files are sorted on disk; a directory follows after its subdirectories."""
+"""Writes the UnixFS tree of a CAR. The paths are sorted, on disk if they are many. Subdirectories come first."""
 
 import struct
 from collections.abc import Iterator

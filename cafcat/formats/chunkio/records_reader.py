@@ -80,7 +80,10 @@ class RecordReader:
             begin, record = self._next_after(record)
 
     def _next_after(self, record: Record) -> tuple[int, Record | None]:
-        """Return the earliest position of the next record, and the record there; None if a search must find it."""
+        """Return a position before which the next record cannot begin, and the record that begins there.
+
+        The record is None if the caller must search for it from this position on.
+        """
         if not self._end_is_certain(record):
             return record.begin + 1, None
         return record.end, self._record_at(record.end)

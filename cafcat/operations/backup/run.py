@@ -1,5 +1,6 @@
 """Writes the whole catalog as one object of a store, and removes older backups if the user wants that."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -9,20 +10,20 @@ from uuid import uuid4
 
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.transfer.dump import TABLES, DumpReader
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, NotFound
 from cafcat.operations.backup.keys import backup_key, backup_time
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
-from cafcat.operations.chosen_stores import store_to_write
+from cafcat.operations.chosen_stores import chosen_store, store_to_write
 from cafcat.operations.joining import join_store
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.session import Session
-from cafcat.stores.base import Store
+from cafcat.stores.base import FolderStore, Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["FoundBackup", "backups_of", "run"]
+__all__ = ["FoundBackup", "backups_of", "find_backups", "run"]
 
 
 class FoundBackup(NamedTuple):
@@ -151,6 +152,24 @@ class _Backup:
             backups.drop(old.id)
             remove_backup(self._catalog, self._store, old.id, old.object_key)
             yield old.object_key
+
+
+def find_backups(session: Session, given: str | None) -> list[FoundBackup]:
+    """Return the backups of all catalogs in the store that the user named, the oldest first.
+
+    Args:
+        session: The session.
+        given: The store: a name, a URL or a folder; None for the store of the settings.
+
+    Raises:
+        NotFound: The bucket, or the given folder, does not exist.
+        InvalidInput: The text is not a valid URL or path.
+        AccessDenied, StoreFailed: The store cannot be listed.
+    """
+    store = chosen_store(session, given)
+    if given is not None and isinstance(store, FolderStore) and not os.path.isdir(store.folder):
+        raise NotFound(f"no store and no folder is called {given}")
+    return backups_of(store)
 
 
 def backups_of(store: Store) -> list[FoundBackup]:

@@ -80,7 +80,8 @@ class IngestOptions(SourceOptions):
         if isinstance(self.sources, str | bytes | os.PathLike):
             raise InvalidInput("sources must be a list of names", hint=f"write [{os.fspath(self.sources)!r}]")
         if not self.sources and self.files_from is None:
-            raise InvalidInput("no source to ingest is given", hint="name a folder, a file, or a list of files")
+            hint = "name a folder, a file or a URL, or give a list of names with --files-from"
+            raise InvalidInput("no source to ingest is given", hint=hint)
         if self.comparison is Comparison.NOTHING and self.on_conflict is not OnConflict.REPLACE:
             message = f"--force replaces files, but --on-conflict {self.on_conflict} keeps them"
             raise InvalidInput(message, hint="leave one of them out")

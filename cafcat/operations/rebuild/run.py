@@ -142,8 +142,8 @@ class Rebuild:
         """Read the journal records of all catalogs, and add them to the stage. The lost catalog is chosen later.
 
         Returns:
-            The damage of journal records, by the catalog that wrote them. Damage of records whose catalog is
-            unknown, because they cannot be read, is not returned, but noted for the report.
+            The damage of journal records that could be read, by the catalog that wrote them; None stands for
+            records that name no catalog. The damage of other records is noted for the report.
         """
         self._progress.begin("read the journal")
         damages: dict[UUID | None, Damages] = defaultdict(Damages)

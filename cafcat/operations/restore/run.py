@@ -208,7 +208,9 @@ def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]
         raise Unsupported(f"the backup has version {version!r}; this cafcat reads version {VERSION}")
     revision, written_by = head.get("schema_revision"), head.get("cafcat_version")
     if revision != HEAD_REVISION:
-        hint = f"restore it with cafcat {written_by}, then run `cafcat db upgrade` with this one"
+        hint = f"restore it with cafcat {written_by}"
+        if str(revision) < HEAD_REVISION:
+            hint += ", then run `cafcat db upgrade` with this one"
         raise CatalogOutdated(
             f"the backup has schema revision {revision}, this cafcat needs {HEAD_REVISION}", hint=hint
         )

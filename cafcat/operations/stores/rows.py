@@ -98,10 +98,14 @@ def configured_as(session: Session, url: str) -> str | None:
 
 
 def configured_name(session: Session, store: str) -> str | None:
-    """Return the name of a store of the catalog if the setting `store` has this name; else None.
+    """Return the name of a store of the catalog, if the setting "store" selects this store by its name; else None.
+
+    Args:
+        session: The session.
+        store: A store of the catalog: its name, URL or folder.
 
     Raises:
-        NotFound: The catalog has no such store.
+        NotFound: The catalog does not have this store.
     """
     name = store_row(session, store).name
     return name if name is not None and name == session.settings.store_name else None

@@ -154,8 +154,9 @@ class ObjectCheck:
     def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
         """Check an object without an index at its end, or an adopted archive. Returns the verdict as `run` does.
 
-        The archive must list the files that the catalog has. At level DATA, the files must also have the checksums
-        in the catalog, and so must the whole object if the catalog has its checksum.
+        The archive must list every file that the catalog has in it. An adopted archive may list further files, any
+        other object may not. At level DATA, the files must also have the checksums in the catalog, and so must the
+        whole object if the catalog has its checksum.
 
         Args:
             prefix: Text before each of the archive's own names in the paths of the catalog.

@@ -120,7 +120,7 @@ def _without_checksum(entry: Entry) -> Entry:
 def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:
     """Return True if a row and an entry have the same modification time in microseconds.
 
-    False can be wrong: if an entry has no time, or one outside the years that a catalog can store.
+    False does not prove a difference: the entry may have no time, or one that a catalog cannot store.
     """
     return modified_ns is not None and modified_ns // 1000 == modified_us
 

@@ -293,7 +293,7 @@ class _LargeFile:
 
 
 class _Contents:
-    """The contents of the member that is next in the stream, once, in blocks of at most 1 MiB."""
+    """Iterates once over the contents of the member that is next in the stream, in blocks of at most 1 MiB."""
 
     def __init__(self, archive: StreamInput, member: Member) -> None:
         self._archive = archive

@@ -239,7 +239,7 @@ class CachedFiles:
                 del self._files[key]
 
     def drop(self, key: str) -> None:
-        """Drop one file from the cache. A file that is not cached is ignored."""
+        """Stop keeping the file of an object open. A read in progress still ends normally."""
         with self._lock:
             self._files.pop(key, None)
 
