@@ -277,7 +277,7 @@ def test_a_folder_that_is_gone(cafcat: Cafcat, tmp_path: Path) -> None:
         ["sh", "-c", command], cwd=gone, env=cafcat.environment, capture_output=True, check=False
     )
     assert process.returncode == 2
-    assert process.stderr == b"cafcat: the current folder is gone; cd to another one\n"
+    assert process.stderr == b"cafcat: the current folder is gone; cd to another folder\n"
 
 
 def test_a_wrong_password_is_about_credentials(tmp_path: Path, debian_server: str) -> None:
