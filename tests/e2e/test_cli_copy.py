@@ -92,6 +92,15 @@ def test_other_failures_have_exit_code_3(cafcat: Cafcat) -> None:
     assert chunk_file(cafcat, first, "second").read_bytes() == b"somebody else's"
 
 
+def test_missing_store_has_exit_code_3(cafcat: Cafcat) -> None:
+    fill(cafcat, "a", "b")
+    (cafcat.folder / "store").rename(cafcat.folder / "unmounted")
+    result = cafcat("copy", "--all", "--to", "./second", code=3)
+    assert result.text == "1 failed\n"
+    assert result.err.count("is its disk mounted?") == 1
+    assert "repair" not in result.err
+
+
 def test_wrong_arguments(cafcat: Cafcat) -> None:
     [chunk] = fill(cafcat, "a")
     assert "--to" in cafcat("copy", "--all", code=2).err

@@ -151,6 +151,31 @@ def test_missing_store_gets_no_copies(world: World, tmp_path: Path) -> None:
     assert world.second.everything() == {}
 
 
+@pytest.mark.parametrize("left", ["no folder", "an empty folder"])
+def test_chunks_of_a_store_out_of_reach_are_not_damaged(world: World, tmp_path: Path, left: str) -> None:
+    """The store of two chunks is a disk that is not mounted. A third chunk is in another store."""
+    for name in ("near", "far"):
+        commit(world.repository, {name: name.encode()})
+    third = Folder(tmp_path / "third")
+    url = world.repository.settings.database_url
+    with cafcat.open(database_url=url, home=tmp_path / "home", store=third.url) as repository:
+        reachable = commit(repository, {"reachable": b"reachable"})
+    folder_of(world.first).rename(tmp_path / "elsewhere")
+    if left == "an empty folder":
+        folder_of(world.first).mkdir()
+    heard = Heard()
+    report = world.with_progress(heard).copy()
+    assert (report.copied, report.damaged, len(report.failed)) == (1, 0, 1)
+    assert "is its disk mounted" in report.failed[0]
+    assert f"{reachable}.caf" in world.second.everything()
+    assert heard.warnings == []
+    assert world.sql("SELECT count(*) FROM chunk_copies") == [(1,)]
+    if left == "an empty folder":
+        folder_of(world.first).rmdir()
+    (tmp_path / "elsewhere").rename(folder_of(world.first))
+    assert counted(world.copy())["copied"] == 2
+
+
 def flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 

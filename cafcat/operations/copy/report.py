@@ -18,7 +18,8 @@ class CopyReport:
         own: Number of chunks whose own object is in this store: they get no copy.
         damaged: Number of chunks whose object is damaged or missing.
         bytes_copied: Bytes of the copied chunks.
-        failed: One message for each chunk that was not copied, damaged ones included.
+        failed: One message for each chunk that was not copied, damaged ones included. A store that is out of reach
+            has one message for all its chunks.
         interrupted: True if the user ended the operation.
     """
 

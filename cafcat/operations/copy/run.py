@@ -28,6 +28,7 @@ from cafcat.model import ChunkState
 from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.failures import note_failure
 from cafcat.operations.joining import join_store
 from cafcat.operations.names import check_names
 from cafcat.operations.object_bytes import object_crc64nvme
@@ -137,6 +138,8 @@ class ChunkCopier:
         self._catalog = session.catalog
         self._target = target
         self._owner = owner
+        self._reachable = ReachableStores(session)
+        self._sources: dict[str, Store | None] = {}
         self._journal = JournalCopies(session.catalog.journal, target, session.progress)
         self._replicas = OtherReplicas(session.catalog, session.stores)
         self._counts: Counter[str] = Counter()
@@ -162,8 +165,8 @@ class ChunkCopier:
     def copy(self, selection: Selection) -> Iterator[ChunkCopied]:
         """Copy the chunks of a selection, and yield each chunk when its copy is committed, or none is needed.
 
-        A chunk that fails, or whose store fails, is noted in the report; the others are copied. Nothing more is
-        copied once the user ends the operation.
+        A chunk that fails is noted in the report; the others are copied. So is a store that is out of reach: its
+        chunks are left out. Nothing more is copied once the user ends the operation.
 
         Raises:
             NotFound: No chunk has a file below the prefix, or with this path.
@@ -189,19 +192,34 @@ class ChunkCopier:
         """Copy one chunk, unless the target has it, and return what was done.
 
         Returns:
-            None if the copy failed. The failure is noted in the report.
+            None if the chunk or its store failed. The failure is noted in the report.
         """
         if chunk.store == self._target.url:
             return CopyOutcome.OWN
         if chunk.copy_state == "committed" and not chunk.is_copy_retired:
             return CopyOutcome.THERE
+        if (source := self._source(chunk.store)) is None:
+            return None
         try:
-            return self._adopt_left_copy(chunk) if chunk.copy_state == "committed" else self._copy(chunk)
+            if chunk.copy_state == "committed":
+                return self._adopt_left_copy(source, chunk)
+            return self._copy(source, chunk)
         except _Unreadable as unreadable:
             self._fail(chunk, unreadable.error)
         except (Conflict, Locked) as error:
             self._fail(chunk, error)
         return None
+
+    def _source(self, url: str) -> Store | None:
+        """Return a store with chunks to copy; None if it is out of reach, which the report notes once.
+
+        The empty folder of a disk that is not mounted lacks all chunks, but none of them is damaged.
+        """
+        if url not in self._sources:
+            self._sources[url] = None
+            with note_failure(self._failed, f"store {url}"):
+                self._sources[url] = self._reachable.check_place(url)
+        return self._sources[url]
 
     def _count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
         self._counts[outcome] += 1
@@ -217,17 +235,15 @@ class ChunkCopier:
         error.hint = "run cafcat repair" if is_damage else error.hint
         self._failed.append(f"chunk {chunk.uuid}: {error}")
 
-    def _adopt_left_copy(self, chunk: ChunkToCopy) -> CopyOutcome:
+    def _adopt_left_copy(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:
         """Turn a copy that a migration left into a regular copy, after its bytes were checked."""
-        with _of_source():
-            source = self._session.stores[chunk.store]
         self._check_place(chunk)
         if not self._is_there(chunk, self._checksum(source, chunk)):
             raise Conflict("the copy that a migration left is missing", hint="run `cafcat prune`, then copy again")
         self._catalog.copies.reactivate(chunk.uuid, self._target.url)
         return CopyOutcome.FOUND
 
-    def _copy(self, chunk: ChunkToCopy) -> CopyOutcome:
+    def _copy(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:
         """Write the object of a chunk into the target, or use an equal object there, and commit the copy.
 
         The copy's row is inserted first: every removal from then on is written to the target's journal, too.
@@ -242,8 +258,6 @@ class ChunkCopier:
             raise Locked(
                 f"the catalog has a copy of the chunk in {self._target.url} that is {chunk.copy_state}", hint=hint
             )
-        with _of_source():
-            source = self._session.stores[chunk.store]
         self._check_place(chunk)
         expected = self._checksum(source, chunk)
         is_there = self._is_there(chunk, expected)
