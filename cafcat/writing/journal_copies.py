@@ -4,10 +4,12 @@ Without the records of earlier removals, a rebuild from this store alone would b
 later changes are written to this store as to every other one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from cafcat.catalog.history.journal import Journal, JournalRecord
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable
+from cafcat.errors import AccessDenied, CafcatError, CatalogOutdated, CatalogUnavailable, ServerFailed
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
@@ -15,7 +17,19 @@ from cafcat.stores.putting import put_once
 from cafcat.writing.journal import journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject
 
-__all__ = ["JournalCopies"]
+__all__ = ["JournalCopies", "RecordUnreadable"]
+
+
+class RecordUnreadable(Exception):
+    """A journal record cannot be read from its source. The target did not fail.
+
+    Attributes:
+        error: The error of the source.
+    """
+
+    def __init__(self, error: CafcatError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class JournalCopies:
@@ -54,10 +68,11 @@ class JournalCopies:
         copied are not looked at again.
 
         Args:
-            source: The store of the chunk. A record that is damaged or cannot be read there causes only a warning.
+            source: The store of the chunk. A record that is missing or damaged there causes only a warning.
             after: Sequence number (journal.id) of the chunk's commit.
 
         Raises:
+            RecordUnreadable: The source does not answer, or denies access. It may have the record.
             StoreFailed, AccessDenied: The target failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -90,20 +105,36 @@ class JournalCopies:
 
     def _copy_record(self, source: Store, key: str) -> None:
         try:
-            size_bytes = source.stat(key).size_bytes
-            JournalObject(source, key, size_bytes)  # reads all of it
-        except (CatalogUnavailable, CatalogOutdated):
-            raise
-        except CafcatError as error:
+            with _of_source():
+                size_bytes = source.stat(key).size_bytes
+                JournalObject(source, key, size_bytes)  # reads all of it
+            with self._journal.exclusively(self._target.url):
+                put_once(self._target, key, partial(_blocks, source, key, size_bytes))
+        except RecordUnreadable as unreadable:
+            if isinstance(unreadable.error, ServerFailed | AccessDenied):
+                raise
             # The copy is still as good as its source: the source lacks this record, too.
             self._progress.warn(
-                f"the journal record {key} cannot be copied: {error}; a rebuild will lack its changes"
+                f"the journal record {key} cannot be copied: {unreadable.error}; a rebuild will lack its changes"
             )
-            return
-        with self._journal.exclusively(self._target.url):
-            put_once(self._target, key, partial(source.stream, key, 0, size_bytes))
 
     def _keys_in_target(self) -> set[str]:
         if self._keys is None:
             self._keys = {found.key for found in self._target.list() if found.key.startswith(JOURNAL_PREFIX)}
         return self._keys
+
+
+def _blocks(source: Store, key: str, size_bytes: int) -> Iterator[bytes]:
+    with _of_source():
+        yield from source.stream(key, 0, size_bytes)
+
+
+@contextmanager
+def _of_source() -> Iterator[None]:
+    """Raise errors of the source as RecordUnreadable, so that they are not taken for errors of the target."""
+    try:
+        yield
+    except (CatalogUnavailable, CatalogOutdated):
+        raise
+    except CafcatError as error:
+        raise RecordUnreadable(error) from error

@@ -23,7 +23,8 @@ from tests.worlds.copy_world import PAIRS, World, check, end_leases, folder_of, 
 from tests.worlds.kills.killing import killed_at_each_step
 from tests.worlds.listeners import Following, Heard, Once
 from tests.worlds.places import Folder
-from tests.worlds.servers.s3_proxy import Fault, S3Proxy
+from tests.worlds.removal_world import rebuilt
+from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
 from tests.worlds.servers.services import Databases
 
 __all__ = ["world"]
@@ -273,6 +274,42 @@ def test_a_damaged_record_is_no_reason_not_to_copy(world: World) -> None:
     heard = Heard()
     assert world.with_progress(heard).copy().copied == 1
     assert [record.name in warning for warning in heard.warnings] == [True]
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_source_that_fails_at_a_record_does_not_end_the_copy(
+    database_url: str,
+    tmp_path: Path,
+    s3_proxy: S3Proxy,
+    s3_proxy_environment: None,
+    s3_bucket: str,
+    answered: int,
+) -> None:
+    """The source answers so many reads of the journal record, and then no more. It answers reads of chunks."""
+    near, target = Folder(tmp_path / "near"), Folder(tmp_path / "target")
+    options = {"database_url": database_url, "home": tmp_path / "home"}
+    with cafcat.open(**options, store=f"s3://{s3_bucket}/far") as repository:
+        far = commit(repository, {"a": b"a", "b": b"b"})
+        repository.rm(["a"])
+    with cafcat.open(**options, store=near.url) as repository:
+        chunk = commit(repository, {"near": b"near"})
+        reads: list[str] = []
+
+        def fault(request: Request) -> Fault | None:
+            if request.operation != "GetObject" or "/journal/" not in request.key:
+                return None
+            reads.append(request.key)
+            return Fault.ERROR_503 if len(reads) > answered else None
+
+        s3_proxy.faults = fault
+        report = repository.copy(to=target.url)
+        assert len(reads) > answered
+        assert (report.copied, report.damaged, len(report.failed)) == (1, 0, 1)
+        assert far in report.failed[0]
+        assert f"{chunk}.caf" in target.everything()
+        s3_proxy.faults = lambda _: None
+        assert counted(repository.copy(to=target.url))["copied"] == 1
+    assert rebuilt(target).keys() == {"b", "near"}
 
 
 def test_chunk_that_is_pruned_during_the_copy_has_no_copy(world: World) -> None:

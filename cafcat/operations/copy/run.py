@@ -44,7 +44,7 @@ from cafcat.stores.distinct import Unproven
 from cafcat.support.checksums import from_base64
 from cafcat.support.paths import from_root
 from cafcat.writing.journal import write_journal
-from cafcat.writing.journal_copies import JournalCopies
+from cafcat.writing.journal_copies import JournalCopies, RecordUnreadable
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
@@ -204,7 +204,7 @@ class ChunkCopier:
             if chunk.copy_state == "committed":
                 return self._adopt_left_copy(source, chunk)
             return self._copy(source, chunk)
-        except _Unreadable as unreadable:
+        except (_Unreadable, RecordUnreadable) as unreadable:
             self._fail(chunk, unreadable.error)
         except (Conflict, Locked) as error:
             self._fail(chunk, error)
@@ -252,6 +252,7 @@ class ChunkCopier:
             Locked: The catalog has a copy of the chunk in the target that is unfinished or not removed yet.
             Conflict: The target has an object with this key and other bytes.
             _Unreadable: The chunk cannot be read, or the copy would not be a new object.
+            RecordUnreadable: A journal record that the target needs cannot be read.
         """
         if chunk.copy_state is not None:
             hint = "if its writer died, run `cafcat recover`"
