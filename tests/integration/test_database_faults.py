@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 import cafcat
+from cafcat.catalog import unknown_outcome
 from cafcat.embedded.connecting import read_postmaster
 from cafcat.embedded.programs import choose_user, run_program
 from cafcat.embedded.roles import SUPERUSER
@@ -26,7 +28,7 @@ from tests.crash.postgres_proxy import Cut, PostgresProxy
 from tests.crash.world import World
 from tests.integration.held_commands import environment, popen, run, start_all
 from tests.worlds.servers.services import Databases, debian_programs, temporary_server
-from tests.worlds.waiting import PATIENCE_SECONDS
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 WRITERS = 4
 FILES = 250
@@ -239,6 +241,83 @@ def test_a_connection_cut_at_every_commit(quick_databases: Databases, tree: dict
 @pytest.mark.parametrize("cut", list(Cut))
 def test_a_connection_cut_at_every_request(quick_databases: Databases, tree: dict[str, bytes], cut: Cut) -> None:
     assert len(list(cut_in_turn(quick_databases, tree, cut, lambda _: True))) > 40
+
+
+class Queued:
+    """Cuts a connection before the first COMMIT of a change of files. From then on, another session has its lock.
+
+    So the lock is not free when cafcat connects again, as if the server still executed the commit.
+    """
+
+    def __init__(self, url: str, statement: str) -> None:
+        self._url = url
+        self._statement = statement
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._hold)
+
+    def __enter__(self) -> "Queued":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def __call__(self, transaction: list[bytes]) -> Cut | None:
+        if transaction[-1] != b"COMMIT" or not any(text.startswith(b"INSERT INTO journal") for text in transaction):
+            return None
+        self._thread.start()
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+            query = self._statement.partition("FOR")[0] + "%"
+            wait_until(lambda: connection.execute(waiting, [query]).fetchall() == [(1,)])
+        return Cut.REQUEST
+
+    def _hold(self) -> None:
+        with psycopg.connect(self._url) as connection:
+            connection.execute(self._statement.encode())
+            self._is_over.wait(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("verb", "statement"),
+    [
+        ("ingest", "SELECT FROM chunks WHERE state = 'writing' FOR UPDATE"),
+        ("rm", "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE"),
+    ],
+)
+def test_a_commit_whose_outcome_is_unknown_is_reported_as_such(
+    quick_databases: Databases,
+    tree: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    statement: str,
+) -> None:
+    monkeypatch.setattr(unknown_outcome, "_OUTCOME_SECONDS", 0.5)
+    place = Folder(Path("store").absolute())
+    calls: dict[str, Callable[[cafcat.Repository], object]] = {
+        "ingest": lambda repository: repository.ingest(["tree"]),
+        "rm": lambda repository: repository.rm(["tree/0"]),
+    }
+    with quick_databases.fresh(quick_databases.template()) as url:
+        place.put({}, [])
+        with cafcat.open(database_url=url, home=Path("home"), store=place.url) as repository:
+            for earlier in itertools.takewhile(lambda name: name != verb, calls):
+                calls[earlier](repository)
+        with (
+            PostgresProxy(quick_databases.conninfo) as proxy,
+            Queued(url, statement) as proxy.cut,
+            cafcat.open(
+                database_url=proxy.url(str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])),
+                home=Path("home"),
+                store=place.url,
+                lock_timeout=1,
+            ) as repository,
+            pytest.raises(CatalogUnavailable, match=r"it is unknown whether .* held by server process") as raised,
+        ):
+            calls[verb](repository)
+        assert raised.value.kind == "catalog_unavailable"
+        end_leases(url)
+        check_nothing_lost(url, place, tree)
 
 
 # The clock is set back

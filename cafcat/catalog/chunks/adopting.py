@@ -143,8 +143,7 @@ class Adopting:
 
         Raises:
             Conflict: The catalog has a chunk with this object, or a path of the mapping under OnConflict.FAIL.
-            CatalogLocked: A lock was not free in time. Or the connection was lost, and the server was still
-                executing the transaction 60 seconds later.
+            CatalogLocked: A lock was not free in time. The transaction was rolled back.
             CatalogUnavailable: The adoption failed, or its outcome cannot be found out.
         """
         commit = Commit(self._connection)

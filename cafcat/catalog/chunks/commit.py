@@ -11,7 +11,7 @@ from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.locking import acquire
-from cafcat.catalog.unknown_outcome import commit_with_check
+from cafcat.catalog.unknown_outcome import commit_with_check, limit_wait_for_outcome
 from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
 from cafcat.support.checksums import to_base64
@@ -60,10 +60,10 @@ class Commit:
             Conflict: The chunk is not in the state `writing` any more, or its store was moved, and recover did not
                 commit the chunk. Or another archive has a log file of `units`. Or the catalog has a path of the
                 mapping under OnConflict.FAIL.
-            CatalogLocked: A lock was not free in time. Or the connection was lost, and the server was still
-                executing the commit 60 seconds later.
-            CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
-                the chunk.
+            CatalogLocked: A lock was not free in time. The transaction was rolled back.
+            CatalogUnavailable: The commit failed. Or its outcome is unknown: the connection was lost, and the
+                database does not answer, or may still be executing the commit 60 seconds later. Recover can still
+                commit the chunk.
         """
         rules = CommitRules(on_conflict, all_new, is_late)
         attempt = partial(self._commit, chunk_id, summary, mapping, rules, units)
@@ -96,10 +96,10 @@ class Commit:
 
         Raises:
             Conflict: The chunk is no longer in the state `writing`, or its store was moved.
-            CatalogLocked: A lock was not free in time. Or the connection was lost, and the server was still
-                executing the commit 60 seconds later.
-            CatalogUnavailable: The commit failed, or its outcome cannot be found out. Then recover can still commit
-                the chunk.
+            CatalogLocked: A lock was not free in time. The transaction was rolled back.
+            CatalogUnavailable: The commit failed. Or its outcome is unknown: the connection was lost, and the
+                database does not answer, or may still be executing the commit 60 seconds later. Recover can still
+                commit the chunk.
         """
         attempt = partial(self._commit_moved, chunk_id, summary, mapping, sources)
         return commit_with_check(attempt, partial(self.committed_result, chunk_id))
@@ -145,7 +145,7 @@ class Commit:
         """
         statement = "SELECT committed_at IS NOT NULL FROM chunks WHERE id = %s FOR UPDATE"
         with self._connection.transaction() as connection:
-            connection.execute("SET LOCAL lock_timeout = '60s'")
+            limit_wait_for_outcome(connection)
             row = connection.execute(statement, [chunk_id]).fetchone()
         return row is not None and bool(row[0])
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from cafcat.catalog.by_key import BY_INDEX, exists_by_key
@@ -16,11 +16,13 @@ from cafcat.catalog.files.mapping import COLUMNS
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.locking import acquire
-from cafcat.catalog.unknown_outcome import commit_with_check
+from cafcat.catalog.unknown_outcome import commit_with_check, limit_wait_for_outcome
 from cafcat.model import JournalKind, RetiredLocation
 from cafcat.progress import Progress
 
 __all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs"]
+
+_LOCK_LOCATIONS: Final = "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE"
 
 
 class RepackedLogs(NamedTuple):
@@ -120,9 +122,10 @@ class Removal:
             the result.
 
         Raises:
-            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. If the
-                connection was lost before, the outcome is unknown.
-            CatalogUnavailable: The removal failed, or its outcome cannot be found out.
+            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. The
+                transaction was rolled back.
+            CatalogUnavailable: The removal failed. Or its outcome is unknown: the connection was lost, and the
+                database does not answer, or may still be executing the transaction 60 seconds later.
         """
         return self._change(lambda connection, change: _remove(connection, change, names, folders, progress))
 
@@ -142,9 +145,10 @@ class Removal:
             caller closes the result.
 
         Raises:
-            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. If the
-                connection was lost before, the outcome is unknown.
-            CatalogUnavailable: The restoration failed, or its outcome cannot be found out.
+            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. The
+                transaction was rolled back.
+            CatalogUnavailable: The restoration failed. Or its outcome is unknown: the connection was lost, and the
+                database does not answer, or may still be executing the transaction 60 seconds later.
         """
         return self._change(lambda connection, change: _restore(connection, change, names, folders, progress))
 
@@ -219,8 +223,8 @@ class Removal:
         if change.uuid is None:
             return False
         with self._connection.transaction() as connection:
-            connection.execute("SET LOCAL lock_timeout = '60s'")
-            _lock_locations(connection)
+            limit_wait_for_outcome(connection)
+            connection.execute(_LOCK_LOCATIONS)
             statement = "SELECT EXISTS (SELECT FROM journal WHERE uuid = %s)"
             row = connection.execute(statement, [change.uuid]).fetchone()
         return row is not None and bool(row[0])
@@ -295,7 +299,7 @@ def _lock_locations(connection: PgConnection) -> None:
 
     A commit (chunks/commit.py) acquires the same lock.
     """
-    acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
+    acquire(connection, _LOCK_LOCATIONS)
 
 
 def _lock_stores(connection: PgConnection) -> None:
