@@ -237,6 +237,23 @@ def test_existing_object_counts_as_a_copy_if_it_is_equal(world: World) -> None:
     assert len(check(world)) == 2
 
 
+@pytest.mark.parametrize("damage", ["a byte of a file", "cut", "gone"])
+def test_failed_copy_that_a_migration_left_is_called_so(world: World, damage: str) -> None:
+    """After prune has removed this copy, the chunk can be copied again."""
+    chunk = commit(world.repository, FILES)
+    commit(world.repository, {"other": b"other"})
+    world.repository.migrate_store(world.first.url, world.second.url)
+    DAMAGE[damage](folder_of(world.first) / f"{chunk}.caf")
+    report = world.repository.copy(to=world.first.url)
+    assert (report.found, report.damaged, len(report.failed)) == (1, 0, 1)
+    state = "missing" if damage == "gone" else "damaged"
+    assert f"the copy that a migration left in {world.first.url} is {state}" in report.failed[0]
+    assert "cafcat prune" in report.failed[0]
+    world.repository.prune(grace_seconds=0)
+    assert counted(world.repository.copy(to=world.first.url))["copied"] == 1
+    assert world.first.everything()[f"{chunk}.caf"] == world.second.everything()[f"{chunk}.caf"]
+
+
 def test_removal_during_the_first_copy_is_recorded_in_its_store(
     world: World, database_url: str, tmp_path: Path
 ) -> None:

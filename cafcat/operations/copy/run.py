@@ -236,10 +236,18 @@ class ChunkCopier:
         self._failed.append(f"chunk {chunk.uuid}: {error}")
 
     def _adopt_left_copy(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:
-        """Turn a copy that a migration left into a regular copy, after its bytes were checked."""
+        """Turn a copy that a migration left into a regular copy, after its bytes were checked.
+
+        Raises:
+            Conflict: This copy is missing or damaged, or prune is removing it.
+            _Unreadable: The catalog has no checksum of the chunk, and the chunk cannot be read.
+        """
         self._check_place(chunk)
-        if not self._is_there(chunk, self._checksum(source, chunk)):
-            raise Conflict("the copy that a migration left is missing", hint="run `cafcat prune`, then copy again")
+        is_same = self._compare(chunk, self._checksum(source, chunk))
+        if not is_same:
+            state = "missing" if is_same is None else "damaged"
+            hint = "after its grace period, `cafcat prune --yes` removes it: then run this command again"
+            raise Conflict(f"the copy that a migration left in {self._target.url} is {state}", hint=hint)
         self._catalog.copies.reactivate(chunk.uuid, self._target.url)
         return CopyOutcome.FOUND
 
@@ -261,8 +269,11 @@ class ChunkCopier:
             )
         self._check_place(chunk)
         expected = self._checksum(source, chunk)
-        is_there = self._is_there(chunk, expected)
         key = chunk.object_key
+        is_there = self._compare(chunk, expected)
+        if is_there is False:
+            hint = "its bytes are not those of the chunk: move it away, or copy to another store"
+            raise Conflict(f"another object has the same key: {self._target.locate(key)}", hint=hint)
         copies = self._catalog.copies
         copy_id = copies.begin(chunk.id, self._target.url, key, self._owner, LEASE_SECONDS)
         copy = _OpenCopy(self._catalog, self._target, key, copy_id, self._owner)
@@ -309,26 +320,23 @@ class ChunkCopier:
                 pass
         return whole.summary.crc64nvme
 
-    def _is_there(self, chunk: ChunkToCopy, expected: int) -> bool:
-        """Return True if the target has the bytes of a chunk under its key; False if it has no object there.
+    def _compare(self, chunk: ChunkToCopy, expected: int) -> bool | None:
+        """Return True if the target has the bytes of a chunk under its key; False if it has other bytes there.
 
         Args:
             chunk: The chunk.
             expected: CRC-64/NVME of the chunk.
 
-        Raises:
-            Conflict: The target has an object with this key and other bytes.
+        Returns:
+            None if the target has no object with this key.
         """
         key = chunk.object_key
         try:
             size_bytes = self._target.stat(key).size_bytes
         except NotFound:
-            return False
+            return None
         is_same = size_bytes == chunk.size_bytes
-        if not is_same or object_crc64nvme(self._target, key, size_bytes, self._session.progress) != expected:
-            hint = "its bytes are not those of the chunk: move it away, or copy to another store"
-            raise Conflict(f"another object has the same key: {self._target.locate(key)}", hint=hint)
-        return True
+        return is_same and object_crc64nvme(self._target, key, size_bytes, self._session.progress) == expected
 
     def _blocks(self, source: Store, chunk: ChunkToCopy) -> Generator[bytes, None, None]:
         with _of_source():
