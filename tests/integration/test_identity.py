@@ -18,7 +18,7 @@ from cafcat.operations.joining import join_store
 from cafcat.stores.local.store import LocalStore
 from cafcat.stores.marker import Marker, catalogs_of, marker_key, read_marker, remove_marker, write_marker
 from tests.worlds.catalog_world import commit, sql
-from tests.worlds.listeners import follow
+from tests.worlds.listeners import Heard, follow
 from tests.worlds.rebuild_world import World, leave_whole, local, world
 
 __all__ = ["local", "world"]
@@ -320,6 +320,32 @@ def test_a_catalog_that_had_joined_before_it_was_rebuilt_leaves_no_marker(local:
     assert len(catalogs_of(local.objects)) == 2
     assert empty.rebuild().catalog == identity_of(local.repository)
     assert catalogs_of(local.objects) == [identity_of(local.repository)]
+
+
+class MarkerBecomesFolder(Heard):
+    """Replaces a marker, which the rebuild has read, by a folder: it cannot be removed any more."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self._marker = marker
+
+    def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
+        if verb == "write the catalog":
+            self._marker.unlink()
+            self._marker.mkdir()
+
+
+def test_a_marker_that_a_rebuild_cannot_remove_is_named(local: World, tmp_path: Path) -> None:
+    ingest(local.repository, tmp_path / "a", {"x": b"1"})
+    empty = local.empty()
+    join_store(empty.session, local.objects, allow_shared=True)
+    marker = Path(local.objects.locate(marker_key(identity_of(empty))))
+    heard = MarkerBecomesFolder(marker)
+    assert empty.with_progress(heard).rebuild().catalog == identity_of(local.repository)
+    [warning] = heard.warnings
+    assert "cannot remove a marker that is no longer used" in warning
+    assert f"remove {marker}, or" in warning
+    assert "journal" not in warning
 
 
 def test_unnamed_catalog_in_a_shared_store_is_rebuilt(local: World, tmp_path: Path) -> None:

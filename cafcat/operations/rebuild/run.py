@@ -40,7 +40,7 @@ from cafcat.operations.rebuild.report import RebuildReport
 from cafcat.session import Session
 from cafcat.stores.base import ObjectInfo, Store, StoredObject
 from cafcat.stores.keys import MARKER_PREFIX, is_probe_key
-from cafcat.stores.marker import remove_marker
+from cafcat.stores.marker import marker_key, remove_marker
 from cafcat.support.in_order import in_order
 from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject, read_head
@@ -291,13 +291,19 @@ class Rebuild:
         Also remove the marker of this catalog's earlier identity, if nothing was written under it.
         """
         for store in self._stores:
-            try:
-                if self._adopted:
+            if self._adopted:
+                try:
                     write_journal(self._catalog.journal, store)
-                if catalogs.own_is_unused:
+                except CafcatError as error:
+                    message = f"cannot write the journal of {store.url}: {error}; run `cafcat recover` later"
+                    self._progress.warn(message)
+            if catalogs.own_is_unused:
+                try:
                     remove_marker(store, catalogs.own)
-            except CafcatError as error:
-                self._progress.warn(f"cannot write the journal of {store.url}: {error}; run `cafcat recover` later")
+                except CafcatError as error:
+                    marker = store.locate(marker_key(catalogs.own))
+                    message = f"cannot remove a marker that is no longer used: {error}"
+                    self._progress.warn(f"{message}; remove {marker}, or a later rebuild will require --catalog")
 
     def _add_failures(
         self, kind: DamageKind, failures: Sequence["_Failure"], files: int | None = None, *, lost: bool
