@@ -98,17 +98,20 @@ def sweep_journal(journal: Journal, store: Store, catalog: UUID) -> None:
 def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
     """Remove the journal record of a chunk's commit from a store, after the chunk itself was removed.
 
-    The record is marked as written, so that it is not written there again.
+    The record is marked as written, so that it is not written there again. The lock of the journal excludes a
+    process that writes this record at the same time.
 
     Raises:
+        CatalogLocked: Another process wrote records for too long.
         StoreFailed, AccessDenied: The store failed.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     for record in journal.of_chunk(chunk_id):
         key = journal_key(record.sequence, record.uuid)
-        store.discard(key)
-        store.delete(key)
-        journal.record_written(record.sequence, store.url)
+        with journal.exclusively(store.url):
+            store.discard(key)
+            store.delete(key)
+            journal.record_written(record.sequence, store.url)
 
 
 def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:

@@ -1,7 +1,9 @@
 """recover during other operations: a lease protects a chunk, and only one of two recovers processes it."""
 
 import threading
+from pathlib import Path
 
+import psycopg
 import pytest
 
 import cafcat
@@ -11,6 +13,8 @@ from cafcat.model import OnConflict
 from cafcat.operations.recover import run as recovering
 from cafcat.operations.recover.report import RecoverReport
 from cafcat.progress import Progress
+from cafcat.stores.putting import put_once
+from cafcat.writing.journal import journal_key
 from tests.worlds.catalog_world import Opener, begin, commit, sql
 from tests.worlds.listeners import Following, Once
 from tests.worlds.places import Folder, Place
@@ -28,6 +32,7 @@ from tests.worlds.recover_world import (
     recover,
     states,
 )
+from tests.worlds.waiting import wait_until
 
 __all__ = ["place"]
 
@@ -225,3 +230,34 @@ def test_writer_that_commits_after_recover_missed_its_object_wins(
         patch.setattr(repository.session.catalog.chunks, "abandon_chunk", late)
         assert counted(repository.recover()) == {}
     assert check(repository, place) == FILES
+
+
+def test_recover_waits_for_a_writer_of_the_record_of_a_deleted_chunk(
+    repository: cafcat.Repository, place: Place, database_url: str, tmp_path: Path
+) -> None:
+    """A prune was killed before it removed a chunk. The store of the chunk lacks the record of its commit."""
+    chunk = commit(repository, {"gone": b"gone"})
+    commit(repository, {"other": b"other"})
+    repository.rm(["gone"])
+    journal = repository.session.catalog.journal
+    [(chunk_id,)] = sql(repository, "UPDATE chunks SET state = 'deleted' WHERE uuid = %s RETURNING id", chunk)
+    [record] = journal.of_chunk(chunk_id)
+    key = journal_key(record.sequence, record.uuid)
+    store = repository.session.stores[place.url]
+    content = store.read(key, 0, store.stat(key).size_bytes)
+    store.delete(key)
+    sql(repository, "UPDATE journal SET unwritten = ARRAY[%s] WHERE id = %s", place.url, record.sequence)
+    waiting = (
+        "SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT pg_advisory%' AND wait_event_type = 'Lock' "
+        "AND datname = current_database()"
+    )
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=place.url) as other:
+        recovery = threading.Thread(target=other.recover)
+        with psycopg.connect(database_url, autocommit=True) as watching, journal.exclusively(place.url):
+            recovery.start()
+            wait_until(lambda: not recovery.is_alive() or watching.execute(waiting).fetchall())
+            put_once(store, key, lambda: [content])
+            journal.record_written(record.sequence, place.url)
+        recovery.join()
+    assert key not in place.everything()
+    assert not any(chunk in name for name in place.everything())

@@ -167,14 +167,12 @@ class _Prune:
     def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> None:
         """Remove objects of a chunk from one store, and then its journal record.
 
-        The journal record comes last, because a rebuild adopts a complete chunk without a record. The lock of the
-        journal excludes a process that writes this record at the same time.
+        The journal record comes last, because a rebuild adopts a complete chunk without a record.
         """
         # The uploads of these objects were completed long ago, so there is none to abort.
         for found in objects:
             store.delete(found.object_key)
-        with self._catalog.journal.exclusively(store.url):
-            remove_journal(self._catalog.journal, store, chunk_id)
+        remove_journal(self._catalog.journal, store, chunk_id)
         for found in objects:
             if found.copy is None:
                 self._catalog.chunks.record_removed(chunk_id)

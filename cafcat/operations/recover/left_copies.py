@@ -133,8 +133,7 @@ class LeftCopies:
         if has(store, copy.object_key):
             self._replicas.prove(store, chunk.uuid, copy.object_key)
             store.delete(copy.object_key)
-        with self._catalog.journal.exclusively(store.url):
-            remove_journal(self._catalog.journal, store, chunk.id)
+        remove_journal(self._catalog.journal, store, chunk.id)
         self._copies.record_removed(copy.id)
 
     def _report(self, copy: LeftoverObject, outcome: RecoverOutcome, reason: str | None = None) -> None:
