@@ -18,7 +18,7 @@ from cafcat.events import ChunkCopied, CopyRecovered
 from cafcat.model import OnConflict
 from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.recover.report import RecoverReport
-from tests.worlds.catalog_world import commit
+from tests.worlds.catalog_world import begin, commit
 from tests.worlds.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
 from tests.worlds.kills.killing import killed_at_each_step
 from tests.worlds.listeners import Following, Heard, Once
@@ -138,6 +138,12 @@ def test_only_committed_chunks(world: World) -> None:
     world.repository.rm(folders=["."])
     with pytest.raises(InvalidInput, match="retired"):
         world.copy(chunk)
+    open_chunk = begin(world.repository, FILES)
+    with pytest.raises(InvalidInput, match="this one is writing"):
+        world.copy(str(open_chunk.uuid))
+    open_chunk.abandon("for a test")
+    with pytest.raises(InvalidInput, match="this one is abandoned"):
+        world.copy(str(open_chunk.uuid))
     assert counted(world.copy()) == {}
 
 
