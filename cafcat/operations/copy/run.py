@@ -165,8 +165,8 @@ class ChunkCopier:
     def copy(self, selection: Selection) -> Iterator[ChunkCopied]:
         """Copy the chunks of a selection, and yield each chunk when its copy is committed, or none is needed.
 
-        A chunk that fails is noted in the report; the others are copied. So is a store that is out of reach: its
-        chunks are left out. Nothing more is copied once the user ends the operation.
+        A chunk that fails is noted in the report, and the others are copied. A store that is out of reach is noted
+        once, and its chunks are left out. No further chunk is copied after the user has ended the operation.
 
         Raises:
             NotFound: No chunk has a file below the prefix, or with this path.
