@@ -236,8 +236,8 @@ class PackedFiles:
 
         Of each five thousand paths, those that cannot be found or have no such range come first, then the others in
         the order of archives and offsets. If a single file fails, its error is yielded in place of its bytes:
-        NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, or InvalidInput for a range beyond the file or a
-        name that no path can have.
+        NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, Conflict for an object that was replaced while it
+        was read, or InvalidInput for a range beyond the file or a name that no path can have.
 
         Args:
             paths: Paths of files in the catalog.

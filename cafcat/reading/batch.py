@@ -23,10 +23,12 @@ _Outcome = tuple[str, Location | CafcatError]
 class Batch:
     """Reads many files, or the same byte range of each of them.
 
-    An error that concerns one file is returned in place of the file's content: NotFound; InvalidInput for a range
-    beyond the file, or a name that no path can have; Corrupt; StoreFailed; Unsupported and NotInstalled for a file
-    that cannot be decoded here. Errors that concern all files are raised: AccessDenied, Unavailable for a store out
-    of reach, CatalogUnavailable, CatalogOutdated.
+    An error that concerns one file does not end the batch. `read` and `get` return it in place of the content:
+    NotFound; InvalidInput for a range beyond the file, or a name that no path can have; Corrupt; StoreFailed;
+    Conflict for an object that was replaced while it was read; Unsupported and NotInstalled for a file that cannot
+    be decoded here. `stream` returns NotFound and InvalidInput; the iterator of a file raises the others. Errors
+    that concern all files are raised: AccessDenied, Unavailable for a store out of reach, CatalogUnavailable,
+    CatalogOutdated.
     """
 
     def __init__(self, reader: FileReader, start: int = 0, end: int | None = None) -> None:
@@ -164,7 +166,7 @@ class Batch:
     def _joined(self, request: ReadRequest, blocks: Iterator[bytes]) -> bytes | CafcatError:
         try:
             return self._reader.save(request, blocks, b"".join)
-        except FILE_ERRORS as error:
+        except (Conflict, *FILE_ERRORS) as error:
             return error
 
 

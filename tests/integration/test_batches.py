@@ -405,6 +405,31 @@ def test_interrupted_answers_are_requested_again(
     assert {request.fault for request in s3_proxy.requests} == {None, *faults.values()}
 
 
+def test_object_that_is_replaced_amid_a_read_affects_only_its_file(
+    remote: cafcat.Repository, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str
+) -> None:
+    contents = {"large": LARGE, "small": b"small"}
+    for path, content in contents.items():
+        write({path: content})
+        remote.ingest([path])
+    key = f"chunks/{remote.locate('large').object_key}"
+    reads: list[Request] = []
+
+    def replace_before_second_read(request: Request) -> Fault | None:
+        if request.operation != "GetObject" or not key.endswith(request.key.rpartition("/")[2]):
+            return None
+        reads.append(request)
+        if len(reads) == 1:
+            return Fault.CUT_BODY
+        s3_server.client().put_object(Bucket=s3_bucket, Key=key, Body=b"other")
+        return None
+
+    s3_proxy.faults = replace_before_second_read
+    values = dict(remote.read_many(contents))
+    assert isinstance(values["large"], Conflict)
+    assert values["small"] == b"small"
+
+
 def test_missing_object_affects_only_its_files_and_costs_one_request(
     remote: cafcat.Repository, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:

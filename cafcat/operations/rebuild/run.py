@@ -236,7 +236,7 @@ class Rebuild:
         return _ReadChunk(planned, None, failures)
 
     def _stage_chunk(self, stage: Stage, read: "_ReadChunk") -> None:
-        """Add a chunk whose index was read to the stage, and note its damage.
+        """Note the damage of a chunk, and add the chunk to the stage if its index could be read.
 
         Once contents are lost and the user does not accept this, further chunks are read only to report their
         damage.

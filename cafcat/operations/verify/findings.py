@@ -10,7 +10,7 @@ MOST_FINDINGS: Final = 1000
 
 
 class Findings:
-    """Collects the findings of one check. Memory does not depend on their number."""
+    """Keeps the first thousand findings of one check in full, and counts further ones by kind."""
 
     def __init__(self, most: int = MOST_FINDINGS, *, is_live: bool = True) -> None:
         """Start an empty collection of findings.
