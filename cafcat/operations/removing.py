@@ -69,8 +69,8 @@ class Removing:
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
         """Bring removed files back in one transaction, then write a journal record of their return into stores.
 
-        Each name without a removed file, and each file that cannot come back, is reported and counted. The journal
-        records that stores still lack are written before.
+        Each name without a removed file, and each file that cannot come back, is reported and counted. Before the
+        transaction, this tries to write the journal records that stores still lack.
 
         Args:
             paths: Paths of files.

@@ -63,7 +63,7 @@ class SnapshotFile:
         self._identity = (status.st_dev, status.st_ino)
 
     def connect(self) -> _Connection:
-        """Return a new connection, in a transaction that never ends: otherwise, each look-up would begin one.
+        """Return a new connection with one open transaction, so that no look-up needs to begin its own.
 
         Raises:
             Conflict: Another file has replaced the snapshot since its header was read.

@@ -48,7 +48,7 @@ def kind_of(url_or_path: str) -> StoreKind:
     kind = cast("StoreKind | None", find_plugin(_GROUP, scheme.lower(), _BUILT_IN))
     if kind is None:
         message = f"there is no kind of store for the scheme {scheme!r}: {url_or_path}"
-        raise Unsupported(message, hint=f"the installed kinds are {shown_schemes()}")
+        raise Unsupported(message, hint=f"the installed kinds of stores are: {shown_schemes()}")
     return kind
 
 

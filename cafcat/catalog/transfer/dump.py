@@ -132,7 +132,7 @@ class Backups(Objects):
         return int(row[0])
 
     def record_size(self, backup_id: int, size_bytes: int) -> None:
-        """Store the size of a backup's object, in bytes."""
+        """Record the size in bytes of a backup's object in the catalog."""
         with self._connection.statement() as connection:
             connection.execute("UPDATE backups SET size_bytes = %s WHERE id = %s", (size_bytes, backup_id))
 

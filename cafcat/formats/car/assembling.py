@@ -134,7 +134,7 @@ def verified(cid: bytes, block: bytes) -> bytes:
 
 
 def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: int) -> Iterator[bytes]:
-    """Yield the content of the file with this root, in blocks of at most 1 MiB.
+    """Yield the content of the file with this root, in pieces of at most 1 MiB.
 
     Args:
         blocks: finds the file's blocks by their CIDs.

@@ -80,7 +80,7 @@ class _ReportFile(Protocol):
     def read_at(self, start_byte: int, end_byte: int) -> bytes: ...
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes of the file in blocks of at most 1 MiB."""
+        """Yield all bytes of this manifest or data file in blocks of at most 1 MiB."""
 
 
 class _LocalFile:

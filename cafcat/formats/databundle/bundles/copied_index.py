@@ -1,4 +1,4 @@
-"""Opens a temporary copy of a bundle's index, because LevelDB writes into a folder even if it only reads."""
+"""Copies the index of a bundle and opens the copy, because LevelDB writes into a folder even if it only reads."""
 
 import re
 from collections.abc import Iterator
