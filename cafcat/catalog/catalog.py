@@ -149,7 +149,7 @@ class Catalog:
 
     @cached_property
     def logs(self) -> "LogUnits":
-        """Return the queries that find log files in archives of logs, and the archives that a search has to open."""
+        """Return the queries that find log files in archives, and the archives that a search has to open."""
         from cafcat.catalog.files.log_units import LogUnits
 
         return LogUnits(self._connection)

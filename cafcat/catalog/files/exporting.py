@@ -33,7 +33,7 @@ _CHUNK: Final = "SELECT uuid, store, object_key, format FROM chunks WHERE id = %
 
 
 class Export:
-    """Reads the locations of the files in several folders in one repeatable-read transaction, which does not see later commits.
+    """Reads the locations of the files in several folders in one transaction, which does not see later commits.
 
     Attributes:
         taken_at: Start of the transaction: ISO 8601, UTC.

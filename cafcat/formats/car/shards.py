@@ -1,7 +1,7 @@
 """Writes a UnixFS directory that is too large for one node as a HAMT: a tree of shards, by the hashes of the names.
 
-A shard is a node with 256 slots. The slot of a name in the top shard is the first byte of its hash, in the shard below
-it the second byte, and so on.
+A shard is a node with 256 slots. The slot of a name in the top shard is the first byte of its hash, in the
+shard below the second byte, and so on.
 """
 
 import struct
