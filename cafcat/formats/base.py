@@ -387,7 +387,8 @@ class Format(Protocol):
         """Return a writer that writes a new archive to `sink`.
 
         Raises:
-            Unsupported: archives of this format can only be read.
+            Unsupported: files cannot be packed into archives of this format, or the writer needs a HeadSink and
+                `sink` is none.
             NotInstalled: a library that the writer needs is not installed.
         """
 

@@ -1,4 +1,4 @@
-"""Files of several folders, read in one consistent transaction, in the order of their bytes in the chunks."""
+"""Locations of the files of several folders, read in one transaction, in the order of their bytes in the chunks."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager

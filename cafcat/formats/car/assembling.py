@@ -33,7 +33,7 @@ _MEMORY_BYTES: Final = 64 << 20
 """If the blocks in a span are larger in total, in bytes, they spill to a temporary file."""
 _BLOCK_BYTES: Final = 1 << 20
 _FREE_STEPS: Final = 20_000
-"""Number of links that a file may have in addition to one link for each four bytes of its span."""
+"""Number of links that are followed in a file of any size, in addition to one for each four bytes of its span."""
 
 
 def split(block: bytes) -> Iterator[bytes]:
@@ -139,12 +139,12 @@ def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: in
     Args:
         blocks: finds the file's blocks by their CIDs.
         root: CID of the root of the file's DAG.
-        span_bytes: size of the file's span in bytes. The DAG may have 20,000 links, and one more for each four
-            bytes of the span.
+        span_bytes: size of the file's span in bytes. At most 20,000 links are followed, and one more for each four
+            bytes of the span. A link counts each time it is followed.
 
     Raises:
-        ValueError: a block is missing or invalid, or the DAG has more than 64 levels, or more links than
-            `span_bytes` allows. Errors of `blocks.content` pass through.
+        ValueError: a block is missing or invalid, the DAG has more than 64 levels, or more links have to be
+            followed than `span_bytes` allows. Errors of `blocks.content` pass through.
     """
     steps = _FREE_STEPS + span_bytes // 4
     pending: list[Iterator[bytes]] = [iter((root,))]
@@ -154,8 +154,10 @@ def assemble(blocks: "BlockTable | _BufferedBlocks", root: bytes, span_bytes: in
             pending.pop()
             continue
         steps -= 1
-        if steps < 0 or len(pending) > MAX_DEPTH:
-            raise ValueError("the DAG of the file has more links or levels than the size of its span allows")
+        if len(pending) > MAX_DEPTH:
+            raise ValueError(f"the DAG of the file has more than {MAX_DEPTH} levels")
+        if steps < 0:
+            raise ValueError("the DAG of the file repeats more links than the size of its span allows")
         block = parse(cid).digest if parse(cid).hash_code == IDENTITY else blocks.content(cid)
         if block is None:
             raise ValueError(f"block {cid_to_text(cid)} is missing")

@@ -164,8 +164,8 @@ class ClpReader:
     def annotation(self) -> Annotation | None:
         """The annotation by cafcat, or None if cafcat did not annotate the archive.
 
-        Raises Corrupt if the annotation is damaged, or has not one checksum for each section. Raises Unsupported if
-        it has more than 4 MiB.
+        Raises Corrupt if the annotation is damaged, or if the numbers of checksums and sections differ. Raises
+        Unsupported if it has more than 4 MiB.
         """
         content = self._packet(ANNOTATION)
         annotation = None if content is None else parse_annotation(content, self._archive.name)

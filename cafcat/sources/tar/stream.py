@@ -247,6 +247,8 @@ class _Copy:
     def blocks(self, original: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the file in blocks: from the stream the first time, from the copy later.
 
+        The first reading must be complete, because it makes the copy.
+
         Raises:
             SourceFailed: The archive is damaged, has changed, or cannot be read.
             TemporaryFileFailed: The copy cannot be written or read.

@@ -121,7 +121,7 @@ class RecordSpans:
         return record_end
 
     def _cache(self, record: Record) -> None:
-        """Cache a record, which the next file may share."""
+        """Keep the last record of a file, because the next file may begin in it."""
         if record != self._cached:
             self._cached = record
             self._cached_end = (
