@@ -10,8 +10,8 @@ def recover_before(session: Session, store_url: str) -> None:
     """Adopt or remove those leftovers of dead writers in a store that have rows in the catalog.
 
     Journal records that the store lacks are written, and ingest runs of dead processes are recorded as failed.
-    Without leftovers, this costs one query. A failure is only a warning, because the operation that follows does not
-    depend on the result.
+    Without leftovers, this costs one query. A failure is only a warning, because the operation that follows does
+    not depend on the result.
 
     Args:
         session: The session.
