@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests wait for other processes a part of their time: two more at once than there are processors, at most four.
-WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 2 + (os.cpu_count() or 1)))')
+# Tests wait for other processes half of their time: one more at once than there are processors.
+WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 
 # Python compiles cafcat and the tests once, not for each process.
 export PYTHONDONTWRITEBYTECODE :=
