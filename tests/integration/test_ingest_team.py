@@ -143,7 +143,8 @@ def test_sources_with_equal_paths(repository: cafcat.Repository, tree: Path, sto
     check(repository, store, contents(tree) | {"small/x": b"x"})
 
 
-@pytest.mark.parametrize("after", [1, 1500, 2500])
+# Each of the two processes gets about 2,000 files. One that has committed all of them may die without an error.
+@pytest.mark.parametrize("after", [1, 700, 1400])
 def test_dead_worker_loses_only_its_open_chunk(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
 ) -> None:

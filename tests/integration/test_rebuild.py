@@ -579,9 +579,18 @@ def check_history(urls: tuple[str, str], folder: Path, store: str, history: list
         assert live(empty) == live(repository)
 
 
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=20)
 @given(history=st.lists(steps, min_size=1, max_size=12))
 def test_any_history_is_rebuilt(
+    two_catalogs: tuple[str, str], tmp_path: Path, history: list[tuple[Any, ...]]
+) -> None:
+    check_history(two_catalogs, tmp_path, str(tmp_path / f"store-{uuid4()}"), history)
+
+
+@pytest.mark.slow
+@settings(QUICK, max_examples=60)
+@given(history=st.lists(steps, min_size=1, max_size=12))
+def test_each_of_many_histories_is_rebuilt(
     two_catalogs: tuple[str, str], tmp_path: Path, history: list[tuple[Any, ...]]
 ) -> None:
     check_history(two_catalogs, tmp_path, str(tmp_path / f"store-{uuid4()}"), history)

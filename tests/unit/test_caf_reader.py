@@ -388,7 +388,10 @@ def many_entries(count: int, names: int) -> Iterator[bytes]:
     yield b"}}"
 
 
-@pytest.mark.parametrize(("count", "names"), [(100_000, 100_000), (50_000, 25_000), (50_000, 7)])
+@pytest.mark.parametrize(
+    ("count", "names"),
+    [(100_000, 100_000), pytest.param(50_000, 25_000, marks=pytest.mark.slow), (20_000, 7)],
+)
 def test_memory_is_bounded_for_any_number_of_entries(tmp_path: Path, count: int, names: int) -> None:
     path = tmp_path / "many.caf"
     with path.open("wb") as file:
