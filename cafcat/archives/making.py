@@ -33,7 +33,7 @@ class FileSink:
         """Prepare to write into an open file.
 
         Args:
-            file: descriptor of the file.
+            file: descriptor of the file. The sink does not close it.
             label: name of the file in messages.
         """
         self._file = file
@@ -85,6 +85,7 @@ def new_archive(output: Output, archive_format: Format, *, progress: Progress) -
         InvalidInput: the output is a device, pipe or socket, or the file system cannot have such a name.
         OutputFailed: the file cannot be written.
         Refused: the format cannot store the name of a collected file, or the archive is full.
+        StoreFailed: a temporary file of the format's writer failed.
         Unsupported: archives of the format can only be read.
         NotInstalled: a library that the format needs is not installed.
     """
@@ -126,15 +127,16 @@ class NewArchive:
 
         Args:
             path: name of the entry.
-            size_bytes: expected size in bytes. A file of more than 1 MiB is written block by block. Smaller files
-                are collected, and written in groups of up to 256 files.
+            size_bytes: expected size in bytes; `blocks` may have another size. A file of more than 1 MiB is written
+                block by block. Other files are collected, and written in groups: after 256 files or 1 MiB.
             modified_ns: modification time in nanoseconds since 1970-01-01 UTC, or None.
             blocks: the content of the file.
 
         Raises:
             Refused: the format cannot store the name of this file, or of an earlier file that was collected, or the
-                archive is full.
+                archive is full. Collected files that are not written yet are then discarded.
             OutputFailed: the archive cannot be written. Errors of `blocks` pass through.
+            StoreFailed: a temporary file of the writer failed, or an earlier call failed to write.
         """
         if size_bytes > _WHOLE_FILE_BYTES:
             self._flush()
@@ -184,6 +186,8 @@ class NewArchive:
         Raises:
             Refused: the format cannot store the name of a collected file, or the archive is full.
             OutputFailed: the archive cannot be written.
+            StoreFailed: a temporary file of the writer failed, or an earlier call failed to write.
+            InvalidInput: the archive is finished already.
         """
         self._flush()
         self.size_bytes = self._writer.finalize().size_bytes

@@ -36,13 +36,20 @@ class ObjectOpener(Protocol[_Single_co]):
     """Opens the file, the object or the folder that the name of an archive refers to."""
 
     def open_object(self, address: ObjectAddress) -> _Single_co:
-        """Open the file or object at an address. Raises NotFound if there is none: a folder may have this name."""
-
-    def open_store(self, url: str) -> Store:
-        """Open the store at a URL.
+        """Open the file or object at an address.
 
         Raises:
-            InvalidInput: This is no URL of a store, or the prefix of its bucket is not allowed: see `check_key`.
+            NotFound: there is no such file or object; a folder may have this name.
+            InvalidInput: this is not a regular file, or no object can have this name. Errors of the store pass
+                through.
+        """
+
+    def open_store(self, url: str) -> Store:
+        """Open the store at a URL or path. This sends no request: the store may be missing.
+
+        Raises:
+            InvalidInput: this is no URL or path of a store, or `check_key` refuses the prefix of the bucket.
+            Unsupported: no kind of store has the scheme of the URL.
         """
 
 
@@ -60,8 +67,8 @@ def find_archive(address: ObjectAddress, opener: ObjectOpener[_Single]) -> _Sing
         The result of `opener.open_object` for a file or object; for a folder, the archive in it.
 
     Raises:
-        InvalidInput: the folder is no archive.
-        NotFound: neither a file nor an archive in a folder has this name.
+        InvalidInput: the address is that of a folder which is no archive.
+        NotFound: neither a file or object, nor a folder that is an archive, has this name.
         Corrupt: the folder holds an archive that is damaged.
         Unsupported: the folder holds an archive with a feature that cafcat does not have. Other errors of `opener`,
             of stores and of `registry.detect_folder` pass through.
@@ -87,6 +94,8 @@ def _open_folder(address: ObjectAddress, store: Store) -> FolderArchive:
 
 def archive_address(name: str) -> ObjectAddress:
     """Return the address of a path, a file:// or s3:// URL, or the URL of a third-party kind of store.
+
+    Its `name` is an absolute path or a URL. Only a local path is looked up, to recognize an existing folder.
 
     Raises:
         InvalidInput: the URL is not valid, or no kind of store has its scheme.

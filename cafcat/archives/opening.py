@@ -45,7 +45,9 @@ class OpenArchive:
     _parts: Callable[[], Iterator[Part]]
 
     def parts(self) -> Iterator[Part]:
-        """Return a Part for each file of the archive that holds entries: one Part for most archives.
+        """Return an iterator with a Part for each file of the archive that holds entries, usually a single one.
+
+        The iterator opens each file when it reaches it, and raises the errors of opening it.
 
         Raises:
             NotFound: a file is missing.
@@ -60,8 +62,9 @@ def open_archive(
 ) -> OpenArchive:
     """Open the archive at an address, which `archive_address` returns for a path or URL.
 
-    A folder or prefix can be one archive in several files. An object is read in its current version: if it is
-    replaced later, reading raises Conflict.
+    A folder or prefix can be one archive in several files. A single object of a bucket is read in its current
+    version: if the object is replaced later, reading raises Conflict (if the server shows entity tags). A local
+    file is opened once, so that replacing it later changes nothing.
 
     Args:
         address: address of the archive.
@@ -71,7 +74,8 @@ def open_archive(
     Raises:
         NotFound: neither a file nor an archive in a folder has this name, or one of the files of the archive in the
             folder is missing.
-        InvalidInput: the folder is no archive, or `format_choice` does not fit the archive.
+        InvalidInput: the folder is no archive, the path is not that of a regular file, or `format_choice` does not
+            fit the archive.
         Corrupt: the archive is damaged, as far as opening shows it.
         Unsupported: no format recognizes the archive, or it uses a feature that cafcat does not have.
         IndexMissing: the archive is one of several files, and the file with the index is missing.
@@ -102,7 +106,10 @@ class _Opener(NamedTuple):
 
 
 def _open_multi_file(found: FolderArchive) -> OpenArchive:
-    """Open an archive in several files. Raises NotFound if one of the files that hold entries is missing."""
+    """Open an archive in several files. Raises NotFound if one of the files that hold entries is missing.
+
+    Only the sizes of the files are read. `parts` of the result opens the files.
+    """
     folder, multi_file = StoredFolder(found.store), found.archive
     sizes = [folder.open(name).size_bytes for name in multi_file.names]
 

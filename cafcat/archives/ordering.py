@@ -17,7 +17,9 @@ _HAS_CHECKSUM, _HAS_TIME, _HAS_CONTENT = 1, 2, 4
 
 
 class EntriesByOffset:
-    """The entries of an archive, sorted by start, end and position in the index. Can be iterated repeatedly.
+    """The entries of an archive, sorted by start byte, end byte and position in the index.
+
+    They can be iterated several times, until `close`. Entries with the same path are all kept.
 
     Memory: that of ExternalSort.
 
