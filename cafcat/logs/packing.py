@@ -97,7 +97,8 @@ class LogIngest:
         collected ones are still packed before the error is raised.
 
         Raises:
-            Conflict: The catalog has a log file with another size or time, and `on_conflict` is FAIL.
+            Conflict: The catalog has a log file with another size or time, and `on_conflict` is FAIL. Or another
+                process committed one of the log files meanwhile, or abandoned the chunk.
             ProgramFailed: clp-s fails even for a log file of one record.
             TemporaryFileFailed: A temporary file or folder cannot be written.
             Corrupt, Unsupported: The archive that clp-s made cannot be read, or the catalog cannot store its facts.
@@ -209,7 +210,7 @@ class LogIngest:
         self._progress.advance(len(files), size_bytes)
 
     def _is_stopping(self) -> bool:
-        """Return True if the user ends the ingest, and then note in the report that it was interrupted.
+        """Return True if the user has ended the ingest, and then note in the report that it was interrupted.
 
         Raises the errors of `Progress.checkpoint`.
         """
@@ -221,7 +222,8 @@ class LogIngest:
 class _ArchiveRun:
     """Makes one archive by clp-s in a temporary folder, which has symbolic links to the log files.
 
-    The links have the names that the log files get in the catalog. A blank log file becomes an empty file.
+    The links have the names that the log files get in the catalog. Instead of a link, a log file of only white
+    space gets an empty file.
     """
 
     def __init__(self, folder: Path, timestamp_key: str | None, problems: Problems, progress: Progress) -> None:
@@ -235,10 +237,11 @@ class _ArchiveRun:
     def make(self, files: Sequence[SourceFile]) -> tuple[Path, Sequence[SourceFile]] | None:
         """Make one archive of all log files that clp-s accepts.
 
-        A file that clp-s rejects, or that changed meanwhile, is reported as a problem.
+        A log file that clp-s rejects, or that changed meanwhile, is reported as a problem and left out. clp-s then
+        runs again on the other files.
 
         Returns:
-            The path of the archive, and the files in it; None if no file is left.
+            The path of the archive, and the log files in it; None if no log file is left.
 
         Raises:
             ProgramFailed: clp-s fails even for a log file of one record.
@@ -282,7 +285,7 @@ class _ArchiveRun:
     def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
         """Run clp-s on the log files, and return its result. Archives of earlier runs are removed first.
 
-        If clp-s makes several archives, the result has an error, because they could not be committed at once.
+        If clp-s makes several archives, the result has an error, because these could not be committed at once.
         """
         with temporary_file_of("an archive of logs"):
             self._names.write_bytes("".join(f"{file.path}\n" for file in files).encode())
@@ -328,8 +331,8 @@ class _ArchiveRun:
         problem, and the first half can be packed.
 
         Args:
-            files: The files, for which clp-s failed.
-            error: The error message of clp-s for all of them.
+            files: The log files. clp-s failed when it ran on all of them together.
+            error: The error message of clp-s for this run.
         """
         if len(files) == 1:
             return [FileProblem(files[0].path, ProblemKind.UNREADABLE, f"clp-s: {error}")]

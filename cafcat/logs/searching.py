@@ -49,7 +49,7 @@ class SearchQuery(NamedTuple):
         from_ms: Earliest time of a record, in milliseconds since 1970 UTC, inclusive; None for no limit.
         to_ms: Latest time of a record, in milliseconds since 1970 UTC, inclusive; None for no limit.
         ignore_case: True to ignore the case of letters.
-        projection: Columns of the found records to return; empty for all.
+        projection: Columns (JSON keys) of the found records to return; empty for all.
     """
 
     text: str
@@ -75,8 +75,8 @@ class SearchQuery(NamedTuple):
         The arguments are the attributes. Slashes at the end of `prefix` are removed, and "." becomes "".
 
         Raises:
-            InvalidInput: The query is empty or contains a NUL, the times are reversed, or `projection` is not a
-                list of names.
+            InvalidInput: The query is empty or contains a NUL, `from_ms` is after `to_ms`, or `projection` is a
+                single string, or has a name that is empty or contains a NUL.
         """
         if not text.strip() or "\0" in text:
             message = "the query is empty or contains a NUL character"
@@ -84,7 +84,7 @@ class SearchQuery(NamedTuple):
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
             raise InvalidInput("the search begins after it ends: its first time is later than its last time")
         if isinstance(projection, str) or any(not name or "\0" in name for name in projection):
-            raise InvalidInput("the columns to return must be a list of names that are not empty")
+            raise InvalidInput("the columns to return must be a list of names, each not empty and without NULs")
         return cls(text, folder_of_logs(prefix), from_ms, to_ms, ignore_case, tuple(projection))
 
 
@@ -279,15 +279,16 @@ class LogSearch:
 
 
 def folder_of_logs(prefix: str) -> str:
-    """Return the name of a folder of log files, as typed, without slashes at its end; "" for "." (all log files).
+    """Return the name of a folder of log files, or of one log file, without slashes at its end.
 
-    A leading slash stays, because archives of other programs can have such names.
+    The result is "" (all log files) for "", ".", "./" and "/". Other names keep a leading slash, because archives
+    of other programs can have such names.
     """
     return "" if prefix in (".", "./") else prefix.rstrip("/")
 
 
 def _first_of(records: Iterator[bytes]) -> list[bytes]:
-    """Take records from the iterator until they have 1 MiB together, or it ends. Return these records."""
+    """Take records from the iterator until their total size is at least 1 MiB, or it ends. Return these records."""
     first: list[bytes] = []
     size_bytes = 0
     for record in records:
@@ -307,14 +308,18 @@ def _fetch(store: Store, archive: SearchedArchive, file: IO[bytes]) -> None:
 
 
 def _check(store: Store, archive: SearchedArchive) -> None:
-    """Read the whole archive and check its CRC-64/NVME, if the catalog has one. Raises Corrupt if they differ."""
+    """Read the whole archive and check its CRC-64/NVME. Does nothing if the catalog has none for the archive.
+
+    Raises:
+        Corrupt: the catalog has another CRC-64/NVME. Errors of the store pass through.
+    """
     if archive.crc64nvme is not None:
         for _ in _checked_blocks(store, archive):
             pass
 
 
 def _checked_blocks(store: Store, archive: SearchedArchive) -> Iterator[bytes]:
-    """Yield all bytes of an archive. Raises Corrupt after the last block if the catalog has another checksum."""
+    """Yield all bytes of an archive. Raises Corrupt after the last block if the catalog has another CRC-64/NVME."""
     checksum = 0
     for block in store.stream(archive.object_key, 0, archive.size_bytes):
         checksum = crc64nvme(block, checksum)
