@@ -81,14 +81,17 @@ class ArchiveFolder(Protocol):
         """Path or URL of the folder, for messages."""
 
     def files(self, below: str) -> Iterator[tuple[str, int]]:
-        """Return the name and the size in bytes of each file below the subfolder `below`, such as "index/"."""
+        """Return the name and the size in bytes of each file below the subfolder `below`, such as "index/".
+
+        With "", all files of the folder are returned. The names include `below`. Errors of the store pass through.
+        """
 
     def open(self, name: str) -> RandomReader:
         """Open one file of the folder.
 
         Raises:
             NotFound: the file is missing.
-            InvalidInput: no file in such a folder can have this name.
+            InvalidInput: no file in such a folder can have this name. Errors of the store pass through.
         """
 
 
@@ -139,8 +142,8 @@ class FinishedArchive(NamedTuple):
         index_start_byte: start of the index span `[index_start_byte, index_end_byte)`.
         index_end_byte: end of the index span.
         file_count: number of files in the archive.
-        data_bytes: total size of all entries in bytes. In CAF, which has only file data before its index, this
-            includes the bytes of abandoned files.
+        data_bytes: total size of the content of all entries in bytes, before compression. In CAF, which has only
+            file data before its index, this includes the bytes of abandoned files.
         index_crc32c: CRC-32C of all bytes from `index_start_byte` to the end of the archive, or None if it was not
             computed.
     """
@@ -163,7 +166,8 @@ class EntryWriter(Protocol):
         """Finish the file and return its entry.
 
         Raises:
-            Refused: the file cannot be stored, or exceeds a limit of the format. Errors of the sink pass through.
+            Refused: the file cannot be stored, or exceeds a limit of the format. The file is then discarded, as by
+                `abandon`. Errors of the sink pass through.
         """
 
     def abandon(self) -> None:
@@ -194,15 +198,15 @@ class Writer(Protocol):
         """
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as fit, from the first on.
+        """Append whole files, from the first on, up to the first one that does not fit.
 
         Args:
             files: the files, in order.
             max_bytes: largest size in bytes that the archive may have if it is finalized after these files.
 
         Returns:
-            The entries of the files that were added. Empty if not even the first file fits into `max_bytes` or into
-            the limits of the format.
+            The entries of the files that were added, in the order of `files`. Empty if not even the first file fits
+            into `max_bytes` and into the limits of the format.
 
         Raises:
             Refused: one of the files cannot be stored; then no bytes were written.
@@ -256,7 +260,7 @@ class Reader(Protocol):
     def entries(self) -> Iterator[Entry]:
         """Return the entries, each path once: in the order of the index, or in an order of the format.
 
-        Memory is bounded. The contents are not checked.
+        Memory is bounded. The contents are not checked. Errors are raised by this call or by the iterator.
 
         Raises:
             Corrupt: the list of entries is damaged, or the archive is incomplete. Some entries may have been
@@ -281,6 +285,8 @@ class Reader(Protocol):
         Raises:
             Corrupt: the content is damaged. A checksum mismatch is raised after the last block at the latest.
             Unsupported: the format can list this entry, but not read it.
+            NotInstalled: a library that the entry's `decoding` needs is not installed.
+            StoreFailed: a temporary file failed.
         """
 
 
@@ -293,6 +299,7 @@ class HasProperties(Reader, Protocol):
 
         Raises:
             Corrupt: the archive is damaged.
+            Unsupported: a part of the archive that is needed for the properties is too large.
         """
 
 
@@ -322,6 +329,7 @@ class HasRemarks(Reader, Protocol):
 
         Raises:
             Corrupt: the archive is damaged.
+            StoreFailed: a temporary file failed.
         """
 
 
@@ -335,6 +343,7 @@ class BlockReader(Reader, Protocol):
         Raises:
             Corrupt: the archive is damaged.
             Unsupported: the archive uses a feature that this reader does not have.
+            StoreFailed: a temporary file failed.
         """
 
 
@@ -412,6 +421,7 @@ class Format(Protocol):
             Corrupt: the bytes of the span are damaged, as far as the span alone can show.
             Unsupported: the format does not have this `decoding`, or it begins with UNSUPPORTED_PREFIX.
             NotInstalled: a library that this `decoding` needs is not installed.
+            StoreFailed: a temporary file failed. Errors of `span` pass through.
         """
 
 
@@ -433,10 +443,13 @@ class MultiFileArchive(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the files that hold entries, in order. Some of the files may be missing from the folder."""
+        """Names of the files that hold entries, in the order in which they are to be read.
+
+        Some of the files may be missing from the folder.
+        """
 
     def reader(self, archive: RandomReader, name: str) -> Reader:
-        """Return a reader for one of the archive's files. It returns the entries stored in that file.
+        """Return a reader for one of the archive's files, which lists and reads the entries stored in this file.
 
         Args:
             archive: the bytes of the file.
@@ -444,6 +457,7 @@ class MultiFileArchive(Protocol):
 
         Raises:
             Corrupt: the file is damaged.
+            Unsupported: the file uses a feature that cafcat does not have.
         """
 
     def properties(self) -> dict[str, Any]:
@@ -455,7 +469,8 @@ class MultiFileFormat(Format, Protocol):
     """A format whose archives can consist of several files in one folder.
 
     `reader` also accepts one of these files alone. If the file is a LocatedArchive, `reader` finds the index in its
-    folder. `reader` raises IndexMissing if the file needs an index that cannot be found.
+    folder. `reader` raises IndexMissing if the file needs an index that cannot be found. It can also raise the
+    errors of `open_folder`.
     """
 
     def open_folder(self, folder: ArchiveFolder) -> MultiFileArchive | None:
@@ -465,6 +480,8 @@ class MultiFileFormat(Format, Protocol):
             Corrupt: the index of the archive is damaged.
             Unsupported: the archive uses a feature that cafcat does not have.
             NotInstalled: a library that reads the index is not installed.
+            Conflict: another process changed the index while it was copied.
+            StoreFailed: a temporary file failed. Errors of `folder` pass through.
         """
 
 

@@ -23,8 +23,10 @@ class FormatChoice(NamedTuple):
     def format_of(self, archive: RandomReader) -> Format:
         """Return the chosen format, or detect the format from the archive's first and last bytes.
 
+        With `zero_padding`, the result is the variant of this format that accepts zeros at the end.
+
         Raises:
-            InvalidInput: no format has the chosen name, or archives of the format cannot have zero padding.
+            InvalidInput: no format has the chosen name, or `zero_padding` is True and there is no such variant.
             Corrupt: the archive is too small for any format, or is named like a CAF but does not end like one.
             Unsupported: no format recognizes the archive.
         """
@@ -39,7 +41,8 @@ class FormatChoice(NamedTuple):
             found: format of the archive in the folder.
 
         Raises:
-            InvalidInput: another format was chosen, or zero padding was chosen and the format has none.
+            InvalidInput: another format was chosen, no format has the chosen name, or `zero_padding` is True and
+                archives of the format cannot have zero padding.
         """
         if self.format is not None and self._named(self.format).name != found.name:
             raise InvalidInput(f"the folder is an archive of the format {found.name}, not {self.format}", path=name)
@@ -64,6 +67,6 @@ DETECT_FORMAT: Final = FormatChoice()
 def allow_zero_padding(archive_format: Format) -> Format:
     """Return the variant of a format that accepts zeros at the end of archives; without such a variant, the format.
 
-    This is for archives that the catalog has already: they may have been adopted with zero padding.
+    This is for archives that the catalog has already: `cafcat adopt` may have accepted their zero padding.
     """
     return archive_format.with_zero_padding() if isinstance(archive_format, AllowsZeroPadding) else archive_format

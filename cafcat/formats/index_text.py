@@ -55,7 +55,7 @@ def entry_text(comma: bytes, entry: Entry) -> bytes:
 
     Args:
         comma: b"," or b"", written before the entry.
-        entry: the entry.
+        entry: the entry, which must have a `crc32c`. Its `content_bytes` and `decoding` are not written.
 
     Raises:
         Refused: the name is empty, has a NUL byte, is too long, or is not valid UTF-8.
@@ -107,7 +107,7 @@ class IndexText:
         self._pending.clear()
 
     def blocks(self) -> Iterator[bytes]:
-        """End the index, yield its text in blocks of at most 1 MiB, and remove the temporary file.
+        """End the index, yield its text in blocks of at most 1 MiB, and remove the temporary file. Call this once.
 
         Raises:
             StoreFailed: the temporary file cannot be read or written.

@@ -82,7 +82,7 @@ class JsonCursor:
 
         Args:
             message: the message.
-            byte: the byte offset in the archive; None means that of the cursor.
+            byte: the byte offset in the archive; None for the offset of the cursor.
         """
         where = self.byte if byte is None else byte
         return Corrupt(message, path=self._shown_path(), chunk=self._archive.name, byte=where)
@@ -109,7 +109,7 @@ class JsonCursor:
                 return self.text[self.position : self.position + 1]
 
     def expect(self, expected: bytes) -> None:
-        """Move past white space and the character `expected`. Raises Corrupt if another character comes next."""
+        """Move past white space and the character `expected`. Raises Corrupt if it is not the next character."""
         found = self.peek()
         if found != expected:
             raise self._unexpected(expected.decode(), found)

@@ -109,8 +109,8 @@ def for_new_chunks(name: str) -> Format:
 def is_read_only(name: str) -> bool:
     """Return True if the format is installed and has no writer for files.
 
-    This includes clp-s, whose archives only the program clp-s writes. Return False if the format, or a library that
-    it needs, is not installed: then it is unknown whether the format can write.
+    This includes clp-s, whose archives only the program clp-s writes. Also return False if the format, or a library
+    that it needs, is not installed: then it is unknown whether the format can write.
     """
     with suppress(NotInstalled):
         try:
@@ -139,8 +139,8 @@ def detect(archive: RandomReader) -> Format:
     Only a reader of that format can show whether the archive is complete.
 
     Raises:
-        Corrupt: the archive has fewer than 4 bytes. Or its name ends with ".caf", and it does not end like a CAF.
-        Unsupported: no format recognizes the archive.
+        Corrupt: the archive has fewer than 4 bytes. Or no format recognizes it, and its name ends with ".caf".
+        Unsupported: no format recognizes the archive. Errors of `archive.read_at` pass through.
     """
     size = archive.size_bytes
     if size < _SMALLEST_BYTES:
@@ -161,12 +161,14 @@ def detect(archive: RandomReader) -> Format:
 
 
 def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | None:
-    """Return the format of the archive that a folder's files make up, and that archive; None if they make up none.
+    """Return the format of the archive in a folder, and the archive itself; None if the files are no archive.
 
     Raises:
         Corrupt: the index of the archive is damaged.
         Unsupported: the archive uses a feature that cafcat does not have.
         NotInstalled: a library that reads the index is not installed.
+        Conflict: another process changed the index while it was copied.
+        StoreFailed: a temporary file failed. Errors of `folder` pass through.
     """
     for archive_format in all_formats():
         found = archive_format.open_folder(folder) if isinstance(archive_format, MultiFileFormat) else None
@@ -176,7 +178,7 @@ def detect_folder(folder: ArchiveFolder) -> tuple[Format, MultiFileArchive] | No
 
 
 def all_formats() -> Iterator[Format]:
-    """Return all installed formats, in the order in which `detect` tries them.
+    """Return an iterator over all formats, third-party and built-in, in the order in which `detect` tries them.
 
     Third-party formats come first, so that they can claim archives and suffixes before the built-in ones. By name,
     `by_name` finds a built-in format first.

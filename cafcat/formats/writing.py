@@ -114,7 +114,7 @@ class IndexedWriter(ArchiveWriter):
         self._content_bytes = 0
 
     def _index_bytes(self) -> int:
-        """Return the size of the index in bytes. A file that is being written counts with its largest entry."""
+        """Return the size of the index in bytes. A file being written counts with the longest entry it can have."""
         size = self._index.size_bytes
         return size if self._open is None else size + longest_text_bytes(self._open.path)
 

@@ -88,8 +88,8 @@ class CafReader:
         later entry of the same name replaces it.
 
         Raises:
-            Corrupt: the index is not well-formed, or its checksum differs, or a name is repeated in an archive that
-                cafcat wrote. Raised by the iterator: the name or a number of an entry is invalid.
+            Corrupt: the index is not well-formed, or its checksum differs. Raised by the iterator: the name or a
+                number of an entry is invalid, or a name is repeated in an archive that cafcat wrote.
             Unsupported: the index has another version than 1.0, or a string or number of more than 1 MiB.
             StoreFailed: the names do not ascend, there are more than half a million, and the temporary file to find
                 repeated ones failed.
@@ -209,7 +209,7 @@ class _IndexParser:
         """Parse the whole index. Yield entries in the usual notation in groups, and other entries one by one.
 
         An entry that is cut by the end of the window, and the last entry of the index, are yielded one by one, too.
-        A group begins at the cursor, which moves to the end of the group when the next one is requested.
+        A group begins at the cursor, which moves to the end of the group when the next group is requested.
         """
         cursor = self._cursor
         seen: set[bytes] = set()

@@ -75,6 +75,7 @@ class CafWriter(IndexedWriter):
 
         Raises:
             Refused: the name cannot be stored, or the index is full. No bytes were written.
+            InvalidInput: another file of this archive is still open.
         """
         self._check_can_open(path)
         self._open = entry = CafEntryWriter(self, path, modified_ns)
@@ -108,6 +109,7 @@ class CafWriter(IndexedWriter):
 
         Raises:
             InvalidInput: a file is still open, or the archive is finished already. Errors of the sink pass through.
+            StoreFailed: the temporary file of the index failed.
         """
         self._check_usable()
         data_bytes, index_bytes = self._position, self._index.size_bytes
