@@ -48,6 +48,8 @@ def split(block: bytes) -> Iterator[bytes]:
 def block_content(cid: bytes, block: bytes) -> bytes:
     """Return the file content, or the symlink target, that a block itself contains, without its linked blocks.
 
+    A block that is not a DAG-PB node is returned as a whole.
+
     Raises:
         ValueError: the block is not a valid node of a file or symlink.
     """
@@ -101,7 +103,7 @@ def _content(span: Iterator[bytes], entry: Entry, decoding: str) -> Iterator[byt
     elif decoding.startswith(BROKEN):
         raise ValueError(f"block {decoding.removeprefix(BROKEN)} is missing or damaged")
     else:
-        raise Unsupported(f"this cafcat does not know the decoding {decoding!r} of the CAR entry", path=entry.path)
+        raise Unsupported(f"unknown decoding of a CAR entry: {decoding!r}", path=entry.path)
 
 
 def _cid_of(decoding: str, prefix: str) -> bytes:

@@ -65,7 +65,7 @@ def _key(cid: bytes) -> bytes:
 
 
 class BlockTable:
-    """Finds the blocks of a CAR by CID. If the archive has a block more than once, the first one is found.
+    """Finds the blocks of a CAR by CID. If the archive repeats a block, its first section in the archive is found.
 
     A block is also found by another CID with the same multihash; see `multihash_of`.
 
@@ -134,11 +134,10 @@ class BlockTable:
             self._used[ordinal >> 3] |= 1 << (ordinal & 7)
 
     def unused_blocks(self) -> tuple[int, int]:
-        """Return the number of distinct blocks that `find` never returned, and the start in bytes of the first one.
+        """Return the number of distinct blocks that `find` never returned, and the start of the first of them.
 
-        The start is that of the block's section in the archive.
-
-        If there are none, or the table has more than 268 million blocks, the result is `(0, 2**63)`.
+        The start is that of the block's section, in bytes from the start of the archive. If there are no such
+        blocks, or the table has more than 268 million records, the result is `(0, 2**63)`.
 
         Raises:
             TemporaryFileFailed: the temporary file cannot be read.

@@ -1,8 +1,8 @@
 """Encodes and decodes DAG-PB: blocks that are a protobuf message with links and data, such as UnixFS nodes.
 
 cafcat writes the canonical form: links first, each with CID, name and size, then the data. The decoder accepts
-links and data in any order, as IPFS programs in Go do. Unknown fields are errors, and repeated ones other than
-links.
+links and data in any order, as IPFS programs in Go do. Unknown fields, and repeated fields other than links, are
+errors.
 """
 
 from collections.abc import Iterator

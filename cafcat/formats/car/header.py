@@ -116,7 +116,7 @@ def read_layout(archive: RandomReader) -> Layout:
 
 
 def _missing_end(archive: RandomReader, data_end: int, index_start: int) -> Corrupt | None:
-    """Return (not raise) the error for a CARv2 that ends before its payload does, or before its index begins.
+    """Return (not raise) the error for a CARv2 that is cut within its payload, or before its index begins.
 
     Return None if the archive is long enough.
     """

@@ -106,8 +106,8 @@ class Manifest:
         Args:
             archive: the archive.
             end: end of the CAF footer in bytes.
-            damage: error that `entries` raises after the last entry, because the archive has not the size in its
-                trailer; or None.
+            damage: error that `entries` raises after the last entry, because the archive does not have the size in
+                its trailer; or None.
 
         Raises:
             Corrupt: the CAF footer is invalid.

@@ -132,9 +132,12 @@ class CarReader:
     def remarks(self) -> Sequence[Remark]:
         """Return remarks about an archive of another program; none for an archive that cafcat wrote.
 
-        They are about blocks whose hash cafcat cannot check, and about blocks that belong to no file of the tree.
-        The latter are only found if `entries` was read to its end before, and all sections are valid and complete.
-        If not all sections were read before, this call reads them.
+        One remark counts blocks whose hash cafcat cannot check, another one blocks that belong to no file of the
+        tree. The second one is only made if `entries` was read to its end before, and all sections are valid and
+        complete. If not all sections were read before, this call reads them. Damage raises no error here.
+
+        Raises:
+            TemporaryFileFailed: the temporary file of the table of blocks cannot be read.
         """
         if self._manifest is not None:
             return ()  # cafcat wrote the archive

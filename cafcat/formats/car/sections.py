@@ -76,8 +76,8 @@ def scan(archive: RandomReader, start: int, end: int, *, zero_padding: bool = Fa
         archive: the archive.
         start: start of the first section in bytes.
         end: end of the payload in bytes.
-        zero_padding: if True, a section of size zero is the end, as in archives that Filecoin pads. Otherwise it is
-            an error.
+        zero_padding: if True, a section of size zero is the end, as in archives that Filecoin pads. If False, it
+            raises Corrupt.
 
     Raises:
         Corrupt: a section is invalid or incomplete, or another CAR begins in its place.

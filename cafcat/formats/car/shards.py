@@ -29,8 +29,9 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
     """Write the shards of a directory, deepest first.
 
     Names whose hashes begin with the same bytes go to deeper levels, up to eight. If that would make the tree
-    larger than its computed bound, the deepest levels are not written: of names that would be there together, only
-    the first stays in the tree, on a higher level. This happens only with names chosen for that purpose.
+    larger than its computed bound, the deepest levels are not written. Of the names that only these levels could
+    separate, only the name whose hash sorts first is in the tree, on a higher level. The tree lacks the other
+    names, and no error is raised. This happens only with names chosen for that purpose.
 
     Memory: that of ExternalSort, and 256 links for each level.
 
@@ -58,14 +59,14 @@ def write_shards(sections: SectionWriter, links: Iterator[dag_pb.Link]) -> tuple
 
 
 def _assign_levels(records: ExternalSort, max_depth: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each record with the level, from 0, of the shard in which its link is stored.
+    """Yield records with the level, from 0, of the shard in which the link is stored.
 
-    The level is the number of first bytes that its hash shares with the previous or the next record, whichever is
-    greater. Of records that share more than `max_depth` bytes, only the first one is yielded, with a level of at
-    most `max_depth`.
+    Of records whose hashes share more than `max_depth` first bytes, only the first is yielded: the tree lacks the
+    others. The level is the number of first bytes that the hash shares with the previous or the next yielded
+    record, whichever is greater. It is at most `max_depth`.
 
     Args:
-        records: hash of the name, value and name of each link, sorted.
+        records: hash of the name, value and name of each link, back to back; sorted.
         max_depth: the deepest level to use.
     """
     last, before = b"", 0
@@ -90,7 +91,7 @@ def _common_prefix(first: bytes, second: bytes) -> int:
 
 
 def _find_max_depth(records: ExternalSort) -> int:
-    """Return the deepest level of shards that fits into the bound that TreeSize computed for the directory."""
+    """Return the deepest level, 0 to 7, down to which all shards fit into TreeSize's bound for the directory."""
     budget = records.count * (SHARD_BYTES_PER_LINK - _LINK_BYTES) - _SHARD_BYTES
     shards = [0] * HASH_BYTES
     last = b""

@@ -60,7 +60,7 @@ class _Node(NamedTuple):
     """A decoded node of a UnixFS tree.
 
     Attributes:
-        span: position of the node's section; of an inline node the position of the directory node that links to it.
+        span: position of the node's section; for an inline node, the position of a node above it.
         block: the bytes of the node.
         links: the links of the node.
         data: the UnixFS data of the node.
@@ -138,7 +138,10 @@ class TreeReader:
         self._open_bytes = 0
 
     def is_unixfs(self) -> bool:
-        """Return True if the root of the tree is in the archive, undamaged, and a UnixFS file or directory."""
+        """Return True if the root of the tree is in the archive, undamaged, and a UnixFS file or directory.
+
+        Raises TemporaryFileFailed if the temporary file of the table cannot be read.
+        """
         try:
             return self._node(self._root, None).data.kind in _FOLDERS + _FILES
         except (_BrokenBlock, Corrupt):
@@ -273,7 +276,12 @@ class TreeReader:
             raise self._unsupported(f"the nodes above one file have more than {MAX_OPEN_BYTES:,} bytes")
 
     def _node(self, cid: bytes, parent: BlockSpan | None) -> _Node:
-        """Return the decoded UnixFS node of a CID. Raises _BrokenBlock if it is missing or damaged."""
+        """Return the decoded UnixFS node of a CID. Raises _BrokenBlock if it is missing, damaged or not UnixFS.
+
+        Args:
+            cid: CID of the node.
+            parent: the span that an inline node gets; None for the root of the tree, which is never inline.
+        """
         try:
             is_inline = parent is not None and parse(cid).hash_code == IDENTITY
             if parent is not None and is_inline:

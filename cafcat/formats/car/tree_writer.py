@@ -1,4 +1,4 @@
-"""Writes the UnixFS tree of a CAR. The paths are sorted, on disk if they are many. Subdirectories come first."""
+"""Writes the UnixFS tree of a CAR, each directory after its subdirectories. Paths are sorted, on disk if many."""
 
 import struct
 from collections.abc import Iterator

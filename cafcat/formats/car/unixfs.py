@@ -50,10 +50,10 @@ class Node(NamedTuple):
         kind: the type of the node.
         data: the bytes of a file that are stored in the node itself, the target of a symlink, or the bitmap of a
             shard.
-        file_bytes: size of the file in bytes, or None.
-        block_bytes: for each link, the size in bytes of the file content below it.
+        file_bytes: size of the file in bytes, or None if the node does not state it.
+        block_bytes: for each link, the size in bytes of the file content below it, as the node states it.
         fanout: number of slots of a shard; 0 for other nodes.
-        mode: permission bits, or None.
+        mode: permission bits, or None if the node has none.
         modified_ns: modification time in nanoseconds since 1970-01-01 UTC. None if the node has no time, or one
             that does not fit a signed 64-bit number.
     """
@@ -71,7 +71,7 @@ def decode(data: bytes) -> Node:
     """Decode the data field of a DAG-PB node.
 
     Raises:
-        ValueError: the data is not UnixFS.
+        ValueError: the data is not UnixFS, or a shard has an unsupported fanout or hash function.
     """
     found: dict[int, int | bytes] = {}
     sizes: list[int] = []

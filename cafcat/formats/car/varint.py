@@ -16,7 +16,7 @@ class Truncated(ValueError):
 
 
 def encode(value: int) -> bytes:
-    """Return the varint of a non-negative number."""
+    """Return the varint of a non-negative number. Numbers of 2^63 or more are encoded, but `read` refuses them."""
     if value < 0x80:
         return bytes((value,))
     digits = bytearray()

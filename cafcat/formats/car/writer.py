@@ -52,7 +52,7 @@ class CarWriter(IndexedWriter):
         """
         if not isinstance(sink, HeadSink):
             raise Unsupported(
-                "a CAR cannot be written to this output: its first bytes must be rewritten at the end"
+                "a CAR cannot be written to this output, whose first bytes cannot be rewritten at the end"
             )
         super().__init__(max_manifest_bytes)
         self._sink: HeadSink = sink
@@ -120,6 +120,7 @@ class CarWriter(IndexedWriter):
 
         Raises:
             Refused: the name cannot be stored, or the manifest is full. No bytes were written.
+            InvalidInput: another file of this archive is still open.
         """
         self._check_can_open(path)
         name = tree_name(path)
