@@ -71,7 +71,8 @@ class BufferedWriter:
 
         Returns:
             The records that this call wrote: first the record that was open before, if it was old enough; then the
-            record with this content, if it is large enough. Often empty.
+            record with this content, if it is large enough. Often empty. If the call raises an error, the record
+            that was old enough may be written already.
 
         Raises:
             InvalidInput: the user data of a new record does not have 16 bytes. Or an earlier attempt to write the
@@ -104,7 +105,8 @@ class BufferedWriter:
     def close(self) -> Record | None:
         """Write the open record. Return the written record, or None if no record was open.
 
-        Raises the errors of `RecordWriter.write`. The record is then still open, and `close` can be called again.
+        Raises the errors of `RecordWriter.write`. The record is then still open: after `RecordWriter.resume`, call
+        `close` again.
         """
         if self._deflater is None:
             return None

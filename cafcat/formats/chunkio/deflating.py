@@ -32,7 +32,8 @@ def inflate(blocks: Iterable[bytes], max_bytes: int = MAX_INFLATED_BYTES) -> Ite
         max_bytes: largest allowed size of the decompressed content in bytes.
 
     Raises:
-        Corrupt: the stream is invalid, has bytes after its end, or inflates to more than `max_bytes`.
+        Corrupt: the stream is invalid, has bytes after its end, or inflates to more than `max_bytes`. The error
+            names no archive: the caller adds it.
     """
     stream = zlib.decompressobj(_RAW)
     found = 0
@@ -79,7 +80,7 @@ class Deflater:
         """
         if self._stream is None:
             message = "cannot append to this record: it is complete, but was not written, because writing it failed"
-            raise InvalidInput(message, hint="call close() to write it again, or abandon()")
+            raise InvalidInput(message, hint="call resume() and close() to write the record again, or abandon()")
         self._parts.append(self._stream.compress(data))
         self.size_bytes += len(data)
 

@@ -42,7 +42,10 @@ _PAYLOAD_BYTES: Final = INTERVAL_BYTES - METER_BYTES
 
 
 def is_position(position: int) -> bool:
-    """Return True if a record can begin or end at this position: not within a meter, nor right after one."""
+    """Return True if a record can begin or end at this position in a file.
+
+    This is any position outside meters, or at the start of a meter, but not the position right after a meter.
+    """
     return 0 <= position <= MAX_POSITION and (position - 1) % INTERVAL_BYTES >= METER_BYTES
 
 

@@ -92,7 +92,7 @@ def pieces_end(begin: int, content_bytes: int) -> int:
 def content_bytes_of(begin: int, end: int) -> int | None:
     """Return the size in bytes of the file, or index, whose records fill the positions `[begin, end)`.
 
-    None if no such records can have this span.
+    Return None if no such records can have this span.
     """
     if not (is_position(begin) and is_position(end) and begin < end):
         return None

@@ -62,7 +62,7 @@ class RecordReader:
         self._certain_end = None
 
     def records(self, first: Record | None = None) -> Iterator[Record]:
-        """Yield all records in order, or those from `first` on. Takes time linear in the size of the file.
+        """Yield all records in order, or the record `first` and those after it. Takes time linear in the file size.
 
         Contents are not checked. The last record may end beyond the end of the file. A torn record may end after
         the start of a later record.
@@ -212,7 +212,7 @@ class RecordReader:
         return self._hashed_bytes <= max_bytes and self.is_intact(record)
 
     def meter(self, position: int) -> int | None:
-        """Return the record start that the meter at `position` stores; None if no valid meter is there.
+        """Return the record start that the meter at `position` stores; None if this meter is missing or invalid.
 
         `position` is a multiple of 65,536.
         """
@@ -260,8 +260,8 @@ class _UnusedMeters:
     def _next(self, number: int) -> int:
         """Return the number of the first meter from `number` on that is not skipped. Shortens later searches.
 
-        The number of a meter is its position divided by 65,536. If all are skipped, the result is greater than that
-        of the last meter.
+        The number of a meter is its position divided by 65,536. If all these meters are skipped, the result is
+        greater than the number of the last meter.
         """
         end = number
         while end < len(self._skip) and self._skip[end]:

@@ -38,6 +38,8 @@ class RecordTail:
     def poll(self) -> Iterator[Record]:
         """Yield the records that became complete since the last call of `poll`. Does not wait for more.
 
+        Records that the caller does not take from the iterator are yielded by the next call.
+
         Raises:
             Corrupt: the file is shorter than at the last call, because it was cut or replaced.
         """

@@ -37,9 +37,9 @@ def ticks_of_record(record: Record) -> int:
 def records_after(reader: RecordReader, ticks: int, start: int = 0, end: int | None = None) -> Iterator[Record]:
     """Return the records that begin in `[start, end)` and may hold events after a time.
 
-    These are the records with a later time, and the one before them, whose events may extend past the time. Records
-    must be in order of time. O(log n) records are read before the first one is returned, more only in files with
-    damaged or false meters.
+    These are the records with a later time, and the record before them, whose events may extend past the time.
+    Records must be in order of time. O(log n) records are read before the first one is returned, more only in files
+    with damaged or false meters.
 
     Args:
         reader: reads the file.

@@ -93,6 +93,7 @@ class ChunkIoWriter(IndexedWriter):
 
         Raises:
             Refused: the name cannot be stored, or the archive is full. No bytes were written.
+            InvalidInput: another file of this archive is still open.
         """
         self._check_can_open(path)
         self._open = ChunkIoEntryWriter(self, path, modified_ns)
@@ -131,6 +132,7 @@ class ChunkIoWriter(IndexedWriter):
 
         Raises:
             InvalidInput: a file is still open, or the archive is finished already. Errors of the sink pass through.
+            StoreFailed: the temporary file of the index failed.
         """
         self._check_usable()
         index_begin = self._position
