@@ -37,7 +37,7 @@ class AnnotatedArchive(NamedTuple):
 
     Attributes:
         blocks: the bytes of the archive; can be iterated once.
-        entries: the sections of the archive, with their checksums.
+        entries: the sections of the archive, with their checksums, and with spans in the annotated archive.
         units: the log files in the archive, and the times of its records.
     """
 
@@ -50,12 +50,12 @@ def annotate(reader: ClpReader, sources: Sequence[LogSource], name: str) -> Anno
     """Add cafcat's annotation to a clp-s archive. Reads all sections; iterating over `blocks` reads them again.
 
     Args:
-        reader: reads the archive.
-        sources: the log files from which the archive was made, in the order of its ranges.
+        reader: reads the archive, which must not have an annotation yet.
+        sources: the log files from which the archive was made, in the order of its ranges of records.
         name: name of the archive, for messages.
 
     Raises:
-        Corrupt: the archive does not contain exactly these log files, or is damaged.
+        Corrupt: the archive does not contain exactly these log files in this order, or is damaged.
         Unsupported: a packet of the metadata has more than 4 MiB, or the catalog cannot store one of its values.
         InvalidInput: with the annotation, the metadata would have more than 255 packets.
     """

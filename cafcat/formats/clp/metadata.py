@@ -91,8 +91,8 @@ class TimestampRange(NamedTuple):
         key: JSON key that holds the timestamp of a record.
         column_ids: ids of the columns in which clp-s stores the key.
         begin: earliest time, in the unit of the logs: an integer ("epoch") or a float ("double epoch"). None if the
-            range has no encoding.
-        end: latest time, in the same unit as `begin`; None if the range has no encoding.
+            archive stores no times for the range.
+        end: latest time, in the same unit as `begin`; None if the archive stores no times for the range.
     """
 
     key: str
@@ -169,9 +169,9 @@ def parse_info(content: bytes, name: str) -> dict[str, Any]:
 
 
 def parse_section_table(content: bytes, files_bytes: int, name: str) -> list[tuple[str, int, int]]:
-    """Decode the content of an ARCHIVE_FILES packet: the name and the span of each section.
+    """Decode the content of an ARCHIVE_FILES packet: return the name, the start and the end of each section.
 
-    Spans are in bytes, relative to the start of the first section.
+    Starts and ends are in bytes, relative to the start of the first section.
 
     Args:
         content: the content of the packet.
@@ -301,7 +301,7 @@ def _unpack(content: bytes, name: str, label: str) -> Any:
 
 
 def _check_plain(value: Any) -> None:
-    """Check that a decoded value has only types that JSON has, at any depth. Raises TypeError."""
+    """Check that a decoded value has only types that JSON has, at any depth. Raises TypeError otherwise."""
     values = [value]
     while values:
         value = values.pop()

@@ -29,9 +29,9 @@ def pack_head(
 ) -> bytes:
     """Return the bytes of a clp-s archive before its sections: the header, and the compressed metadata.
 
-    The packet with the table of sections is made from `sections`. It replaces the one in `packets`, or comes after
-    the first packet if there is none. In the header, `compressed_size` (of the whole archive) and `metadata_bytes`
-    are computed; `uncompressed_size` is kept.
+    The packet with the table of sections is made from `sections`. It replaces such a packet in `packets`; if there
+    is none, it is inserted after the first packet. In the header, `compressed_size` (of the whole archive) and
+    `metadata_bytes` are computed; all other values are kept.
 
     Args:
         header: the header; its `compressed_size` and `metadata_bytes` are ignored.

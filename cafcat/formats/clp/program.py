@@ -121,7 +121,7 @@ def search(
         projection: the columns of a record to return; all if empty.
 
     Raises:
-        ProgramFailed: clp-s failed, for example because the query is invalid.
+        ProgramFailed: clp-s failed, for example because the query is invalid. Raised after the last record.
         MatchesNothing: the query cannot match any record of the archive.
         NotInstalled: clp-s is not installed.
     """
@@ -192,7 +192,7 @@ def _old_version(archive: str | int) -> str | None:
 
 
 def check_query(query: str) -> None:
-    """Check the syntax of a search query, by a run of clp-s on an empty file. Other errors of clp-s are ignored.
+    """Check the syntax of a search query, by a run of clp-s on an empty file. Any other error of clp-s is ignored.
 
     Raises:
         InvalidInput: the query is invalid.

@@ -65,7 +65,8 @@ class ClpReader:
 
         Raises:
             Corrupt: the header, the metadata or the table of sections is invalid, or the archive is incomplete.
-            Unsupported: the version or the compression is unknown, or the metadata has more than 8 MiB.
+            Unsupported: the version or the compression is unknown, the compressed metadata has more than 8 MiB, or
+                the table of sections has more than 4 MiB.
         """
         self._archive = archive
         first = archive.read_at(0, min(archive.size_bytes, _FIRST_BYTES))
