@@ -50,10 +50,9 @@ class DataBundleWriter(ArchiveWriter):
         self._open: DataBundleEntryWriter | None = None
 
     def add_all(self, files: Sequence[NewFile], max_bytes: int) -> Sequence[Entry]:
-        """Append as many whole files as certainly fit, from the first on, and return their entries.
+        """Append whole files, up to the first one that may not fit, and return their entries; see `Writer.add_all`.
 
-        See `Writer.add_all`. A file fits if the archive would not be too large even if the file could not be
-        compressed.
+        A file fits if the archive would not be too large even if the file could not be compressed.
 
         Raises:
             Refused: the name of a file cannot be stored; no bytes were written. Errors of the sink pass through.
@@ -115,7 +114,8 @@ class DataBundleWriter(ArchiveWriter):
         """Write the table and the trailer, and return the sizes of the archive.
 
         Raises:
-            InvalidInput: a file is still open. Errors of the sink pass through.
+            InvalidInput: a file is still open, or the archive is finished already. Errors of the sink pass through.
+            TemporaryFileFailed: the temporary file of the table failed.
         """
         self._check_usable()
         with self._break_on_error():

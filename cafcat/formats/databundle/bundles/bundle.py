@@ -101,7 +101,9 @@ def write_bundle(
     """Write a new bundle into a folder that is empty or does not exist.
 
     File n goes to shard n modulo shards, so the same files produce the same shards. The bundle is durable when this
-    function returns. The row BUNDLE_CONFIG is written last: without it, an incomplete folder is not a bundle.
+    function returns. The row BUNDLE_CONFIG is written last: without it, an incomplete folder is not a bundle. After
+    an error, the files of the incomplete bundle stay in the folder.
+
     Memory: the list of files, and for each thread some 4 MiB, or a copy of a file that is given as bytes.
 
     Args:
@@ -267,6 +269,7 @@ class Bundle:
 
         Raises:
             Corrupt: a row of the index is damaged.
+            StoreFailed: the index cannot be read.
         """
         return self._rows.files()
 
@@ -274,8 +277,9 @@ class Bundle:
         """Return the file or directory with the name `path`, without its content.
 
         Raises:
-            NotFound: the bundle has no such file.
+            NotFound: the bundle has no file or directory of this name.
             Corrupt: the row of the file is damaged.
+            StoreFailed: the index cannot be read.
         """
         file = self._rows.get(file_key(path))
         if file is None:
@@ -287,10 +291,10 @@ class Bundle:
 
         Raises:
             NotFound: the bundle has no such file, or its shard file is missing.
-            Corrupt: the content is damaged, or its size or CRC-32C is wrong. Raised after the last block at the
-                latest.
+            Corrupt: the row of the file or the content is damaged, or its size or CRC-32C is wrong. Raised after
+                the last block at the latest.
             Unsupported: the compression is unknown, or the records have an unsupported layout.
-            StoreFailed: the shard file cannot be read.
+            StoreFailed: the index or the shard file cannot be read.
             NotInstalled: the library for the compression is not installed.
         """
         file = self.file(path)
@@ -303,8 +307,8 @@ class Bundle:
     def verify(self, workers: int = 1) -> BundleCheck:
         """Read and check every file of the bundle. Memory: the list of files.
 
-        Problems of files and shard files are returned, not raised. If a shard file is missing or cannot be read,
-        its other files are not read.
+        Problems of files and shard files are returned, not raised. If a shard file is missing or cannot be read, it
+        gets one problem, and its remaining files are neither read nor get problems of their own.
 
         Args:
             workers: number of threads; each reads one shard file at a time.

@@ -40,7 +40,7 @@ def open_index_copy(folder: ArchiveFolder) -> Iterator[BundleIndex]:
 
     Raises:
         Corrupt: the index is damaged.
-        Unsupported: the index has more than 64 GiB or too many files.
+        Unsupported: the index has more than 64 GiB, or more than 100,000 files.
         NotInstalled: plyvel is not installed.
         Conflict: another process changed the index during the copy.
         StoreFailed: the copy cannot be written, usually because the disk is full.

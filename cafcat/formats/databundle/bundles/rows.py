@@ -42,7 +42,7 @@ class RowSource(Protocol):
 class InlineRows:
     """The rows of files and records in the head of a shard. Implements `RowSource`.
 
-    All rows are in memory; the size of a head is limited. If a key is repeated, the largest value counts.
+    All rows are in memory; the size of a head is limited. If a key is repeated, the value that sorts last counts.
     """
 
     def __init__(self, rows: Iterable[Any]) -> None:
@@ -170,7 +170,7 @@ class BundleRows:
 
         Args:
             source: the rows.
-            name: name of the bundle, for messages.
+            name: name of the bundle or shard, for messages.
             config: the configuration, if no row contains it; None to read it from the row BUNDLE_CONFIG.
 
         Raises:
@@ -200,14 +200,18 @@ class BundleRows:
         return None if value is None else self.parse_file(key, value)
 
     def parse_file(self, key: bytes, value: bytes) -> BundleFile:
-        """Decode the row of a file or directory."""
+        """Decode the row of a file or directory.
+
+        Raises:
+            Corrupt: the key or the value is invalid, or names a shard that the bundle does not have.
+        """
         try:
             path = parse_file_key(key)
         except ValueError as error:
-            raise self.corrupt(f"its index has an invalid name: {error}") from error
+            raise self.corrupt(f"one of its rows has an invalid file name: {error}") from error
         metadata = self._parse(messages().FileMetadata, value)
         if path is None or metadata.type not in (REGULAR, DIRECTORY) or metadata.shard_index >= self.config.shards:
-            raise self.corrupt("its index has an invalid file row", path)
+            raise self.corrupt("the row of a file has an invalid key, type or shard", path)
         user_data = None
         if metadata.HasField("user_data"):
             user_data = UserData(metadata.user_data.type_url, metadata.user_data.value)
@@ -269,7 +273,7 @@ class BundleRows:
         try:
             return kind.FromString(value)
         except messages().DecodeError as error:
-            raise self.corrupt("a row of its index is not a valid message") from error
+            raise self.corrupt("one of its rows is not a valid message") from error
 
     def corrupt(self, message: str, path: str | None = None) -> Corrupt:
         """Return (not raise) an error with the name of the bundle, and the file `path` if it is not None."""

@@ -204,9 +204,10 @@ class BundleShard(FileReader):
         return bundle_properties(self._files.config, self._files.files, self._files.directories)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries of the files in the shard, in the order of their bytes.
+        """Yield the entries of the files in the shard, in the order of their bytes before compression.
 
         A file whose records are invalid or unsupported is listed, too. Opening it raises Corrupt or Unsupported.
+        Raises TemporaryFileFailed if the temporary file of the list cannot be read.
         """
         for entry in self._files.entries(self._shard):
             yield self._head.with_file_span(entry, self._archive.size_bytes)

@@ -66,9 +66,9 @@ class ShardWriter:
         return HEAD_BYTES + self._position
 
     def add(self, blocks: Iterable[bytes]) -> StoredFile:
-        """Append a file, given in blocks of any size, and return its position.
+        """Append a file, given in blocks of any size, and return its position, size and CRC-32C.
 
-        A file of 1 MiB or more begins a new record.
+        A file of 1 MiB or more begins a new record. Errors of `blocks` pass through.
         """
         self._zero_runs, self._after_zeros = 0, False
         buffer, is_large, checksum, size_bytes = bytearray(), False, 0, 0
