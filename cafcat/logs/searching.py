@@ -157,6 +157,8 @@ class LogSearch:
     def records(self) -> Generator[FoundRecord, None, None]:
         """Yield records as they are found. An archive that fails is noted in `report`, and the search goes on.
 
+        Closing the generator ends the search, and the program clp-s that is running for it.
+
         Raises:
             CatalogUnavailable: The database does not answer.
             CatalogOutdated: The database has another schema.

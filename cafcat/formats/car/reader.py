@@ -91,7 +91,8 @@ class CarReader:
         For archives of cafcat these are the files in the order of writing. For other archives they are the files of
         the tree if the only root is a UnixFS directory or file. Otherwise they are the blocks, one for each CID, in
         archive order. If a section is invalid or the end is missing, only the files or blocks that are complete
-        before this damage are returned. If a returned file or block is itself damaged, `open` raises Corrupt.
+        before this damage are returned. Otherwise files with missing blocks are returned, too. For these, and for
+        damaged files and blocks, `open` raises Corrupt.
 
         Raises:
             Corrupt: the archive is damaged. A missing end, or an invalid section, is raised after the last complete

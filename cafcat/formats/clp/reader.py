@@ -105,10 +105,11 @@ class ClpReader:
         return Corrupt(message, chunk=self._archive.name, byte=HEADER_BYTES)
 
     def properties(self) -> dict[str, Any]:
-        """Return the version, the size of the logs in bytes, and the types and sizes of the metadata packets.
+        """Return `version`, `log_bytes` (size of the logs), and `packets` (type and size of each metadata packet).
 
-        If the archive has them, also return the ranges of records by log file, and the earliest and latest time by
-        timestamp key, in the unit of the logs.
+        If the archive has them, also return `ranges` (the records of each log file), and `timestamps` (earliest and
+        latest time for each timestamp key, in the unit of the logs). A time is None if it is unknown, infinite or
+        NaN.
 
         Raises:
             Corrupt: the metadata is damaged.

@@ -113,7 +113,7 @@ def _is_table(footer: bytes, size_bytes: int) -> bool:
     """Return True if these can be the last 48 bytes of a LevelDB table of `size_bytes` bytes.
 
     They must begin with two handles (position and size as varints) that point into the table, and end with the
-    magic number. The bytes between the two are not checked.
+    magic number. The bytes between handles and magic number are not checked.
     """
     if len(footer) != _FOOTER_BYTES or not footer.endswith(_TABLE_MAGIC):
         return False

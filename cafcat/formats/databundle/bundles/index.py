@@ -43,7 +43,7 @@ class BundleIndex:
 
         Raises:
             NotInstalled: no binding of LevelDB is installed.
-            Corrupt: the index is damaged.
+            Corrupt: the index is damaged, or is missing and `create` is False.
             StoreFailed: another process has opened the index, the disk is full, or the index cannot be created.
         """
         self._name = label or str(folder)

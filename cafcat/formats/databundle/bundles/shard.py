@@ -151,6 +151,8 @@ def shard_file_list(archive: RandomReader, head: ShardHead) -> BundleFileList:
 def bundle_properties(config: BundleConfig, files: int, directories: int) -> dict[str, Any]:
     """Return the properties of a bundle by name, as JSON values; see `HasProperties.properties`.
 
+    These are version, number of shards, compression, record size in bytes, and numbers of files and directories.
+
     Args:
         config: configuration of the bundle, with a known compression method.
         files: number of files to report.
