@@ -334,6 +334,7 @@ def test_damaged_index_is_reported(local: cafcat.Repository, tmp_path: Path, nam
     assert len(report.failed) == 1
     said = ("the index of the bundle cannot be used", "its index has no BUNDLE_CONFIG", "a folder, not an archive")
     assert any(words in report.failed[0] for words in said)
+    assert "b'" not in report.failed[0], "LevelDB has messages of bytes"
     assert everything(tmp_path / "there") == before
 
 

@@ -228,6 +228,12 @@ def test_invalid_queries_are_refused_even_without_archives(
         local.search(query, "folder")
 
 
+@pytest.mark.parametrize("query", ["a: \ud800", "a: " + "x" * 131_072])
+def test_a_query_that_no_program_can_get_is_invalid(repository: cafcat.Repository, query: str) -> None:
+    with pytest.raises(InvalidInput, match=r"not valid UTF-8|longer than 100,000 bytes"):
+        repository.search(query)
+
+
 def test_query_may_begin_with_a_dash(repository: cafcat.Repository) -> None:
     assert search(repository, "--help")[0] == []
 

@@ -30,6 +30,8 @@ __all__ = [
 
 _POLL_SECONDS: Final = 0.1
 """Interval in seconds for calls of `checkpoint`."""
+_MAX_QUERY_BYTES: Final = 100_000
+"""Longest query in bytes. Linux passes an argument of at most 128 KiB to a program (MAX_ARG_STRLEN)."""
 _MAX_MESSAGES_BYTES: Final = 256 << 10
 """Largest number of bytes of messages that are read. A message may contain the whole query, which has less than 128
 KiB."""
@@ -195,9 +197,15 @@ def check_query(query: str) -> None:
     """Check the syntax of a search query, by a run of clp-s on an empty file. Any other error of clp-s is ignored.
 
     Raises:
-        InvalidInput: the query is invalid.
+        InvalidInput: the query is invalid, not valid UTF-8, or longer than 100,000 bytes.
         NotInstalled: clp-s is not installed.
     """
+    try:
+        size_bytes = len(query.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput("the query is not valid UTF-8") from error
+    if size_bytes > _MAX_QUERY_BYTES:
+        raise InvalidInput(f"the query is longer than {_MAX_QUERY_BYTES:,} bytes ({size_bytes:,})")
     try:
         for _ in search(os.devnull, query):
             pass

@@ -118,11 +118,17 @@ class BundleIndex:
         try:
             yield
         except self._library.Error as error:
-            reason = " ".join(str(error).split())
+            reason = _reason(error)
             if isinstance(error, OSError) and not (self._is_copy and _NO_SPACE not in reason):
                 message = f"the index of the bundle cannot be read or written: {reason}"
                 raise StoreFailed(message, chunk=self._name) from error
             raise Corrupt(f"the index of the bundle cannot be used: {reason}", chunk=self._name) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the text of an error of LevelDB in one line. Its library raises errors whose text is bytes."""
+    text = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+    return " ".join(text.split())
 
 
 class IndexBatch:
