@@ -129,12 +129,12 @@ def parse_percent(text: str, *, may_be_zero: bool = False) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Parse a percentage from "0%" to "100%", and return it as a fraction of 1. Raises InvalidInput."""
+    """Parse a percentage from "0%" to "100%", and return it as a number from 0 to 1. Raises InvalidInput."""
     return parse_percent(text, may_be_zero=True)
 
 
 def parse_grace(text: str) -> int:
-    """Parse a duration such as "7d" or "0", and return it in seconds; see `parse_duration`. Raises InvalidInput."""
+    """Parse "0", or a duration such as "7d" (`parse_duration`), and return it in seconds. Raises InvalidInput."""
     return 0 if text.strip() == "0" else parse_duration(text)
 
 

@@ -60,5 +60,5 @@ def to_base64(crc64: int) -> str:
 
 
 def from_base64(text: str) -> int:
-    """Return the CRC-64/NVME that `to_base64` encoded. Raises ValueError if the text is not padded base64."""
+    """Return the CRC-64/NVME that `to_base64` encoded. Raises ValueError if the padding of the text is wrong."""
     return int.from_bytes(base64.b64decode(text))

@@ -25,18 +25,19 @@ def in_order(
     """Yield the result of a function for each item, in the order of the items.
 
     The function runs in threads; the items are iterated in the caller's thread. An exception of the function is
-    raised where its result would be yielded. Closing the iterator cancels the calls that have not begun, waits for
-    the others, and closes results that were not yielded, if they have a `close` method.
+    raised where its result would be yielded, and ends the iterator. An iterator that ends early, or is closed,
+    cancels the calls that have not begun and waits for those that run. It closes the results that were not
+    yielded, if they have a `close` method.
 
     Args:
         function: Called once for each item.
-        items: The items. At most one is read ahead of those whose calls were begun or are queued.
+        items: The items. At most one is read ahead of the items whose calls were begun or are queued.
         most_in_flight: Largest number of calls that run at the same time.
         most_begun: Largest number of calls that were begun or queued, and whose results were not yielded yet. None
             means `most_in_flight`. With a larger number, a single slow call does not keep the next calls from
             beginning.
         cost: Returns the cost of an item's result, for instance its size in bytes. By default, each costs 0.
-        budget: Largest total cost of these calls. A single item may cost more.
+        budget: Largest total cost of the calls that `most_begun` limits. A single item may cost more.
     """
     from concurrent.futures import ThreadPoolExecutor  # a command that reads one file needs no threads
 

@@ -23,8 +23,8 @@ _COPIED_BYTES: Final = 1 << 20
 class NewFile:
     """A new file in an open folder, which has no name, or a temporary name, while it is written.
 
-    A file without a name disappears with its process. A file with a temporary name has permissions for its owner
-    only while it is written, if the file system has permissions.
+    A file without a name disappears with its process. While a file with a temporary name is written, only its owner
+    has permissions for it, if the file system has permissions.
 
     Attributes:
         descriptor: File descriptor, -1 once the file is closed.
@@ -52,7 +52,7 @@ class NewFile:
 
         This is one step: at every moment, the name leads to the old file or to this file. Only where a file system
         has neither hard links nor RENAME_NOREPLACE, a new name leads to an empty file for a moment. The caller
-        makes the content durable before, and the name afterwards.
+        makes the content durable before this call, and the name after it.
 
         Args:
             name: The final name in the folder.

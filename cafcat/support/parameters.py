@@ -48,9 +48,10 @@ class Flag(NamedTuple):
         names: Names of the flag, separated by spaces.
         help: Help text.
         metavar: Name of the value in the help text; None for a switch without value.
-        parse: Converts the text after the flag to the value of the field; raises InvalidInput. None: the type of
-            the field decides.
-        default: The default as a user would type it; None if the default of the field is that already.
+        parse: Converts the text after the flag to the value of the field; raises InvalidInput. None: the text is
+            converted to the type of the field.
+        default: The default as a user would type it, which `parse` converts. None: the default of the field is
+            used.
         least: Smallest allowed value of a number; None for no limit.
     """
 

@@ -9,7 +9,8 @@ __all__ = ["find_plugin", "plugin_names"]
 def find_plugin(group: str, name: str, built_in: Mapping[str, str]) -> object | None:
     """Import and return the object that is registered under a name, such as a kind of store.
 
-    Entry points are searched only for names that are not built in, because that takes some milliseconds.
+    Entry points are searched only for names that are not built in, because that takes some milliseconds. Of several
+    entry points with the name, the first is used. Exceptions of the import pass through.
 
     Args:
         group: Group of the entry points, as "cafcat.stores".

@@ -40,8 +40,8 @@ _OF_HOME: Final = ("postgres", "chunks", "cafcat.toml")
 def close_home(home: Path, *, is_default: bool) -> None:
     """Remove the permissions of other users from cafcat's home. Earlier versions gave them such permissions.
 
-    A home that the user has chosen is left alone if it contains other files than cafcat's. If the database server
-    of the home runs as another user, the permission to enter the home stays. Errors are ignored.
+    A home that the user has chosen is left alone if it contains other files or folders than cafcat's. If the
+    database server of the home runs as another user, the permission to enter the home stays. Errors are ignored.
 
     Args:
         home: The folder of cafcat's home.
@@ -62,7 +62,8 @@ def _is_only_ours(home: Path) -> bool:
 def close_to_others(folder: str | Path, *, except_entering: bool = False) -> None:
     """Remove all permissions of group and others from a folder of this user.
 
-    A link is left alone: it points to a folder that the user has chosen. Errors are ignored.
+    A link is left alone, because it points to a folder that the user has chosen. So is a folder of another user.
+    Errors are ignored.
 
     Args:
         folder: The folder.
@@ -76,7 +77,9 @@ def close_to_others(folder: str | Path, *, except_entering: bool = False) -> Non
 
 
 def let_enter(folder: Path) -> None:
-    """Allow other users to enter a folder, but not to list it: root's database server runs as another user.
+    """Give other users the permission to enter a folder, but none to list it.
+
+    If root starts the database server, the server runs as another user, which needs this permission.
 
     Raises:
         OSError: The permissions cannot be changed, or the path is a link that does not belong to the owner of the

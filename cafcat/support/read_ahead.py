@@ -33,9 +33,9 @@ class _Located(_Archive, Protocol[_Folder_co]):
 class ReadAhead:
     """Reads an archive through a buffer with the bytes of the last request. It is a RandomReader itself.
 
-    Each request reads more than the caller needs: `first_bytes` after a jump, and twice as much as before, up to
-    `most_bytes`, if the read begins in the buffer or shortly after it. The archive may grow between reads, but its
-    existing bytes must not change.
+    Each request reads more than the caller needs: `first_bytes` after a jump. If the read begins in the buffer or
+    shortly after it, the request reads twice as much as the one before, up to `most_bytes`. The archive may grow
+    between reads, but its existing bytes must not change.
     """
 
     def __init__(
@@ -99,5 +99,5 @@ class LocatedReadAhead(ReadAhead, Generic[_Folder_co]):
         self._located = archive
 
     def parent_folder(self) -> _Folder_co:
-        """Return the folder that contains the archive; None if the archive does not know its folder."""
+        """Return the folder that contains the archive; None if it is unknown."""
         return self._located.parent_folder()

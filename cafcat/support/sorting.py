@@ -32,7 +32,7 @@ class ExternalSort:
 
         Args:
             label: Name of the records, for messages.
-            memory_bytes: When the records in memory take this many bytes, they move to the temporary file.
+            memory_bytes: When the records in memory take this many bytes, all of them move to the temporary file.
         """
         self._memory_bytes = memory_bytes
         self._records: list[bytes] = []
@@ -75,7 +75,7 @@ class ExternalSort:
     def __iter__(self) -> Iterator[bytes]:
         """Return an iterator over all records in ascending order. No record may be added meanwhile.
 
-        Raises TemporaryFileFailed if the temporary file cannot be read.
+        The iterator raises TemporaryFileFailed if the temporary file cannot be read.
         """
         if not self._sorted:
             self._records.sort()

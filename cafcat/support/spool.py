@@ -33,8 +33,7 @@ class Spool:
 
         Args:
             label: Name of the contents, for messages.
-            memory_bytes: If the contents exceed this size, they move to disk. With 0, they are on disk from the
-                start.
+            memory_bytes: If the contents exceed this size, all of them move to disk. 0 has the effect of 1.
         """
         self._label = label
         # For SpooledTemporaryFile, the size 0 means that the contents never move to disk.
@@ -85,7 +84,10 @@ class Spool:
             raise _failure(self._label, error) from error
 
     def blocks_from(self, start_byte: int, block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """Yield all bytes from `start_byte` to the end of the file, in blocks of at most `block_bytes` bytes."""
+        """Yield all bytes from `start_byte` to the end of the file, in blocks of at most `block_bytes` bytes.
+
+        The caller must not use other methods of the Spool between two blocks.
+        """
         with temporary_file_of(self._label):
             self._file.seek(start_byte)
             while block := self._file.read(block_bytes):

@@ -80,10 +80,10 @@ def sync_folder(folder: str | int) -> None:
 
 
 def sync_ancestors(folder: str) -> None:
-    """Write the names of a folder, and of all folders above it in its file system, to the disk.
+    """Make the name of a folder, and the names of all folders above it in its file system, durable.
 
-    Any process may have created these folders. A parent that this user may not read is skipped. This takes one
-    system call per level, and little time if no folder has changed. Raises OSError.
+    Any process may have created these folders. The names in a parent that this user may not read are skipped. This
+    takes one sync per level, and little time if no folder has changed. Raises OSError.
     """
     path = os.path.realpath(folder)
     device = os.stat(path).st_dev

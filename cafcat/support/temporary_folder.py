@@ -1,7 +1,7 @@
 """Creates temporary folders, and removes those that killed processes left behind.
 
 The folder of a killed process is removed by the next process that creates a folder with the same prefix, unless the
-folder is younger than a minute.
+folder has changed within the last minute.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ def temporary_folder(prefix: str, label: str) -> Iterator[Path]:
         label: Name of the folder's contents, for messages.
 
     Raises:
-        TemporaryFileFailed: The folder cannot be created.
+        TemporaryFileFailed: The folder cannot be created or opened.
     """
     with temporary_file_of(label):
         _sweep(Path(tempfile.gettempdir()), prefix)

@@ -103,7 +103,7 @@ class Workers:
         return kind, value
 
     def ready(self, pipes: Sequence[WorkerPipe], seconds: float = _WAIT_SECONDS) -> list[WorkerPipe]:
-        """Wait until at least one pipe has a message or was closed, and return all such pipes.
+        """Wait until at least one pipe has a message or was closed, and return all such pipes, in the given order.
 
         Return an empty list if there is no such pipe within `seconds` seconds.
         """
