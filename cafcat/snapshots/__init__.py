@@ -1,4 +1,4 @@
-"""Snapshots: one file with the locations of packed files at one moment, to read these without the database."""
+"""Snapshots: files with the locations of packed files at one moment, for programs that read without a database."""
 
 from cafcat.snapshots.snapshot import Snapshot
 

@@ -34,14 +34,14 @@ class CachedChunk:
     __slots__ = ("descriptor", "file", "until")
 
     def __init__(self, file: OpenObject) -> None:
-        """Keep the file of a chunk that was just opened. The name of the file is checked again after one second."""
+        """Keep the file of a chunk that was just opened. Reads after more than a second check its name."""
         self.file = file
         self.descriptor = file.descriptor
         self.until = monotonic() + _TRUSTED_SECONDS
 
 
 class CachedChunks(dict[int, CachedChunk]):
-    """The chunks whose files are open, by chunks.id. Threads may share this object; look-ups need no lock."""
+    """Up to 256 chunks whose files are open, by chunks.id. Threads may share this object; look-ups need no lock."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         """Create the mapping, which is empty. No file is opened yet.
@@ -56,7 +56,8 @@ class CachedChunks(dict[int, CachedChunk]):
     def current(self, chunk: int, location: Location) -> CachedChunk | None:
         """Return an open chunk after checking that its name still leads to the same, unchanged file.
 
-        If the check fails, or the chunk is not open, the chunk is opened.
+        If the check fails, or the chunk is not open, the chunk is opened and stays open. Chunks that were idle for
+        a minute are closed.
 
         Args:
             chunk: The chunk's `chunks.id`.

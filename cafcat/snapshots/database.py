@@ -115,7 +115,8 @@ class Rows(threading.local):
 
         Raises:
             InvalidInput: A name in the query is not valid UTF-8.
-            Conflict: The first query of this thread found another file in place of the snapshot.
+            Conflict: This is the first query of this thread, and another file has replaced the snapshot since its
+                header was read.
             Unavailable: The file cannot be read.
             Corrupt: The file is damaged.
         """
@@ -148,7 +149,8 @@ def _check(path: str, head: bytes, size_bytes: int) -> int:
         raise Unsupported(message, path=path, hint="make a new snapshot, or use the cafcat that made it")
     expected = pages * (page_bytes if page_bytes > 1 else 1 << 16)
     if size_bytes != expected:
-        raise Corrupt(f"the snapshot has {size_bytes} bytes instead of {expected}", path=path, hint="copy it again")
+        message = f"the snapshot has {size_bytes} bytes instead of {expected}"
+        raise Corrupt(message, path=path, hint="copy the snapshot file again")
     return int(version)
 
 
@@ -181,4 +183,6 @@ def _error_of(error: sqlite3.Error, path: str) -> CafcatError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")):
         return Unavailable(f"the snapshot cannot be read: {error}", path=path)
-    return Corrupt(f"the snapshot is damaged: {error}", path=path, hint="make a new snapshot, or copy it again")
+    return Corrupt(
+        f"the snapshot is damaged: {error}", path=path, hint="copy the file again, or make a new snapshot"
+    )

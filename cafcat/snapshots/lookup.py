@@ -54,7 +54,7 @@ class SnapshotFiles:
         return _location(rows[0])
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
-        """Return the locations of those of these paths that the snapshot has, by path."""
+        """Return the locations, by path, of those of these paths that the snapshot has."""
         found = map(self._found, sorted(paths))
         return {rows[0][0]: _location(rows[0]) for rows in found if rows}
 
@@ -70,11 +70,11 @@ class SnapshotFiles:
         return rows
 
     def folders_among(self, names: Collection[str]) -> set[str]:
-        """Return those of these names that are folders: there is a file below them."""
+        """Return those of these names, without a slash at the end, below which the snapshot has a file."""
         return {name for name in names if self.page(f"{name}/", limit=1)}
 
     def page(self, folder: str, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[str]:
-        """Return a page of the paths below a folder, in path order.
+        """Return a page of the paths below a folder, sorted by their bytes; an empty list after the last page.
 
         Args:
             folder: A path that ends in "/"; "" for all files.

@@ -61,7 +61,7 @@ class SnapshotInfo(NamedTuple):
 
     Attributes:
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
-        prefix: The folder or file that was requested; empty for all files.
+        prefix: The folder or file that was requested, as typed; "" and "." mean all files.
         files: Number of files.
         size_bytes: Total size of these files in bytes.
         journal_id: journal.id of the last change of the catalog that the snapshot includes; None if there was none.

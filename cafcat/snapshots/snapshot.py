@@ -55,7 +55,7 @@ class Snapshot:
     Use a snapshot in a `with` statement, or call `close`. Threads may share it, and so may processes that are
     forked from this one: each thread and process has a connection of its own. A snapshot can be pickled; then its
     file is opened again by its path. The snapshot file must not be changed while it is open. If another file is
-    renamed to its path, the first read of another thread or forked process raises Conflict.
+    renamed to its path, the first read of another thread or forked process, or after `close`, raises Conflict.
 
     Attributes:
         info: When the snapshot was made, of which folder, and how many files it has.
@@ -110,18 +110,21 @@ class Snapshot:
         A whole file is compared with its checksum, and so is a file that has to be decoded.
 
         Args:
-            path: Path of the file in the catalog.
+            path: Path of the file in the catalog. If no file has it, leading "./" and "/" are dropped.
             start: First byte; a negative number counts from the end of the file.
             end: One past the last byte; None for the end of the file.
 
         Raises:
             NotFound: The snapshot has no such file, or the chunk was removed since.
-            Conflict: This thread reads for the first time, and another file has replaced the snapshot file.
+            Conflict: This thread reads for the first time, and another file has replaced the snapshot file. Or the
+                object of the chunk was replaced while it was read.
             Corrupt: The file is damaged in its chunk and in every copy, or the snapshot is damaged.
-            InvalidInput: The range begins at or beyond the end of the file, or ends before it begins.
+            InvalidInput: The range begins at or beyond the end of a file that is not empty, or ends before it
+                begins. Or no path can have this name.
             NotInstalled, Unsupported: The file cannot be decoded here.
             AccessDenied: A store refuses the credentials.
-            StoreFailed, Unavailable: The store does not return the bytes, or is out of reach.
+            StoreFailed, Unavailable: The store does not return the bytes, or is out of reach. Or the snapshot file
+                cannot be read.
         """
         if end is None and not start:
             try:  # the fast way, for nearly every file of a local chunk
@@ -166,20 +169,20 @@ class Snapshot:
         """Yield each path with the bytes of its file, or with the error that prevented reading the file.
 
         Files that are near each other in a chunk share a range read. Several requests to a bucket are in flight.
-        Of each five thousand paths, those that the snapshot does not have come first, then the others in the order
-        of archives and offsets. If a file cannot be read, its error comes in place of its bytes. Errors that
-        concern all files are raised.
+        Of each five thousand paths, those that the snapshot does not have, and those whose file has no such range,
+        come first. The other paths follow in the order of stores, chunks and offsets. Errors that concern all files
+        are raised.
 
         Args:
             paths: Paths of files in the catalog.
-            start: First byte of each file; a negative number counts from its end.
+            start: First byte of each file; a negative number counts from the end of the file.
             end: One past the last byte; None for the end of the file.
 
         Raises:
             InvalidInput: `paths` is one name, not a list of names.
             Conflict, Corrupt: Another file has replaced the snapshot file, or the snapshot is damaged.
             AccessDenied: A store refuses the credentials.
-            Unavailable: A store is out of reach.
+            Unavailable: A store is out of reach, or the snapshot file cannot be read.
         """
         from cafcat.reading.batch import Batch
 
@@ -190,6 +193,9 @@ class Snapshot:
 
     def locate(self, path: str) -> Location:
         """Return the location of a file.
+
+        Args:
+            path: Path of the file in the catalog. If no file has it, leading "./" and "/" are dropped.
 
         Raises:
             NotFound: The snapshot has no such file.
@@ -204,10 +210,13 @@ class Snapshot:
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Yield the path of the file with a name, if any, and the paths of all files below the folder of this name.
 
-        The paths come in path order. There are none if neither file nor folder exists.
+        The paths are sorted by their bytes. Nothing is yielded if neither file nor folder exists.
 
         Args:
             prefix: The name; "" and "." mean all files, a name that ends in "/" only the files below the folder.
+
+        Raises:
+            InvalidInput, Conflict, Corrupt, Unavailable: As `locate` raises them.
         """
         files, folder, file = self._catalog.files, folder_of(prefix), file_of(prefix)
         if file is not None and files.locate_many([file]):

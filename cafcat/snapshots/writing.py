@@ -37,7 +37,7 @@ class SnapshotReport:
     Attributes:
         output: Name of the snapshot file.
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
-        prefix: The folder or file that was requested.
+        prefix: The folder or file that was requested, as typed; "" and "." mean all files.
         files: Number of files.
         bytes: Total size of these files in bytes.
         chunks: Number of chunks that have these files.
@@ -62,7 +62,7 @@ def write_snapshot(
 
     Args:
         catalog: The catalog.
-        prefix: Folder or file of the catalog, as typed.
+        prefix: Folder or file of the catalog, as typed; "" and "." mean all files.
         output: The file to write.
         version: Version of this program, which the snapshot records.
         progress: Receives the number and size of the files so far.
@@ -126,7 +126,7 @@ class _SnapshotWriter:
         self.chunks: set[int] = set()
 
     def write(self, version: str) -> None:
-        """Write all tables, as one transaction. Raises NotFound if no file or folder has the name."""
+        """Write all tables, as one transaction. Raises NotFound if the prefix is no file or folder."""
         path, folder = file_of(self._prefix), folder_of(self._prefix)
         files, size_bytes = self._moment.totals(path, folder)
         if folder and not files:
