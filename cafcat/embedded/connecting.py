@@ -47,7 +47,7 @@ _environment_lock = threading.Lock()
 
 
 def connect_running(folder: Path, role: str = OWNER) -> PgConnection | None:
-    """Return a connection to the database `cafcat` of the embedded server, if the server is running.
+    """Return a new connection to the database `cafcat` of the embedded server, if the server is running.
 
     Before that, a server log of more than 8 MiB is shortened to its last 256 KiB.
 
@@ -106,9 +106,9 @@ class Postmaster:
         """Return True if process `pid` exists and is the server of a data folder.
 
         The result is False if the process id belongs to another process by now, or to a zombie whose parent does
-        not wait for it, as in a container whose process 1 is an application. It is also False if the folder is a
-        copy, whose process id comes from another machine. On a system without /proc, a process with this id is the
-        server if postmaster.pid names this folder.
+        not wait for it, as in a container whose process 1 is an application. The result is also False if the folder
+        is a copy, whose process id comes from another machine. On a system without /proc, a process with this id is
+        the server if postmaster.pid names this folder.
 
         Args:
             folder: The data folder, in which postmaster.pid was found.
@@ -178,7 +178,7 @@ def server_conninfo(sockets: Path, dbname: str, role: str) -> str:
 
 
 def connect_to(sockets: Path, dbname: str, role: str) -> PgConnection:
-    """Return a connection to an embedded server in autocommit mode.
+    """Return a new connection to an embedded server in autocommit mode.
 
     The caller has checked that the socket folder is private. Otherwise another user could pose as the server.
 

@@ -1,10 +1,10 @@
 """The lock files of an embedded PostgreSQL server.
 
-They are in the home, beside the data folder `postgres`:
+Both files are in the home, beside the data folder `postgres`:
 
 * `postgres.lock`: the command that starts or stops the server holds a lock on it.
-* `postgres.running`: the server and its children hold a lock on it as long as one of them lives. Process ids alone
-  do not show this, because they are used again after a restart of the machine or container.
+* `postgres.running`: the server and its children hold a lock on it as long as one of them lives. Process ids do not
+  prove that, because a machine or container uses them again after a restart.
 """
 
 import contextlib

@@ -102,10 +102,11 @@ def run_program(
 def choose_user(folder: Path) -> ServerUser:
     """Return the system user that runs the embedded server of a data folder.
 
-    This is the user of this process. If this process runs as root, it is the owner of the folder, or of its parent
-    as long as the folder does not exist: `sudo cafcat` does not change the owner of a user's database. If the
-    chosen user is root, or has no name, the programs run in a user namespace in which this user is `nobody`. If the
-    system refuses namespaces, the user `nobody` is chosen in place of root, and a user without a name stays.
+    This is the user of this process. If this process runs as root, the owner of the folder is chosen, or the owner
+    of its parent as long as the folder does not exist: `sudo cafcat` does not change the owner of a user's
+    database. If the chosen user is root, or has no name, the programs run in a user namespace in which this user is
+    `nobody`. If the system refuses namespaces, the user `nobody` is chosen in place of root, and a user without a
+    name stays.
 
     Raises:
         CatalogUnavailable: Root owns the folder, and the system has neither user namespaces nor a user `nobody`.
@@ -173,8 +174,8 @@ def first_inaccessible(user: ServerUser, paths: Iterable[Path]) -> Path | None:
 def fatal_line(output: str) -> str:
     """Return the last error message in a program's output or in the server's log, without its prefix.
 
-    PANIC messages come before FATAL messages, and these before others. Without any error message, this is the last
-    line; "no message" if there is no line.
+    If there are PANIC messages, the last of them is returned, else the last FATAL message, else the last other
+    error. Without any error message, the last line is returned; "no message" if there is no line.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for mark in ("PANIC:", "FATAL:", "error:"):

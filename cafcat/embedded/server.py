@@ -38,7 +38,7 @@ from cafcat.support.private import PRIVATE_FOLDER
 __all__ = ["EmbeddedServer"]
 
 ANSWER_SECONDS = 60.0
-"""How long to wait until a server that is starting or stopping accepts a connection, in seconds."""
+"""How long to wait for a connection while the server is starting or stopping, in seconds."""
 RECOVERY_SECONDS = 900.0
 """How long to wait while a server replays its log after a crash (about max_wal_size at most), in seconds."""
 STOP_SECONDS = 300.0
@@ -119,7 +119,7 @@ class EmbeddedServer:
         return f"postgresql:///{DATABASE}?host={host}&user={OWNER}&port={PORT}"
 
     def connect(self, role: str = OWNER) -> PgConnection:
-        """Return a connection to the database `cafcat` in autocommit mode.
+        """Return a new connection to the database `cafcat` in autocommit mode.
 
         If the server is not running, it is started. A missing data folder, database or role is created.
 
@@ -150,7 +150,7 @@ class EmbeddedServer:
             set_up_database(self._socket_folder())
 
     def is_running(self) -> bool:
-        """Return True if the server runs. It may still be starting.
+        """Return True if the server runs. It may still be starting, or already be stopping.
 
         Raises:
             CatalogUnavailable: The files of the server cannot be read, or another server uses the data folder.

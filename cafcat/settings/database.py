@@ -19,7 +19,10 @@ __all__ = ["Database", "redacted"]
 
 
 def redacted(url: str) -> str:
-    """Return the libpq URL or key=value string of a database without passwords; `***` if it cannot be parsed."""
+    """Return the libpq URL or key=value string of a database with `***` in place of passwords.
+
+    If libpq cannot parse the text, this returns only `***`.
+    """
     from cafcat.catalog.database_url import is_readable
 
     return redact(url) if is_readable(url) else "***"
@@ -154,7 +157,7 @@ class Database:
         """Migrate the schema of the database to the revision of this version of cafcat.
 
         Returns:
-            The revision before (None: no schema), and the revision now.
+            The revision before (None: no schema), and the revision after the migration.
 
         Raises:
             CatalogOutdated: The schema has a newer revision.
@@ -168,7 +171,7 @@ class Database:
         return found, HEAD_REVISION
 
     def current(self) -> tuple[str | None, str]:
-        """Return the revision of the schema (None: no schema), and the one that this version of cafcat needs.
+        """Return the revision of the schema (None: no schema), and the revision that this version of cafcat needs.
 
         Raises:
             CatalogUnavailable: The server does not answer or start.

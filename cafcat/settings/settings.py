@@ -65,8 +65,8 @@ class Settings:
             store, in bytes.
         read_requests: Largest number of requests to an object store that are in flight while files are read.
         prepared_statements: True if look-ups are prepared on the server of `database_url`, which saves time.
-        lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes, and for
-            0 in rebuild and restore.
+        lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes, but for 0
+            in rebuild and restore, and for 30 seconds until another process has written its journal records.
         stores: The named stores of the configuration file, by name.
         origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Named
             stores have the keys "stores.NAME".
@@ -93,7 +93,7 @@ class Settings:
         profile: str | None = None,
         **flags: Any,
     ) -> Self:
-        """Return the settings from flags, environment, configuration file and defaults. The first value counts.
+        """Return the settings. Each comes from the first of flags, environment, configuration file and defaults.
 
         Args:
             environ: Environment variables; default: those of the process.
@@ -155,7 +155,7 @@ class Settings:
 
     @property
     def store_from_flag(self) -> str | None:
-        """Name, URL or path of the store if the flag --store gives it, else None.
+        """Name, URL or path of the store if the flag --store was given, else None.
 
         With it, an operation that works on all stores by default works on this store only.
         """
