@@ -21,7 +21,7 @@ def copy_stream(rows: Spool) -> Iterator[bytes]:
     """Yield a complete COPY stream: its header, the rows, and its trailer, in blocks of at most 256 KiB.
 
     Args:
-        rows: The encoded rows. The spool keeps them, so that they can be streamed again.
+        rows: The encoded rows. They stay in the spool, so that further calls can stream them again.
     """
     yield _HEADER
     yield from rows.blocks_from(0)

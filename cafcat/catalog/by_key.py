@@ -28,7 +28,7 @@ def join_by_key(path: str, table: str = "file_locations", columns: str = "*") ->
     Args:
         path: SQL expression of the path.
         table: Table with the column file_path.
-        columns: Columns of the table to select.
+        columns: Columns of the table that `l` has.
     """
     return f"CROSS JOIN LATERAL (SELECT {columns} FROM {table} WHERE file_path = {path} OFFSET 0) AS l"  # noqa: S608
 
@@ -54,7 +54,7 @@ def delete_by_key(table: str, keys: str) -> str:
 
     Args:
         table: Table to delete from.
-        keys: FROM item that returns the rows under the alias `l`.
+        keys: FROM item that gives the rows to delete, with their column ctid, under the alias `l`.
     """
     rows = f"SELECT l.ctid FROM {keys}"  # noqa: S608
     return f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({rows}))"  # noqa: S608

@@ -256,7 +256,7 @@ class Catalog:
 
     @cached_property
     def reports(self) -> "Reports":
-        """Return the reports: totals, former locations of a path, contradictory rows, queries of the user."""
+        """Return the reports: totals, retired locations of a path, contradictory rows, queries of the user."""
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)

@@ -94,7 +94,7 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
 
     Args:
         conninfo: libpq keywords.
-        prepares: Whether look-ups are prepared on the server. A pooler between client and server must then keep the
+        prepares: True if look-ups are prepared on the server. A pooler between client and server must then keep the
             prepared statements of its clients apart. Other statements are never prepared.
 
     Raises:

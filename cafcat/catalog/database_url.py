@@ -35,7 +35,7 @@ def connect(url: str, *, prepares: bool = True) -> PgConnection:
     Args:
         url: A libpq URL or key=value string. Errors and their causes never quote an unreadable URL, since it may
             hold a password.
-        prepares: Whether look-ups are prepared on the server (`open_connection`).
+        prepares: True if look-ups are prepared on the server (`open_connection`).
 
     Raises:
         InvalidInput: The URL cannot be read.
@@ -84,7 +84,7 @@ class DatabaseUrl:
         return connect(self.url)
 
     def connect_reader(self) -> PgConnection:
-        """Return a new connection for a query of the user. It has the same role as all others.
+        """Return a new connection for a query of the user, with the same role as every other connection.
 
         Raises the errors of `connect`: InvalidInput, CatalogUnavailable and AccessDenied.
         """
@@ -92,7 +92,7 @@ class DatabaseUrl:
 
 
 def is_readable(url: str) -> bool:
-    """Return whether libpq can parse this URL or key=value string, and reads the whole password as the password."""
+    """Return True if libpq can parse this URL or key=value string, and reads the whole password as the password."""
     try:
         return not _is_garbled(conninfo_to_dict(url))
     except (psycopg.ProgrammingError, UnicodeError):
@@ -100,7 +100,7 @@ def is_readable(url: str) -> bool:
 
 
 def _is_garbled(given: Mapping[str, Any]) -> bool:
-    """Return whether libpq took a part of a password for another part of the URL, which messages would show.
+    """Return True if libpq took a part of a password for another part of the URL, which messages would show.
 
     libpq reads "ss@host" as the host of "user:p@ss@host". In "user:pa/ss@host/name" it reads "pa" as the port, and
     "ss@host/name" as the database.
@@ -124,9 +124,9 @@ def _connection_error(text: str) -> CafcatError:
 
 
 def split_password(url: str) -> tuple[str, str | None]:
-    """Return a libpq conninfo without its password, and the password; None if it has none.
+    """Split a libpq URL or key=value string into a key=value string without the password, and the password.
 
-    The password must not show up in a process list.
+    The password is None if there is none. It must not show up in a process list.
     """
     parts = conninfo_to_dict(url)
     password = parts.pop("password", None)

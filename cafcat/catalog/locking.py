@@ -1,7 +1,7 @@
 """Locks of the catalog: how long a transaction waits for a lock, and which session holds it.
 
-A writer that is stopped inside its commit holds its locks until its process continues or its connection ends. Other
-writers wait for a limited time, report the holder of the lock, and fail with an error.
+A writer that is suspended inside its commit holds its locks until its process continues or its connection ends.
+Other writers report the holder of the lock, wait for a limited time, and then fail with an error.
 """
 
 import time
@@ -90,7 +90,7 @@ def acquire(
 ) -> psycopg.Cursor[Any]:
     """Execute a statement that acquires a lock, in the open transaction. Report the holder while waiting.
 
-    After that, each later statement of the transaction waits at most as long for a lock.
+    The limit of the wait also holds for each later statement of the transaction.
 
     Args:
         connection: A connection with an open transaction.
@@ -141,7 +141,7 @@ def locked_error(holders: str | psycopg.Connection[Any], seconds: float | None) 
     waited = "" if seconds is None else f" within {seconds:g} s"
     return CatalogLocked(
         f"a lock of the catalog was not free{waited}: {holders}",
-        hint="let that process continue, or end it; --lock-timeout sets how long to wait",
+        hint="let the holder continue, or end it; --lock-timeout sets how long to wait",
     )
 
 

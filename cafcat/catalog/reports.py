@@ -1,4 +1,4 @@
-"""Reports on the catalog: totals, former locations of a path, contradictions between rows, queries of the user."""
+"""Reports on the catalog: totals, retired locations of a path, contradictions between rows, queries of the user."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -114,7 +114,10 @@ class Reports:
         self._database = database
 
     def history(self, path: str) -> list[RetiredLocation]:
-        """Return the former locations of a path, newest first; an empty list if it had none."""
+        """Return the retired locations of a path, the last retired first, with those of skipped files.
+
+        The list is empty if there are none.
+        """
         with self._connection.by_index() as connection:
             rows = connection.execute(_HISTORY.encode(), [path]).fetchall()
         return [_retired(row) for row in rows]
@@ -122,7 +125,7 @@ class Reports:
     def stats(self) -> Stats:
         """Return totals of the catalog.
 
-        Live files are added up from the counters of chunks, so the cost does not grow with their number.
+        The numbers of live files are sums of counters of chunks, so the cost does not grow with these numbers.
         """
         with self._connection.transaction() as connection:
             row = connection.execute(_STATS).fetchone()

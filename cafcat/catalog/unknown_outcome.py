@@ -61,4 +61,5 @@ def limit_wait_for_outcome(connection: PgConnection) -> None:
 def _unknown(error: CatalogUnavailable, locked: CatalogLocked) -> CatalogUnavailable:
     """Return the error for a transaction whose outcome is unknown, because the server may still be executing it."""
     message = f"it is unknown whether a change of the catalog was committed: {error.message}; {locked.message}"
-    return CatalogUnavailable(message, hint="when that process has ended, run the command again")
+    hint = "when that server process has ended its transaction, run the command again"
+    return CatalogUnavailable(message, hint=hint)

@@ -86,7 +86,7 @@ def _refuse_dangerous_role(connection: PgConnection) -> None:
     power = "has a superuser's powers" if is_superuser else "can reach the server's files or programs"
     raise InvalidInput(
         f"a query needs a role that can only read, but the role of the database URL {power} (through {role})",
-        hint="give --database-url with a role that only has SELECT, or use psql: `cafcat sql`",
+        hint="give --database-url with a role that only has SELECT, or use psql, which `cafcat sql` starts",
     )
 
 

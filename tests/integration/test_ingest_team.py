@@ -311,7 +311,7 @@ def test_error_of_one_worker_ends_all(repository: cafcat.Repository, tree: Path,
         with cafcat.open(repository.settings) as other:
             other.ingest([victim], jobs=1)
 
-    with pytest.raises(Conflict, match="another run committed this path") as raised:
+    with pytest.raises(Conflict, match="another command committed a file with this path") as raised:
         repository.with_progress(Once(1, commit)).ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL)
     assert raised.value.path == victim
     assert repository.runs(2)[1].state is RunState.FAILED

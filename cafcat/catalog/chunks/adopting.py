@@ -49,7 +49,7 @@ LEFT JOIN LATERAL (SELECT file_path FROM file_locations WHERE file_path = s.file
 
 
 class AdoptedArchive(NamedTuple):
-    """An archive that `cafcat adopt` adopts. The span of its index is not recorded, because formats differ in it.
+    """An archive that `cafcat adopt` adopts. The place of the index in its object is not recorded.
 
     Attributes:
         id: chunks.id.
@@ -139,7 +139,7 @@ class Adopting:
             units: The log files and times of an archive of logs.
 
         Returns:
-            The counts of files.
+            The numbers of files that were added, replaced and skipped.
 
         Raises:
             Conflict: The catalog has a chunk with this object, or a path of the mapping under OnConflict.FAIL.

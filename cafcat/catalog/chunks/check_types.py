@@ -34,6 +34,8 @@ class VerifyRun(NamedTuple):
 class VerifyScope(NamedTuple):
     """The objects that a verify run checks: those that meet all conditions. None stands for no condition.
 
+    Objects that were committed after the run began, and copies that a migration has retired, are never checked.
+
     Attributes:
         level: Depth of the checks.
         chunks: UUIDs of the chunks; an empty sequence for all.
@@ -112,7 +114,7 @@ class CheckTarget(NamedTuple):
 
 
 class TargetTotals(NamedTuple):
-    """Totals of the objects that a verify run still has to check.
+    """Totals of the objects that have no "ok" in a verify run. A run that was resumed checks damaged objects again.
 
     Attributes:
         objects: Number of objects.

@@ -105,7 +105,7 @@ class Chunks:
         return ExistingFiles(frozenset(unchanged), frozenset(changed), doubtful)
 
     def _has_path_between(self, files: Sequence[SourceFile]) -> bool:
-        """Return whether the catalog has any path between the first and the last path of a batch, bytewise.
+        """Return True if the catalog has any path from the first to the last path of a batch, bytewise.
 
         For a new folder, this one query answers for the whole batch. Python sorts by code points, which gives the
         order of the bytes in UTF-8.
@@ -139,7 +139,7 @@ class Chunks:
             object_key: Key of the object in that store.
             owner: Name of the writer (owners.owner_name).
             lease_seconds: Length of the lease.
-            moves: Whether live files of other chunks will be copied into the chunk.
+            moves: True if live files of other chunks will be copied into the chunk.
 
         Returns:
             chunks.id.

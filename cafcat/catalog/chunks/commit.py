@@ -54,7 +54,7 @@ class Commit:
             units: The log files and times of an archive of logs; NO_UNITS for other chunks.
 
         Returns:
-            The counts of files. If recover has committed the chunk in place of this writer, those of that commit.
+            The counts of files. If recover has committed the chunk in place of this writer, those that it recorded.
 
         Raises:
             Conflict: The chunk is not in the state `writing` any more, or its store was moved, and recover did not
@@ -83,7 +83,7 @@ class Commit:
 
         A path moves to the new chunk if it still points to one of the sources, and to content of the same size and
         checksum. It keeps its modification time, entity tag and source. All other files (those that were replaced
-        or removed meanwhile) count as skipped. Chunks without live files are retired.
+        or removed meanwhile) count as skipped. Sources that lose their last live file are retired.
 
         Args:
             chunk_id: chunks.id of the new chunk.
@@ -175,7 +175,7 @@ def _lock_writing(connection: PgConnection, chunk_id: int) -> str:
         state = row[0] if row else "gone"
         raise Conflict(f"the chunk is {state}, so this process cannot commit it", chunk=str(chunk_id))
     if row[2] is None:
-        raise Conflict("the writer has lost the chunk, because its store has moved", chunk=str(chunk_id))
+        raise Conflict("the chunk cannot be committed, because its store was moved", chunk=str(chunk_id))
     return str(row[1])
 
 

@@ -190,7 +190,8 @@ class Copies(Objects):
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return the current store URL and object key of a chunk itself, then those of each committed copy.
 
-        Copies that a migration has retired come last. The list is empty if the catalog has no such chunk.
+        Copies that a migration has retired come last. The list is empty if the catalog has no such chunk, or the
+        chunk was deleted.
         """
         return [(store_url, key) for _, store_url, key in self._replicas(chunk, last=2)]
 
@@ -199,7 +200,8 @@ class Copies(Objects):
 
         Returns:
             For each object: True if it is a copy, False for the chunk's own object; store URL; object key. The
-                chunk's own object comes first. The list is empty if the catalog has no such chunk.
+            chunk's own object comes first. The list is empty if the catalog has no such chunk, or the chunk was
+            deleted.
         """
         return self._replicas(chunk, last=1)
 
@@ -209,7 +211,9 @@ class Copies(Objects):
         return [(is_copy, store_url, key) for is_copy, store_url, key in rows]
 
     def totals(self, selection: Selection, store_url: str) -> tuple[int, int]:
-        """Return totals of the selected chunks that a store has neither themselves nor as a committed copy.
+        """Return totals of the selected chunks that still need a copy in a store.
+
+        These are the chunks of which the store has neither the chunk's own object nor a committed copy.
 
         Returns:
             Number of files in these chunks, and total size of their objects in bytes.
@@ -240,7 +244,7 @@ class Copies(Objects):
     def begin(self, chunk_id: int, store_url: str, object_key: str, owner: str, lease_seconds: int) -> int:
         """Insert the row of a copy in the state `writing`, before the first byte of its object is written.
 
-        From then on, records of removals are also written into that store.
+        From then on, journal records of removals and restorations are also written into that store.
 
         Args:
             chunk_id: chunks.id.

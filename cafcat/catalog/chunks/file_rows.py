@@ -271,7 +271,7 @@ def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
 def _refuse_conflicts(connection: PgConnection) -> None:
     row = connection.execute(f"SELECT min(file_path) FROM staged WHERE {_IS_FOUND}".encode()).fetchone()  # noqa: S608
     if row is not None and row[0] is not None:
-        raise Conflict("another run committed this path meanwhile", path=row[0])
+        raise Conflict("another command committed a file with this path meanwhile", path=row[0])
 
 
 def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) -> int:

@@ -45,7 +45,7 @@ class Objects:
         self._table = table
 
     def record_upload(self, object_id: int, upload_id: str) -> None:
-        """Store the id of a copy's or backup's multipart upload, by which recover aborts it if the writer dies."""
+        """Store the id of a copy's or backup's multipart upload. If the writer dies, recover aborts the upload."""
         self._update("upload_id = %s", "state = 'writing'", object_id, [upload_id])
 
     def renew_lease(self, object_id: int, owner: str, lease_seconds: int) -> None:

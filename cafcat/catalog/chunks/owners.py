@@ -41,11 +41,11 @@ def role_of(owner: str | None) -> str:
 
 
 def is_dead(owner: str | None) -> bool:
-    """Return whether an owner is certainly dead.
+    """Return True if an owner is certainly dead.
 
     Returns:
         True if the process does not exist any more, and its name shows the current boot of this machine and the
-        process id namespace of this process. False in all cases of doubt.
+        process id namespace of this process. False in all other cases, also without an owner.
     """
     found = _OWNER.match(owner or "")
     if found is None or found["machine"] != _machine():

@@ -93,7 +93,7 @@ class RetiredCopy(NamedTuple):
 
 
 class PrunableChunk(NamedTuple):
-    """A chunk that prune may delete.
+    """A chunk that prune may delete, or whose deletion by an earlier prune is not complete.
 
     Attributes:
         id: chunks.id.
@@ -151,7 +151,7 @@ class Pruning:
         self._connection = connection
 
     def prunable(self, grace_seconds: int, store_url: str | None) -> Iterator[PrunableChunk]:
-        """Yield chunks that prune may delete, and deleted chunks that may still have objects, by chunks.id.
+        """Yield chunks that prune may delete, and deleted chunks that may still have objects, ordered by chunks.id.
 
         An earlier prune that was interrupted leaves such deleted chunks.
 
@@ -170,7 +170,7 @@ class Pruning:
             after = rows[-1][0]
 
     def retired_copies(self, grace_seconds: int, store_url: str | None) -> Iterator[RetiredCopy]:
-        """Yield copies of committed and retired chunks that migrations have retired, by chunk_copies.id.
+        """Yield copies that migrations have retired, of chunks that are not deleted, ordered by chunk_copies.id.
 
         Args:
             grace_seconds: Yield only copies that were retired more than this many seconds ago.

@@ -119,7 +119,7 @@ class Recovery:
         return [row[0] for row in rows]
 
     def has_store(self, store_url: str) -> bool:
-        """Return whether a store has, or had, a chunk, an adopted archive, a copy or a backup."""
+        """Return True if a store has, or had, a chunk, an adopted archive, a copy or a backup."""
         tables = ("chunks", "chunk_copies", "backups")
         statement = " OR ".join(f"EXISTS (SELECT FROM {table} WHERE store = %(store)s)" for table in tables)
         with self._connection.statement() as connection:
@@ -216,7 +216,7 @@ class Recovery:
         self._set_lease(chunk_id, owner, lease_seconds)
 
     def release(self, chunk_id: int, owner: str) -> None:
-        """End the lease that recover has acquired for a chunk, so that the next recover need not wait for its end.
+        """End the lease that recover has acquired for a chunk, so that the next recover need not wait for it.
 
         Raises:
             Locked: Another process has acquired the lease, or the chunk is not being written any more, or its store
@@ -227,7 +227,9 @@ class Recovery:
     def _set_lease(self, chunk_id: int, owner: str, lease_seconds: int) -> None:
         with self._connection.statement() as connection:
             if connection.execute(RENEW_LEASE, (lease_seconds, chunk_id, owner)).rowcount != 1:
-                raise Locked("another command has acquired the lease of the chunk", chunk=str(chunk_id))
+                reason = "another command acquired it, committed or abandoned the chunk, or moved its store"
+                message = f"the lease of the chunk is lost: {reason}"
+                raise Locked(message, chunk=str(chunk_id))
 
     def final_states(self, store_url: str, keys: Sequence[str]) -> dict[str, ChunkState | None]:
         """Return the states of the chunks, copies and backups with these object keys in a store.

@@ -175,7 +175,7 @@ class Verification:
             connection.execute("UPDATE verify_runs SET finished_at = now() WHERE id = %s", [run_id])
 
     def totals(self, run_id: int, scope: VerifyScope) -> TargetTotals:
-        """Return totals of the objects that a verify run still has to check."""
+        """Return totals of all objects without an "ok" in a verify run, which `targets` returns."""
         select = (
             "SELECT count(*), coalesce(sum(c.file_count), 0)::bigint, coalesce(sum(c.size_bytes), 0)::bigint "
             "FROM chosen AS t JOIN chunks AS c ON c.id = t.chunk_id"
@@ -184,7 +184,7 @@ class Verification:
         return TargetTotals(*row)
 
     def targets(self, run_id: int, scope: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
-        """Return objects that a verify run still has to check, in the order of chunks, each before its copies.
+        """Return objects without an "ok" in a verify run, in the order of chunks.id, each chunk before its copies.
 
         An object with an error in this run is among them, because it may have been repaired since.
 
@@ -205,7 +205,7 @@ class Verification:
     def _select_targets(
         self, run_id: int, scope: VerifyScope, select: str, parameters: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on `chosen`, the table expression of the objects that are still to be checked.
+        """Return the rows of a query on `chosen`, the table expression of the objects without an "ok" in this run.
 
         Args:
             run_id: verify_runs.id.
@@ -227,7 +227,7 @@ class Verification:
             return connection.execute(statement.encode(), values).fetchall()
 
     def has_prefix(self, prefix: str) -> bool:
-        """Return whether any file below this folder, or with its name, has a live or retired location."""
+        """Return True if a file below this folder, or with the folder's name, has a live or retired location."""
         statement = f"SELECT EXISTS ({' UNION ALL '.join(_CHUNKS_WITH_PREFIX)})"
         with self._connection.by_index() as connection:
             [(exists,)] = connection.execute(statement.encode(), _prefix_parameters(prefix)).fetchall()
@@ -236,7 +236,7 @@ class Verification:
     def rows(self, chunk_id: int) -> ChunkRows:
         """Return all entries of a chunk, live and retired, in the order of their bytes.
 
-        The caller closes the result, which has a temporary file if there are many entries.
+        The caller closes the result, which has a temporary file if the entries need more than 8 MiB.
         """
         with self._connection.by_index() as connection:
             connection.execute("SET LOCAL work_mem = '32MB'; SET LOCAL statement_timeout = 0")
@@ -244,7 +244,7 @@ class Verification:
                 return ChunkRows(copy)
 
     def should_exist(self, target: CheckTarget) -> bool:
-        """Return whether an object should still exist in its store.
+        """Return True if an object should exist in its store now, by the states of its chunk and copy.
 
         Prune may delete a chunk or copy while verify checks its object.
         """

@@ -94,7 +94,7 @@ class ConsistentFiles:
         self.journal_id, self.journal_uuid = last[0] if last else (None, None)
 
     def totals(self, path: str | None, folder: str) -> tuple[int, int]:
-        """Return the number of the files that `files` yields for these arguments, and their total size in bytes."""
+        """Return how many files `files` yields for these arguments, and their total size in bytes."""
         self._transaction.read_by_index(everything=not folder)
         [(file_count, size_bytes)] = self._transaction.rows(
             _TOTALS_BELOW if folder else _TOTALS, _bounds(path, folder) if folder else None

@@ -60,7 +60,7 @@ class Export:
         return named[int(rows[0][0]) - 1][0] if rows else None
 
     def totals(self, scopes: Sequence[PathScope]) -> tuple[int, int]:
-        """Return the number of the files that `files` yields for these scopes, and their total size in bytes."""
+        """Return how many files `files` yields for these scopes, and their total size in bytes."""
         source, parameters = self._source(scopes)
         [(file_count, size_bytes)] = self._transaction.rows(_TOTALS.format(files=source), parameters)
         return int(file_count), int(size_bytes)

@@ -215,8 +215,8 @@ class Lookup:
 
         Raises:
             NotFound: The catalog has no such file.
-            CatalogOutdated: The database has no schema, or one of another revision.
-            CatalogUnavailable: The database cannot be reached.
+            InvalidInput: No path can have this name.
+            CatalogOutdated, CatalogUnavailable, AccessDenied: As `Connection.select` raises them.
         """
         rows = self._connection.select(_LOCATE_ONE, path)
         if not rows:
@@ -230,8 +230,8 @@ class Lookup:
             paths: Up to LOOKED_UP_PATHS paths.
 
         Raises:
-            CatalogOutdated: The database has no schema, or one of another revision.
-            CatalogUnavailable: The database cannot be reached.
+            InvalidInput: One of the names cannot be a path.
+            CatalogOutdated, CatalogUnavailable, AccessDenied: As `Connection.select` raises them.
         """
         if not paths:
             return {}
@@ -311,7 +311,7 @@ class Lookup:
     def folder_page(
         self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS
     ) -> list[Location | Folder]:
-        """Return entries of one level: the files directly in a folder, and each of its folders once.
+        """Return entries of one level in path order: the files directly in a folder, and each of its folders once.
 
         Args:
             folder: A folder that ends in "/"; "" for the top level.
@@ -351,7 +351,7 @@ class Lookup:
         return int(file_count) + len(file), int(size_bytes) + sum(location.size_bytes for location in file)
 
     def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
-        """Return live locations of a chunk, in path order.
+        """Return live locations of a chunk, in path order; an empty list for an unknown chunk.
 
         Args:
             chunk: UUID of the chunk.

@@ -46,7 +46,7 @@ class Mapping(Spool):
     """
 
     def __init__(self, chunk_id: int) -> None:
-        super().__init__("a mapping", _MEMORY_BYTES)
+        super().__init__("the locations of a chunk's files", _MEMORY_BYTES)
         self._chunk_id = chunk_id
         self._rows: list[bytes] = []
         self.last_path = ""
@@ -77,7 +77,7 @@ class Mapping(Spool):
 
         Args:
             entries: The entries.
-            etags: Entity tag of the file of each entry at its source; None if the source has none.
+            etags: For each entry the entity tag of its file at the source; None if the source has none.
 
         Raises:
             ValueError: An entry has no checksum.
@@ -127,13 +127,13 @@ class Mapping(Spool):
         self._rows.clear()
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the rows as a COPY stream, in blocks of at most 256 KiB. They can be read repeatedly."""
+        """Yield the rows as a COPY stream, in blocks of at most 256 KiB. Each call yields all rows again."""
         if self._rows:
             self.flush()
         return copy_stream(self)
 
     def paths(self) -> Iterator[str]:
-        """Yield the paths of all entries, in the order in which they were added."""
+        """Yield the paths of all entries, in the order in which they were added. Add no entry meanwhile."""
         self.flush()
         self.seek(0)
         while head := self.read(_ROW_NO_TIME.size):
@@ -148,7 +148,7 @@ class Mapping(Spool):
 
 
 def _encode_text(text: str | None) -> bytes:
-    """Return a text as a field of a COPY stream: its length, then its bytes in UTF-8."""
+    """Return a text as a field of a COPY stream: its length, then its bytes in UTF-8; NULL for None."""
     if text is None:
         return NULL
     encoded = text.encode()

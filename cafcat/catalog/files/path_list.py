@@ -18,7 +18,7 @@ _ROW: Final = Struct(">hi")
 
 
 class PathList(Spool):
-    """Paths in the order in which they were added. They can be iterated repeatedly, once all are added.
+    """Paths in the order in which they were added. Once all are added, the list can be iterated repeatedly.
 
     Attributes:
         count: Number of paths.
@@ -42,7 +42,7 @@ class PathList(Spool):
         self.count += 1
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the paths as a COPY stream, in blocks of at most 256 KiB. They can be read repeatedly."""
+        """Yield the paths as a COPY stream, in blocks of at most 256 KiB. Each call yields all paths again."""
         return copy_stream(self)
 
     def __iter__(self) -> Iterator[str]:

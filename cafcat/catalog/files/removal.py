@@ -44,7 +44,7 @@ class Change:
     """Result of one removal or restoration. As a context manager, it frees its lists at the end.
 
     Attributes:
-        missing: In a removal, names that no file has. In a restoration, names of which no file was removed.
+        missing: In a removal, names that no file has. In a restoration, names without a removed file.
         live: Paths that were not restored, because they have a file again.
         pruned: Paths that were not restored, because their chunk was pruned.
         empty: Folders without a file to remove or restore.
@@ -215,7 +215,7 @@ class Removal:
             function(connection, change)
 
     def _is_committed(self, change: Change) -> bool:
-        """Return whether the journal has the record of a change.
+        """Return True if the journal has the record of a change.
 
         The lock on file_locations waits for the transaction, if the server is still executing it. The record is
         looked up by its UUID, because a server that crashed may use a value of journal.id twice.

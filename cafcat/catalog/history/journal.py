@@ -136,8 +136,8 @@ class Journal:
     def exclusively(self, store_url: str) -> Iterator[None]:
         """Open a transaction in which no other process writes journal records into this store.
 
-        It holds an advisory lock. The server releases the lock when the transaction ends, or if this process dies.
-        What `record_written` changes inside is committed at the end.
+        The transaction holds an advisory lock. The server releases the lock when the transaction ends, or if this
+        process dies. Changes by `record_written` inside the `with` block are committed at its end.
 
         Raises:
             CatalogLocked: The lock was not free within --lock-timeout, by default within 30 seconds.
@@ -163,7 +163,7 @@ class Journal:
         return list(map(_record, rows))
 
     def of_chunk(self, chunk_id: int) -> list[JournalRecord]:
-        """Return the journal records of a chunk (by chunks.id), whether stores have them or not."""
+        """Return the journal records of the chunk with this chunks.id, whether stores have the records or not."""
         statement = _RECORD + "WHERE j.chunk_id = %s ORDER BY j.id"
         with self._connection.statement() as connection:
             return [_record(row) for row in connection.execute(statement.encode(), [chunk_id]).fetchall()]

@@ -98,7 +98,7 @@ class Runs:
             connection.cursor().executemany(statement, rows)
 
     def runs(self, limit: int) -> list[Run]:
-        """Return the latest ingest runs, newest first, at most `limit` of them."""
+        """Return the ingest runs that began last, newest first, at most `limit` of them."""
         statement = (
             f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
             "FROM ingest_runs ORDER BY id DESC LIMIT %s"

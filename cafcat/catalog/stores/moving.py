@@ -222,7 +222,7 @@ def no_such_store(url: str) -> NotFound:
 
 
 def _is_in_use(connection: PgConnection, url: str) -> bool:
-    """Return whether the catalog has chunks or copies at a URL, or a chunk, copy or backup is being written there.
+    """Return True if the catalog has chunks or copies at a URL, or a chunk, copy or backup is being written there.
 
     This also locks the row of the store, so that no rows of its objects can be inserted until the transaction ends.
     """

@@ -129,12 +129,12 @@ class Stores:
         return None if row is None else StoreRow(*row)
 
     def has(self, url: str) -> bool:
-        """Return whether the catalog has a store with this URL."""
+        """Return True if the catalog has a store with this URL."""
         with self._connection.statement() as connection:
             return connection.execute("SELECT FROM stores WHERE url = %s", [url]).fetchone() is not None
 
     def url_of(self, name: str) -> str | None:
-        """Return the URL of the store with a name; None if there is none."""
+        """Return the URL of the store with a name; None if no store has the name."""
         with self._connection.statement() as connection:
             row = connection.execute("SELECT url FROM stores WHERE name = %s", [name]).fetchone()
         return None if row is None else str(row[0])
@@ -231,10 +231,10 @@ class Stores:
             return move_store(connection, old, new)
 
     def moved_to(self, url: str) -> str | None:
-        """Return the present URL of a store that was moved away from this URL.
+        """Return the present URL of the store that was moved away from this URL, after all its further moves.
 
         Returns:
-            None if no store was moved away, or if the catalog has a store at this URL.
+            The URL. None if no store was moved away, or if the catalog has a store at this URL.
         """
         if self.has(url):
             return None
@@ -313,7 +313,7 @@ def add_store(connection: PgConnection, url: str) -> None:
 
 def moved_meanwhile(store: str) -> Conflict:
     """Return the Conflict error for a new row that refers to a store which the catalog does not have."""
-    hint = "it was moved or removed meanwhile: `cafcat store ls` shows its URL; then run the command again"
+    hint = "it was moved or removed meanwhile: `cafcat store ls` shows its new URL; then run the command again"
     return Conflict(f"the catalog has no store {store}", hint=hint)
 
 

@@ -31,7 +31,7 @@ class ServerVerdicts:
         """Return the names of the checks that the server of a store failed; none if no failed check is recorded.
 
         Raises:
-            CatalogUnavailable: The database cannot be reached.
+            CatalogUnavailable, CatalogOutdated, AccessDenied: As `Connection.statement` raises them.
         """
         with self._connection.statement() as connection:
             row = connection.execute("SELECT checks -> 'failed' FROM stores WHERE url = %s", [store_url]).fetchone()
@@ -45,10 +45,10 @@ class ServerVerdicts:
             checks: Names of the checks that failed.
 
         Returns:
-            False if the catalog has no such store.
+            True if the failed checks were replaced. False if the catalog has no such store.
 
         Raises:
-            CatalogUnavailable: The database cannot be reached.
+            CatalogUnavailable, CatalogOutdated, AccessDenied: As `Connection.transaction` raises them.
         """
         statement = "UPDATE stores SET checks = jsonb_build_object('failed', %s::text[]) WHERE url = %s"
         with self._connection.transaction() as connection:
@@ -63,7 +63,7 @@ class ServerVerdicts:
 
         Raises:
             CatalogLocked: Another transaction has locked the row for 10 seconds.
-            CatalogUnavailable: The database cannot be reached.
+            CatalogUnavailable, CatalogOutdated, AccessDenied: As `Connection.transaction` raises them.
         """
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL lock_timeout = '10s'")

@@ -264,7 +264,7 @@ class Loader:
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
     def store_with(self, uuid: UUID) -> str | None:
-        """Return the URL of the store with this UUID in its marker; None if there is none."""
+        """Return the URL of the loaded store with this UUID in its marker; None if no loaded store has it."""
         row = self._connection.execute("SELECT url FROM stores WHERE uuid = %s", [uuid]).fetchone()
         return None if row is None else str(row[0])
 
@@ -276,8 +276,8 @@ class Loader:
             new: The present URL of the store.
 
         Returns:
-            False if the loaded rows also have chunks, copies or an unfinished backup at the present URL, or rows of
-                chunks with the same object key at both URLs. Then nothing was changed.
+            True if the URL was changed. False if the loaded rows also have chunks, copies or an unfinished backup
+            at the present URL, or rows of chunks with the same object key at both URLs. Then nothing was changed.
         """
         try:
             reuse_url(self._connection, old, new)

@@ -168,7 +168,7 @@ class Stage:
         """Add found objects, whose names are those of journal records, to the temporary tables.
 
         Args:
-            objects: For each object journal.id and UUID in its name, position of its store, and size in bytes.
+            objects: For each object, journal.id and UUID in its name, position of its store, and size in bytes.
         """
         with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_OBJECTS) as copy:
             for found in objects:
@@ -229,7 +229,8 @@ class Stage:
         Chunks without a record come last.
 
         Returns:
-            Number of chunks, and the total size of their indexes in bytes, as far as journal records contain it.
+            Number of chunks, and the total size of their indexes in bytes. Indexes of chunks without a record are
+            not counted.
         """
         self._connection.execute(statements.PLAN)
         row = self._connection.execute(statements.PLANNED).fetchone()
@@ -284,7 +285,7 @@ class Stage:
         """Insert rows of backups that were found in the stores, and rows of these stores, into the catalog.
 
         Args:
-            backups: For each backup position of its store, object key, size in bytes, and start (ISO 8601, UTC).
+            backups: For each backup, position of its store, object key, size in bytes, and start (ISO 8601, UTC).
         """
         for store, key, size_bytes, begun_at in backups:
             add_store(self._connection, self._stores[store])
