@@ -84,7 +84,7 @@ class PreparedLookup(NamedTuple):
 
 
 def application_name() -> str:
-    """Return the name of this process's connections in pg_stat_activity: process id and host."""
+    """Return the name of this process's connections in pg_stat_activity, such as "cafcat 4711@host"."""
     name = f"cafcat {os.getpid()}@{socket.gethostname()}"
     return name.encode("ascii", "replace").decode()[:_NAME_BYTES]
 

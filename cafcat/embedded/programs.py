@@ -1,7 +1,7 @@
 """Finds the programs of the embedded PostgreSQL, chooses the user that runs them, and runs them.
 
 PostgreSQL refuses to run as root, and `initdb` needs a user with a name. If cafcat runs as root, the programs
-therefore run as the owner of the data folder. If this is root, too, they run in a user namespace in which root is
+therefore run as the owner of the data folder. If root is the owner, they run in a user namespace in which root is
 `nobody`. If the system refuses namespaces, they run as the real user `nobody`.
 """
 
@@ -46,8 +46,8 @@ def find_programs() -> Path:
     """Return the folder with the embedded PostgreSQL's programs postgres, initdb and psql.
 
     Raises:
-        CatalogUnavailable: The package with the programs is not installed. On platforms that it does not support,
-            pip leaves it out.
+        CatalogUnavailable: The package with the programs is not installed. Platforms that the package does not
+            support lack it.
     """
     spec = importlib.util.find_spec(PACKAGE)
     for location in (spec.submodule_search_locations or ()) if spec else ():

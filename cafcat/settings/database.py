@@ -51,7 +51,8 @@ class Database:
         """Return a new connection to the database in autocommit mode.
 
         For the embedded database, this starts the server, and creates a missing schema or migrates an older one. If
-        the home was moved, it also updates the URLs of the stores inside the home.
+        the home was moved, it also updates the URLs of the stores inside the home. A schema that is newer than this
+        version of cafcat is left as it is; queries then raise CatalogOutdated.
 
         Raises:
             CatalogUnavailable: The server does not answer or start, or the migration failed.
@@ -180,7 +181,7 @@ class Database:
         return current_revision(self.url()), HEAD_REVISION
 
     def check(self) -> list[str]:
-        """Return a line for each kind of contradiction between rows of the catalog; an empty list if there is none.
+        """Return a line for each kind of contradiction or leftover in the catalog; an empty list if there is none.
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision.

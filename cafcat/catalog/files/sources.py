@@ -17,7 +17,7 @@ WHERE file_path = ANY(%(paths)s) AND crc32c = (%(checksums)s::jsonb->>file_path)
 
 
 class Sources:
-    """Queries on the rows of `sources`. Every method is one transaction."""
+    """Queries on the rows of `sources`. Every method except `add` is one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
