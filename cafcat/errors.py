@@ -44,7 +44,7 @@ class CafcatError(Exception):
     """Base class of the errors that cafcat raises for its callers. Their text has message, place and hint.
 
     Attributes:
-        kind: Name of the kind of error, for scripts. The name never changes. Several classes can share one.
+        kind: Name of the kind of error, for scripts. The name never changes. Several classes can share a name.
         retryable: True if the cause may pass on its own, so that the same call may succeed later.
         message: The failure, in one line, without place and hint.
         path: Name of the file in its catalog or archive, or path on disk, if the error is about a file; else None.
@@ -193,7 +193,7 @@ class OutputFailed(Unavailable):
 
 
 class AccessDenied(CafcatError):
-    """A service rejected the credentials or does not allow them the request, or no credentials were found."""
+    """A service rejected the credentials, or does not allow the request with them; or no credentials were found."""
 
     kind = "credentials"
 
@@ -218,7 +218,7 @@ class CatalogLocked(CatalogUnavailable):
 
 
 class CatalogOutdated(CafcatError):
-    """The database has no cafcat schema, or the schema of the database or backup has another revision."""
+    """The database has no cafcat schema, or the database or backup has another revision than this cafcat needs."""
 
     kind = "catalog_revision"
 

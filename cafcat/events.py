@@ -56,14 +56,14 @@ class ObjectChecked(NamedTuple):
     Attributes:
         chunk: Uuid of the chunk; None for the catalog, a source, or a whole store that is out of reach.
         store: URL of the store; None for the catalog and for sources.
-        is_copy: True for a copy of a chunk, False for the chunk's own object.
+        is_copy: True for a copy of a chunk; False for the chunk's own object and for everything else.
         object: Path or URL of the object, name of the source, or URL of the store that is out of reach. None for
-            the catalog.
+            the catalog, and for an object whose store cannot be opened.
         verdict: Result of the check.
         files: Number of files that were checked.
         bytes_read: Number of bytes that were read.
-        findings: The errors that were found; empty if there are none. Of more than 1,000 errors, the rest is
-            counted in one finding for each kind.
+        findings: The first 1,000 errors that were found; empty if there are none. Of further errors, only the
+            number is given: in `detail` of one more finding for each kind and value of `is_live`.
         unchecked_blocks: Number of blocks of an adopted CAR whose hash function cafcat does not check.
     """
 
@@ -164,7 +164,7 @@ class ChunkCopied(NamedTuple):
 
     Attributes:
         uuid: Uuid of the chunk.
-        store: URL of the store with the copy.
+        store: URL of the store that the user chose for the copies.
         outcome: What was done.
         size_bytes: Size of the object.
     """
@@ -198,8 +198,8 @@ class ChunkChosen(NamedTuple):
         chunk: Uuid of the chunk.
         store: URL of the chunk's store.
         size_bytes: Size of the object.
-        data_bytes: Total size of all entries.
-        dead_bytes: Total size of the entries that no path points to.
+        data_bytes: Total size of all entries; in a CAF, also of files that its writer abandoned.
+        dead_bytes: The part of `data_bytes` that belongs to no live file.
         live_bytes: Total size of the live files, to which a path points.
         live_files: Number of live files.
     """
@@ -218,12 +218,12 @@ class ArchiveAdopted(NamedTuple):
 
     Attributes:
         archive: Path or URL of the archive.
-        uuid: Uuid of the new chunk.
+        uuid: Uuid of the new chunk. In a dry run, it is random, and the real adoption has another one.
         format: Format of the archive.
         size_bytes: Size of the archive.
         files: Number of files that were entered.
         bytes: Total size of these files.
-        skipped: Number of files that were not entered, because the catalog keeps another file under their path.
+        skipped: Number of files that were not entered, because the catalog keeps the file that has their path.
         failed: Number of entries that cannot be read, are damaged, or have a name that the catalog cannot store.
         unchecked_blocks: Number of blocks of a CAR whose hash function cafcat does not check.
     """

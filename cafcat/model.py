@@ -153,7 +153,7 @@ class Folder(NamedTuple):
 class ChunkState(StrEnum):
     """State of a chunk: writing -> committed | retired | abandoned; committed <-> retired -> deleted.
 
-    A copy or a backup has a state of the same names, without `retired`.
+    Copies and backups have the same states, except `retired`.
     """
 
     WRITING = "writing"
@@ -166,8 +166,8 @@ class ChunkState(StrEnum):
     """The object is durable, but no path points to the chunk. Prune removes the object after a grace period; until
     then, undelete can bring back the files that were removed."""
     DELETED = "deleted"
-    """The object may be removed at any time, or has been removed; that of an adopted archive stays. The row stays
-    as history."""
+    """The object may be removed at any time, or has been removed; the object of an adopted archive stays. The row
+    stays as history."""
 
 
 class ChunkSummary(NamedTuple):
@@ -175,12 +175,12 @@ class ChunkSummary(NamedTuple):
 
     Attributes:
         size_bytes: Size of the whole object: data, index and footer.
-        index_start_byte: First byte of the object's own index.
+        index_start_byte: First byte of the object's own index; `size_bytes` if it has no index at its end.
         index_end_byte: One past the last byte of that index.
         file_count: Number of files in that index.
-        data_bytes: Total size of the files' bytes in the object.
+        data_bytes: Total size of all files in the object; in a CAF, also of files that its writer abandoned.
         crc64nvme: CRC-64/NVME of the whole object.
-        etag: Entity tag that the store gave the object; None if the store has no entity tags, as a folder.
+        etag: Entity tag that the store gave the object; None if it is unknown, or the store is a folder.
         index_crc32c: CRC-32C of the object from `index_start_byte` to its end; None if it was not computed.
     """
 
@@ -268,18 +268,18 @@ class Verdict(StrEnum):
     MISSING = "missing"
     """The object does not exist."""
     UNREADABLE = "unreadable"
-    """The object or the source could not be read, and no other error was found."""
+    """The object or the source could not be read. The findings can also have errors that were found before."""
 
 
 class FindingKind(StrEnum):
     """The part of an object, catalog or source that a finding concerns."""
 
     FILE = "file"
-    """The bytes of a file are wrong."""
+    """The bytes of a file are wrong, or cannot be read."""
     INDEX = "index"
     """The object's own index or its footer is wrong."""
     GAP = "gap"
-    """Bytes of the object that belong to no file are wrong."""
+    """Bytes of the object that belong to no file are wrong, or cannot be read."""
     SIZE = "size"
     """The object has the wrong size."""
     MISSING = "missing"
@@ -291,7 +291,7 @@ class FindingKind(StrEnum):
     SOURCE = "source"
     """A file of the catalog differs from the file in its source, or is missing there."""
     UNREADABLE = "unreadable"
-    """The object or the source could not be read."""
+    """The object, the source, or a file of the source could not be read."""
 
 
 class Finding(NamedTuple):
@@ -301,9 +301,10 @@ class Finding(NamedTuple):
         kind: The part that is wrong.
         detail: The error, in one line.
         path: The file that is concerned, or the first of several; None if no file is.
-        start_byte: First wrong byte in the chunk; None if the finding is not about bytes.
-        end_byte: One past the last wrong byte; None if the finding is not about bytes.
-        file_count: Number of files that the finding concerns.
+        start_byte: First byte of the span with the error in the chunk, such as the span of a damaged file. None if
+            the finding is not about bytes.
+        end_byte: One past the last byte of this span; None if the finding is not about bytes.
+        file_count: Number of files that the finding concerns; 0 if it only has the number of further errors.
         is_live: True if a live file needs the wrong part. False if only replaced or removed files need it, or none.
     """
 
@@ -323,7 +324,7 @@ class LogUnit(NamedTuple):
         file_name: Name of the log file in the archive; empty if it has none.
         first_record: Number of its first record in the archive; the records are counted from 0.
         end_record: One past the number of its last record.
-        fields: All else that the archive records about the log file, as a JSON object.
+        fields: All else that the archive records about the log file: a JSON object, as text.
         source_bytes: Size of the log file when it was packed; None if the archive does not record it.
         modified_ns: Its modification time, in nanoseconds since 1970 UTC; None if the archive does not record it.
     """
@@ -374,7 +375,8 @@ class RunState(StrEnum):
     FINISHED = "finished"
     """The run processed its sources to the end. Single files may have failed."""
     INTERRUPTED = "interrupted"
-    """The user stopped the run. The files packed until then are committed."""
+    """The user stopped the run. The files packed until then are committed; after a second Ctrl-C, only those in
+    chunks that were committed before."""
     FAILED = "failed"
     """An error ended the run. Chunks that were committed before the error stay."""
 
@@ -421,7 +423,7 @@ class Stats:
         bytes: Their total size.
         chunks: Number of chunks in each state; states without chunks are absent.
         chunk_bytes: Total size of the objects of committed chunks.
-        dead_bytes: Bytes of entries in committed chunks to which no path points; indexes do not count.
+        dead_bytes: Data bytes of committed chunks that belong to no live file; indexes do not count.
         retired_locations: Number of former locations of paths, those of skipped files included.
         runs: Number of ingest runs.
         catalog_bytes: Size of the database on its server.
@@ -438,21 +440,22 @@ class Stats:
 
 
 class OnConflict(StrEnum):
-    """How an ingest handles a file whose path the catalog already has with another content, size or time."""
+    """How an ingest handles a changed file, and `adopt` handles any file, whose path the catalog already has."""
 
     REPLACE = "replace"
-    """Pack the new file, and retire the old location."""
+    """Let the path point to the new file, and retire the old location."""
     SKIP = "skip"
     """Keep the catalog's file."""
     FAIL = "fail"
-    """Stop the run. The open chunk is not committed."""
+    """Stop the ingest; the open chunk is not committed. `adopt` only leaves out the archive with the file."""
 
 
 class Comparison(StrEnum):
     """How an ingest decides whether a file changed since the catalog's file of this path was packed."""
 
     TIME = "time"
-    """Compare size, and entity tag or time. If the catalog's file came from another source, compare checksums."""
+    """Compare size, and entity tag or time. If these are equal, but the catalog's file came from another source,
+    compare checksums, too."""
     CHECKSUM = "checksum"
     """Compare size and checksum. Every file of the same size is read."""
     NOTHING = "nothing"

@@ -42,8 +42,8 @@ class PackedFiles:
         Args:
             settings: Settings of the repository.
             warn: Called with each warning that a copy is read, that a lock of the catalog is waited for, or that an
-                S3 server fails a check. None: these warnings are logged to the logger "cafcat". The Progress of
-                `with_progress` receives all other warnings.
+                S3 server fails a check. None: these warnings are logged to the logger "cafcat". All other warnings
+                go to the Progress of `with_progress`; without one, they are dropped.
         """
         self._warnings = Warnings(warn)
         self.session = Session.open(settings, Progress(), self._warnings)
@@ -148,13 +148,14 @@ class PackedFiles:
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, with one query and one range read.
 
-        A whole file is compared with its checksum, and so is a file that has to be decoded. If the chunk's own
-        object cannot be read or is damaged, its copies are looked up and read.
+        A whole file is compared with its checksum, and so is a file that has to be decoded. A range of any other
+        file cannot be checked. If the chunk's own object cannot be read or is damaged, its copies are looked up and
+        read.
 
         Args:
             path: Path of the file in the catalog.
             start: First byte; a negative number counts from the end.
-            end: One past the last byte; None for the end of the file.
+            end: One past the last byte; None, or a number beyond the end, for the end of the file.
 
         Raises:
             NotFound: The catalog has no such file.
@@ -179,7 +180,7 @@ class PackedFiles:
         Args:
             path: Path of the file in the catalog.
             start: First byte; a negative number counts from the end.
-            end: One past the last byte; None for the end of the file.
+            end: One past the last byte; None, or a number beyond the end, for the end of the file.
 
         Raises:
             NotFound, InvalidInput, CatalogUnavailable, CatalogOutdated: As `read` raises them, by the call itself.
@@ -207,14 +208,14 @@ class PackedFiles:
             path: Path of the file in the catalog.
             output: Name of the file to write.
             start: First byte; a negative number counts from the end.
-            end: One past the last byte; None for the end of the file.
+            end: One past the last byte; None, or a number beyond the end, for the end of the file.
             overwrite: True to replace an existing file.
 
         Returns:
             Where the file was found in the catalog.
 
         Raises:
-            Conflict: The output exists and overwrite is false, or is a folder.
+            Conflict: The output exists and overwrite is false, or is a folder; or as `read` raises it.
             OutputFailed: The output cannot be written.
             InvalidInput: As `read` raises it, or the file system cannot have the name of the output.
             NotFound, Corrupt, StoreFailed, AccessDenied, Unavailable, NotInstalled, Unsupported: As `read` raises
@@ -242,7 +243,7 @@ class PackedFiles:
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None for the end of the file.
+            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
 
         Raises:
             InvalidInput: `paths` is a single string, not a list.
@@ -258,12 +259,12 @@ class PackedFiles:
 
         Of each five thousand paths, those that cannot be found or have no such range come first, with their error
         (NotFound or InvalidInput) in place of the iterator. An iterator yields blocks of bytes, and raises Corrupt,
-        StoreFailed, NotInstalled and Unsupported. Use each iterator before you take the next path.
+        StoreFailed, Conflict, NotInstalled and Unsupported. Use each iterator before you take the next path.
 
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None for the end of the file.
+            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
 
         Raises:
             InvalidInput: `paths` is a single string, not a list.
@@ -283,19 +284,18 @@ class PackedFiles:
         """Write many files of the catalog to disk, and yield each path with its location or its error.
 
         The files are written during the iteration. A path is yielded once its file is durable. If a single file
-        fails, its error is yielded in place of its location: Conflict if the output exists or is a folder, or an
-        error that `read_many` yields.
+        fails, its error is yielded in place of its location: Conflict if the output exists or is a folder,
+        InvalidInput if the file system cannot have its name, or an error that `read_many` yields.
 
         Args:
             outputs: Name of the file to write, by path in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None for the end of the file.
+            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
             overwrite: True to replace existing files.
 
         Raises:
             OutputFailed: An output cannot be written: its folder is missing or not writable, or the disk is full or
                 fails. Files that are durable by then stay.
-            InvalidInput: The file system cannot have the name of an output.
             AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -310,7 +310,7 @@ class PackedFiles:
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None for the end of the file.
+            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
             in_order: True for the requests of `stream_many`, which reads the files in the order of the paths.
         """
         return self._batch(start, end).plan(_names(paths), in_order=in_order)
@@ -329,7 +329,9 @@ class PackedFiles:
         return self.find(prefix)
 
     def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
-        """Yield the file with this name, if there is one, and the files and folders directly in the folder.
+        """Yield the file with this name, if there is one, then the files and folders directly in the folder.
+
+        Files and folders are mixed, in the order of paths.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
@@ -472,8 +474,8 @@ class PackedFiles:
     def lost_catalog(self) -> CafcatError | None:
         """Return an error with the remedies if this catalog is empty, but the store of the settings is in use.
 
-        The store is in use if it has chunks, or the marker of another catalog. Then this catalog was probably
-        created in place of a lost one. The store is read only if the catalog is empty.
+        The store is in use if it has chunks, journal records, or the marker of another catalog. Then this catalog
+        was probably created in place of a lost one. The store is read only if the catalog is empty.
 
         Returns:
             The error, which is not raised. None if the catalog is not empty, or the store is unused or cannot be

@@ -17,7 +17,7 @@ class Progress:
     """
 
     def begin(self, verb: str, *, files: int | None = None, size_bytes: int | None = None) -> None:
-        """Receive that a stage of the operation begins.
+        """Receive the begin of a stage. An operation can have several stages, one after the other.
 
         Args:
             verb: Name of the stage, such as "extract".
@@ -26,18 +26,18 @@ class Progress:
         """
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Receive that further files and bytes are done.
+        """Receive how many further files and bytes are done.
 
         Args:
             files: Number of files since the last call.
-            size_bytes: Number of bytes since the last call.
+            size_bytes: Number of bytes since the last call. Negative if a file failed, and its bytes do not count.
         """
 
     def emit(self, event: Event) -> None:
         """Receive an event: something that the user may want to see, such as a committed chunk or a warning."""
 
     def end(self) -> None:
-        """Receive that the operation has ended, with or without an error."""
+        """Receive the end of the operation, with or without an error."""
 
     @property
     def stopping(self) -> bool:
@@ -45,9 +45,9 @@ class Progress:
         return False
 
     def checkpoint(self) -> None:
-        """End the operation at once by raising an exception. The object that the operation is writing is dropped.
+        """Raise an exception if the operation is to end at once. This base class raises nothing.
 
-        This base class raises nothing.
+        After the exception, the operation drops the object that it is writing. Operations call this often.
         """
 
     def warn(self, message: str) -> None:

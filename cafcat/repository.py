@@ -68,7 +68,8 @@ def open(
     Args:
         settings: The settings; None for those of environment, cafcat.toml and defaults.
         warn: Called with each warning that a copy is read, that a lock of the catalog is waited for, or that an S3
-            server fails a check. None: these warnings are logged to the logger "cafcat".
+            server fails a check. None: these warnings are logged to the logger "cafcat". All other warnings go to
+            the Progress of `with_progress`; without one, they are dropped.
         **overrides: Single settings by name: home, database_url, store, target_size, upload_memory,
             read_requests, prepared_statements, lock_timeout; also config and profile (`Settings.load`).
 
@@ -99,7 +100,7 @@ def _operation(
     method.__name__ = module.split(".")[-2]
     method.__qualname__ = f"Repository.{method.__name__}"
     text = inspect.cleandoc(options.__doc__ or "").replace("Attributes:", "Args:")
-    method.__doc__ = f"{text}\n\nReturns:\n    The report, a {report.__name__}."
+    method.__doc__ = f"{text}\n\nReturns:\n    The report, of type {report.__name__}."
     method.__signature__ = _signature(options, report)  # type: ignore[attr-defined]
     return method
 
@@ -150,7 +151,7 @@ class Repository(PackedFiles):
             prefix: A folder of the catalog, or a file; "" for all removed files.
 
         Raises:
-            InvalidInput: No path can have this name.
+            InvalidInput: No folder of the catalog can have this name.
         """
         from cafcat.operations.undelete.run import removed
 
@@ -164,7 +165,7 @@ class Repository(PackedFiles):
                 is a folder.
 
         Raises:
-            InvalidInput: The text is not a valid URL or path.
+            InvalidInput, Unsupported: The text is not a valid URL or path, or no kind of store has its scheme.
             NotFound: The bucket, or the given folder, does not exist.
             AccessDenied, StoreFailed: The store cannot be listed.
         """
@@ -229,7 +230,8 @@ class Repository(PackedFiles):
         Raises:
             NotFound: The catalog has no file or folder with one of the names.
             Corrupt, StoreFailed: A file can be read neither from its chunk nor from a copy.
-            Conflict: The output exists and overwrite is false, or is a folder.
+            Conflict: The output exists and overwrite is false, or is a folder; or an object was replaced while
+                it was read.
             Refused: The format cannot store a file, because of its name or size.
             Unsupported, NotInstalled, InvalidInput, OutputFailed, AccessDenied, Unavailable, CatalogUnavailable,
                 CatalogOutdated: The format, the output, a store or the database cannot be used.
@@ -302,7 +304,7 @@ class Repository(PackedFiles):
             NotFound: There is no such bucket.
             AccessDenied: The store rejects the credentials.
             StoreFailed: The store does not answer.
-            InvalidInput: The text is not a valid URL or path.
+            InvalidInput, Unsupported: The text is not a valid URL or path, or no kind of store has its scheme.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         from cafcat.operations.stores.check import check_store
@@ -327,6 +329,7 @@ class Repository(PackedFiles):
 
         Raises:
             InvalidInput: The name is not valid for a store, or `url` is not a valid URL or path.
+            Unsupported: No kind of store has the scheme of `url`.
             Conflict: Another store has the name.
             Unavailable: The store is not where its URL points, for example because its disk is not mounted.
             StoreFailed, AccessDenied: The store does not answer, or refuses the request.
@@ -400,7 +403,8 @@ class Repository(PackedFiles):
     ) -> "StoreMoveReport":
         """Enter the new URL of a store, whose objects the user has moved there, into the catalog.
 
-        The marker, and a hundred random objects and journal records (or all of them), are checked at the new URL.
+        At the new URL, this checks the marker of this catalog, a hundred random objects, and a hundred random
+        journal records; or all objects and records.
 
         Args:
             old: A store of the catalog: its name, URL or folder.
@@ -412,9 +416,12 @@ class Repository(PackedFiles):
             StoreFailed: Objects are missing at the new URL, or have other sizes, or the marker there is missing or
                 that of another store. Nothing was changed.
             Locked: Another command is writing to the store, or has locked its rows for 30 seconds.
-            Conflict: The catalog has objects at the new URL already.
+            Conflict: The catalog has chunks or copies at the new URL already, or a backup is being written there.
             NotFound: The catalog has no such store.
             InvalidInput: Both URLs are the same, or `new` is not a valid URL or path.
+            Corrupt, Unsupported: The marker at the new URL is damaged, or a later version of cafcat wrote it; or no
+                kind of store has the scheme of `new`.
+            AccessDenied: The store at the new URL refuses the request.
         """
         from cafcat.operations.stores.move import move_store
 
@@ -435,8 +442,10 @@ class Repository(PackedFiles):
 
         Raises:
             NotFound: The catalog has no such store.
-            InvalidInput: Both are one store, or one place under two names, or `new` is not a valid URL or path.
+            InvalidInput: Both are one store, or one place under two names; or `new` is not a valid URL or path, or
+                is a bare word that names neither a store nor a folder.
             Conflict: The new store has chunks of another catalog, and join_store is false.
+            Locked: Another catalog began to write into the new store at the same moment, and join_store is false.
             Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
         """
         from cafcat.operations.stores.migrate import migrate_store

@@ -41,7 +41,7 @@ def inspect(
         Corrupt: The archive is damaged. Some damage is found only when the entries are iterated.
         Unsupported: The format is unknown, or this version cannot read it.
         NotInstalled: A library is missing that the format needs.
-        InvalidInput: The name, the format or a setting is invalid.
+        InvalidInput: The name, the format or a setting is invalid, or a folder is no archive.
         AccessDenied, StoreFailed: The store cannot be read.
         Conflict: The archive was changed or replaced while it was read.
     """
@@ -75,7 +75,8 @@ def convert(
         format: Format of the new archive; None for the format that belongs to the suffix of the output's name.
         overwrite: True to replace an existing file.
         settings: How a bucket is reached; None for the settings of environment, cafcat.toml and defaults.
-        progress: Receives the progress, and can stop the conversion; None for neither.
+        progress: Receives the progress and warnings; None: they are dropped. Its `stopping` and `checkpoint` are
+            not used, but an exception of its other methods ends the conversion.
         input_format: Format of the archive that is read; None: it is found by the content.
         zero_padding: True if a section of size zero is the end of a CAR, as in archives that Filecoin pads.
 
@@ -88,7 +89,9 @@ def convert(
         Refused: The new format cannot store a file of the archive, because of its name or size.
         OutputFailed: The output cannot be written.
         Unsupported, NotInstalled: The archive cannot be read, or the new format cannot be written.
-        NotFound, InvalidInput, AccessDenied, StoreFailed: As `inspect` raises them.
+        InvalidInput: As `inspect` raises it; or the output is a device, pipe or socket; or `format` is None, and
+            the name of the output has no known suffix.
+        NotFound, AccessDenied, StoreFailed: As `inspect` raises them.
     """
     from cafcat.formats.format_choice import FormatChoice
     from cafcat.operations.convert.run import convert_archive
