@@ -36,6 +36,7 @@ def named_store(session: Session, given: str) -> Store:
 
     Raises:
         InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
+        Unsupported: No kind of store has the scheme of the URL.
     """
     stores = session.settings.stores
     found = _store_in_catalog(session, possible_name(given, stores))
@@ -47,7 +48,7 @@ def chosen_store(session: Session, given: str | None) -> Store:
     """Return the store that the user named (see `named_store`), or the store of the settings if `given` is None.
 
     Raises:
-        InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
+        InvalidInput, Unsupported: As `named_store` raises them.
     """
     return default_store(session) if given is None else named_store(session, given)
 
@@ -62,6 +63,7 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
     Raises:
         InvalidInput: The text is a bare word, and neither a store nor a folder has this name; a typing error must
             not create a new store. Or the text is not a valid URL or path.
+        Unsupported: No kind of store has the scheme of the URL.
     """
     settings = session.settings
     word = settings.store_name if given is None else possible_name(given, settings.stores)
@@ -84,7 +86,7 @@ def store_to_write(session: Session, given: str | None = None, *, dry_run: bool 
     Raises:
         Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
-        InvalidInput: No store has this name, or the text is not a valid URL or path.
+        InvalidInput, Unsupported: As `store_for_new_objects` raises them.
     """
     store = store_for_new_objects(session, given)
     stores = ReachableStores(session)
@@ -97,7 +99,7 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
     Raises:
         NotFound: The catalog has no row of a chunk, copy or backup in this store. Without this error, a typing
             error in the name would look like success.
-        InvalidInput: The text is not a valid URL or path.
+        InvalidInput, Unsupported: As `named_store` raises them.
     """
     if given is None:
         return None

@@ -52,8 +52,8 @@ def contents(
         files: Files in the order of their bytes.
 
     Raises:
-        Corrupt, NotFound, AccessDenied, Conflict, StoreFailed: Raised by the blocks of a file whose bytes cannot be
-            read, even if other bytes of the object can.
+        Corrupt, NotFound, AccessDenied, Conflict, StoreFailed: Raised by the iterator of a file whose bytes cannot
+            be read. The next file can be requested nevertheless.
     """
     reads = coalesce(store.url, key, files, coalescing_of(store))
     with closing(fetch(store, reads)) as answers:
@@ -124,7 +124,7 @@ def decoded(archive_format: Format, file: Entry, span: Iterator[bytes]) -> Itera
 def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the given blocks. If reading the next block raises CafcatError, raise Unreadable with that error.
 
-    Thereby a caller that reads and writes can tell both kinds of errors apart.
+    Thereby a caller that also writes can tell errors of reading from errors of writing.
 
     Args:
         blocks: Content of a file. Its iterator raises CafcatError if the file cannot be read.

@@ -39,10 +39,11 @@ def read_index(
         The summary of the chunk. Its crc64nvme is 0, because a checksum needs all bytes.
 
     Raises:
-        Corrupt: The index is at another place or damaged; or an entry has no checksum, has a name that the catalog
+        Corrupt: The index is damaged, or is not at `span`; or an entry has no checksum, has a name that the catalog
             cannot store, or begins before the end of the previous entry.
         NotFound, StoreFailed, AccessDenied: The object cannot be read.
-        Unsupported: This version cannot read the index.
+        Conflict: The object was replaced while it was read.
+        Unsupported, NotInstalled: The index cannot be read here.
         TemporaryFileFailed: A temporary file cannot be written.
     """
     start, end = archive_format.reader(archive).index_span

@@ -28,7 +28,7 @@ def entry_problem(entry: Entry, position: int) -> str | None:
     if checksum is None:
         return "its index has no checksum of the file"
     if start < position:
-        return "two files share bytes, or are not in order"
+        return "this file begins before the end of the previous file in the index"
     return None
 
 
@@ -55,7 +55,7 @@ def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: 
 def path_problem(path: str) -> str | None:
     """Return the reason why the catalog cannot store a path; None if it can."""
     if not path or "\0" in path or (len(path) > _SHORT_PATH and len(path.encode()) > MAX_PATH_BYTES):
-        return "the catalog cannot store this name"
+        return f"the catalog cannot store this name: it is empty, has a NUL, or more than {MAX_PATH_BYTES:,} bytes"
     return None
 
 
@@ -63,7 +63,7 @@ def own_prefix(archive_format: Format, object_key: str) -> str:
     """Return the text that the catalog's paths have before the names in a chunk that cafcat wrote.
 
     It is empty for formats whose entries are named files. Entries of other formats, such as the sections of an
-    archive of logs, have the same names in every archive; then it is the object's key.
+    archive of logs, have the same names in every archive. For these formats, the text is the object's key.
     """
     return "" if archive_format.names_files else object_key
 

@@ -84,7 +84,7 @@ def join_store(session: Session, store: Store, *, allow_shared: bool = False, dr
     Args:
         session: The session.
         store: The store that is going to be written to.
-        allow_shared: The user allows two catalogs to write to the store.
+        allow_shared: True if the user allows several catalogs to write to the store.
         dry_run: Check only, write nothing.
 
     Raises:
@@ -211,7 +211,10 @@ def lost_catalog(session: Session) -> CafcatError | None:
     the catalog is empty.
 
     Returns:
-        None if the catalog is not lost, or if that cannot be found out, because the store cannot be read.
+        The error, which is not raised. None if the catalog is not empty, or the store is unused or cannot be read.
+
+    Raises:
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     identities = session.catalog.identities
     if not identities.is_empty():
@@ -227,12 +230,13 @@ def lost_catalog(session: Session) -> CafcatError | None:
 
 
 def describe_catalogs(catalogs: Iterable[tuple[UUID, Marker | None]]) -> str:
-    """Return catalogs as text for messages: their uuids and, of those with a marker, what the marker says.
+    """Return catalogs as text for messages: the uuid of each, and the time, host and database in its marker.
 
-    That is the time of joining the store, and host and database at that time.
+    The time is that of joining the store. Host and database are those at that time.
 
     Args:
-        catalogs: Uuid and marker of each catalog; None for a damaged marker, or one of a later version.
+        catalogs: At least one catalog: its uuid and its marker, as `read_markers` returns them. The text has only
+            the uuid of a catalog whose marker is None.
     """
     found = list(catalogs)
     names = [

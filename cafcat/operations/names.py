@@ -17,5 +17,5 @@ def check_names(names: Names) -> Names:
         InvalidInput: The argument is a single string. Iterating would give its letters.
     """
     if isinstance(names, str | bytes):
-        raise InvalidInput("the names must be a list", hint=f"write [{names!r}]")
+        raise InvalidInput("the names must be a list, not one name", hint=f"write [{names!r}]")
     return names

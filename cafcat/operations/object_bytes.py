@@ -17,7 +17,8 @@ def object_crc64nvme(store: Store, key: str, size_bytes: int, progress: Progress
         store: Where the object is.
         key: Key of the object.
         size_bytes: Size of the object. Bytes beyond this size are not read.
-        progress: Advances by each block. Its checkpoint is called before each block, and may raise to end the work.
+        progress: Advances by each block. Its checkpoint is called after each block is read, and may raise to end
+            the work.
 
     Raises:
         NotFound: There is no such object.

@@ -32,8 +32,8 @@ class OtherReplicas:
         """Check that an object would be a new replica of a chunk.
 
         The location must differ from those of the chunk itself and of its copies, copies left by a migration
-        included. Replicas in a store with the same URL are not compared. A store that cannot be opened or probed
-        counts as a different place. This is enough for writing, not for removing.
+        included. Replicas in a store with the same URL are not compared. The store of a replica counts as a
+        different place if it cannot be opened or probed. This is enough for writing, not for removing.
 
         Args:
             store: The store of the object.
@@ -43,7 +43,7 @@ class OtherReplicas:
         Raises:
             InvalidInput: The store is the store of a replica under another name, or both objects are the same file.
             StoreFailed, AccessDenied: The store does not accept the probe object.
-            StoreFailed: Two folders cannot be compared.
+            StoreFailed: The operating system cannot compare two folders or files.
         """
         for url, other_key in self._copies.replicas_of(chunk):
             if url != store.url and (other := self._opened(url)) is not None:

@@ -30,7 +30,7 @@ class WholeObject:
             store: Where the object is.
             key: Key of the object.
             archive_format: Its format.
-            progress: Advances by each block. Its checkpoint is called before each block, and may raise.
+            progress: Advances by each block. Its checkpoint is called after each block is read, and may raise.
         """
         self._store = store
         self._key = key
@@ -40,18 +40,21 @@ class WholeObject:
 
     @property
     def summary(self) -> ChunkSummary:
-        """Sizes and checksums of the object, which the catalog stores. Known once `entries` was read to its end."""
+        """Sizes and checksums of the object, for the catalog. Read it only after the last item of `entries`."""
         assert self._summary is not None  # noqa: S101 - the caller has read all entries
         return self._summary
 
     def entries(self) -> Iterator[Entry]:
-        """Yield each entry, in order of the bytes, once its bytes have the checksum that the index has.
+        """Yield each entry, in order of the bytes, after its bytes proved to have the checksum that the index has.
+
+        The path of an entry is that in the catalog (`own_prefix`).
 
         Raises:
             NotFound: There is no such object.
             Corrupt: The index is damaged or missing; or an entry has no checksum, another checksum than its bytes,
                 a name that the catalog cannot store, or begins before the end of the previous entry.
-            Unsupported: The format, or a version of it, cannot be read.
+            Conflict: The object was replaced while it was read.
+            Unsupported, NotInstalled: The format, or a version of it, cannot be read here.
             StoreFailed, AccessDenied: The store does not give the bytes.
         """
         archive = StoredObject(self._store, self._key)

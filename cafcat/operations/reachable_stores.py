@@ -20,7 +20,8 @@ _NEWEST_OBJECTS: Final = 10
 class ReachableStores:
     """Opens stores for one operation, after a check that each is where its URL points.
 
-    `open` checks each store once: a store that failed is not tried again. The other methods check at every call.
+    `open` checks each store once: if that failed, later calls raise the same error. The other methods check at
+    every call.
     """
 
     def __init__(self, session: Session) -> None:

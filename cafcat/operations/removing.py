@@ -1,8 +1,8 @@
 """Removes files from the catalog, and brings removed files back while their chunk still exists.
 
 All names of one call are handled in one transaction. Afterwards the journal record of the change is written into
-each store with chunks or copies that cafcat wrote. A rebuild from this store needs it to know the removed files. If
-that fails, a later `recover`, ingest or `rm` writes the record.
+each store with chunks or copies that cafcat wrote. Without the record, a rebuild from such a store would miss the
+change. If writing the record fails, a later `recover`, ingest or `rm` writes it.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ class Removing:
         """Report names that could not be brought back.
 
         A path with a newer file, or a file whose chunk was pruned, is a failure if the user named only files. If
-        the user named folders, it is only noted: their files can have been brought back in other ways.
+        the user named folders, it counts as skipped, because such files are normal below a folder.
 
         Args:
             change: The result of the undelete.
@@ -216,7 +216,7 @@ def _below(typed: str) -> PathScope:
     if not typed:
         raise InvalidInput("the name of the folder is empty", hint="write . for the whole catalog")
     if not is_text(typed):
-        raise InvalidInput(f"a path cannot have this name: {_printable(typed)}")
+        raise InvalidInput(f"a path cannot have this name: {_printable(typed)} has a NUL or is not UTF-8")
     below = PathScope(folder_of(typed), file_of(typed))
     if not below.folder and not typed.startswith("."):
         raise InvalidInput(f"{typed} is not a folder of the catalog", hint="write . for the whole catalog")

@@ -61,7 +61,7 @@ def live_files(catalog: Catalog, chunk_id: int) -> Iterator[Entry]:
     """Yield the live files of a chunk, in order of their bytes.
 
     All rows are read from the catalog at the first step, so later changes are not seen. Memory does not depend on
-    their number.
+    the number of rows.
 
     Args:
         catalog: The catalog.
@@ -82,7 +82,7 @@ class Rewriter:
         bytes: Bytes of these files.
         changed: Number of files that were copied, but replaced or removed before the commit of their chunk.
         chunks: Number of committed chunks.
-        bytes_written: Size of their objects in bytes.
+        bytes_written: Total size of the objects of these chunks in bytes.
         interrupted: True if the user ended the operation.
     """
 
@@ -107,7 +107,10 @@ class Rewriter:
         self._target = self._target._replace(archive_format=formats.for_writing(archive_format))
 
     def move(self, source: int, file: Entry, blocks: Iterator[bytes]) -> bool:
-        """Copy a live file of a chunk into the open chunk. If it is full, commit it and begin another one first.
+        """Copy a live file of another chunk into the open chunk.
+
+        If the open chunk has no room for the file, or may contain its path already, commit it and begin another one
+        first.
 
         Args:
             source: `chunks.id` of the chunk that has the file.
@@ -115,7 +118,7 @@ class Rewriter:
             blocks: Content of the file. It must have the file's checksum.
 
         Returns:
-            False if the user ended the operation in the middle of the file.
+            True if the file was copied; False if the user ended the operation in the middle of the file.
 
         Raises:
             Unreadable: The content cannot be read or is wrong. The file was not copied, and its path stays. Errors

@@ -15,9 +15,9 @@ __all__ = ["open_existing_files"]
 def open_existing_files(
     catalog: Catalog, source: Source, files: Sequence[SourceFile]
 ) -> Generator[tuple[Location, OpenResult], None, None]:
-    """Yield each file whose path the catalog has: its location, and the file opened at the source, or an error.
+    """Yield each file whose path the catalog has: its location, and the opened file of the source or its error.
 
-    The caller has to use the opened file before it requests the next one.
+    The error is a SourceFailed. The caller has to use and close an opened file before it requests the next one.
 
     Args:
         catalog: The catalog.

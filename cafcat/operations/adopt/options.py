@@ -1,4 +1,4 @@
-"""Options of `adopt`."""
+"""The arguments and flags of the operation `adopt`."""
 
 import os
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ class AdoptOptions:
     Attributes:
         archives: Paths, file:// URLs, or s3:// URLs of objects or prefixes.
         prefix: Folder of the catalog that is put before the names in the archives.
-        on_conflict: What to do with a path that the catalog has.
+        on_conflict: What to do with a path that the catalog has: replace its file, skip the new one, or fail, which
+            leaves out the whole archive.
         format: Format of all these archives; None to find out from their contents.
         zero_padding: True to treat the first section of size zero as the end of a CAR.
         dry_run: Read and check the archives; change nothing.

@@ -1,4 +1,4 @@
-"""The report of `adopt`."""
+"""The report of `adopt`: the totals that the operation returns."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ class AdoptReport:
         archives: Number of adopted archives. Of an archive in several files, each file counts.
         files: Number of files that were entered.
         bytes: Bytes of these files.
-        skipped: Number of entries that were left out, because the catalog keeps another file under their path.
+        skipped: Number of entries that were left out, because the catalog keeps the file that has their path.
         files_failed: Number of entries that were left out, because they cannot be read, are damaged, or have a name
             that the catalog cannot store.
         unchecked_blocks: Number of blocks of CARs whose hash function cafcat does not check.

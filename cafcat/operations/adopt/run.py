@@ -40,7 +40,7 @@ __all__ = ["Found", "run"]
 
 
 def run(session: Session, options: AdoptOptions) -> AdoptReport:
-    """Enter existing archives into the catalog. An archive that cannot be adopted is reported; the others go on.
+    """Enter existing archives into the catalog. An archive that cannot be adopted is noted in the report.
 
     Raises:
         InvalidInput: There is no such format, or `archives` is a single name.
@@ -50,7 +50,7 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
     if options.format is not None:
         validate_name(options.format)
     if isinstance(options.archives, str | bytes | os.PathLike):
-        raise InvalidInput("the archives must be a list", hint=f"write [{os.fspath(options.archives)!r}]")
+        raise InvalidInput("archives must be a list, not one name", hint=f"write [{os.fspath(options.archives)!r}]")
     try:
         adopt = _Adopt(session, options, OnConflict(options.on_conflict))
         return adopt.adopt_all([os.fspath(archive) for archive in options.archives])
@@ -180,13 +180,13 @@ class _Adopt:
             units = reader.units() if isinstance(reader, UnitReader) else NO_UNITS
             failed = self._read_all(reader, archive, prefix, mapping)
             if failed and not mapping.file_count:
-                raise Corrupt(f"none of its {failed:,} entries can be read")
+                raise Corrupt(f"none of its {failed:,} entries can be adopted")
             read = _Read(archive.name, failed, self._warn_of_remarks(reader, archive.name))
             version.check()
             self._commit(row, mapping, units, read)
 
     def _warn_of_remarks(self, reader: Reader, name: str) -> int:
-        """Warn of facts that the reader noticed besides the entries. Returns the number of unchecked blocks."""
+        """Warn of the remarks of the reader. Returns the number of blocks whose hash function cafcat lacks."""
         remarks = reader.remarks() if isinstance(reader, HasRemarks) else ()
         for remark in remarks:
             self._session.warn(f"{name}: {remark.message}")

@@ -1,4 +1,4 @@
-"""Keys of backups: `backups/20261121T164500.123456Z-<uuid>.tar`. The order of keys is the order of time."""
+"""Keys of backups: `backups/20261121T164500.123456Z-<uuid>.tar`. They sort by the begin of the backup."""
 
 import re
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Options of `backup`."""
+"""The arguments and flags of the operation `backup`."""
 
 from dataclasses import dataclass
 from typing import Annotated

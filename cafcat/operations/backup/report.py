@@ -1,4 +1,4 @@
-"""The report of `backup`."""
+"""The report of `backup`: the store, key and contents of the new backup."""
 
 from dataclasses import dataclass
 

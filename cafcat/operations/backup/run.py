@@ -49,7 +49,9 @@ def run(session: Session, options: BackupOptions) -> BackupReport:
 
     Raises:
         Conflict: The store has chunks of another catalog, and `join_store` is false.
+        Locked: Another catalog began to write into the store at the same moment, and `join_store` is false.
         InvalidInput: No store has this name, or no backup would stay.
+        Unavailable: The store is not where its URL points.
         StoreFailed, AccessDenied: The backup cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """

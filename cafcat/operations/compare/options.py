@@ -1,4 +1,4 @@
-"""Options of `compare`."""
+"""The arguments and flags of the operation `compare`."""
 
 from dataclasses import dataclass
 from typing import Annotated

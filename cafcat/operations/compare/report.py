@@ -1,4 +1,4 @@
-"""The report of `compare`."""
+"""The report of `compare`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 

@@ -34,7 +34,7 @@ def run(session: Session, options: CompareOptions) -> CompareReport:
     Raises:
         CatalogUnavailable, CatalogOutdated: A database does not answer, or has another schema.
         InvalidInput: The URL is not one of a database.
-        AccessDenied: The other database refuses the connection.
+        AccessDenied: A database rejects the user or password.
     """
     progress = session.progress
     theirs = Comparing(DatabaseUrl(options.other))

@@ -51,14 +51,16 @@ def convert_archive(archive: OpenArchive, output: Output, name: str | None, *, p
         archive: The archive to read.
         output: The file to write.
         name: Name of the new format; None to derive it from the name of the output.
-        progress: Receives progress and warnings.
+        progress: Receives progress and warnings. Its `stopping` and `checkpoint` are not used.
 
     Raises:
         InvalidInput: No format has the name, or fits the name of the output.
         Corrupt: The archive is damaged.
         Unsupported, NotInstalled: The archive cannot be read, or the new format cannot be written.
         NotFound, StoreFailed, AccessDenied: The store of the archive does not return its bytes.
+        Refused: The new format cannot store a file of the archive, because of its name or size.
         Conflict, OutputFailed: The output exists already, or cannot be written.
+        Conflict: The archive was changed while it was read.
     """
     target = format_of_output(output.path, name)
     source = archive.format

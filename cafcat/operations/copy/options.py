@@ -1,4 +1,4 @@
-"""Options of `copy`."""
+"""The arguments and flags of the operation `copy`."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -22,7 +22,8 @@ class CopyOptions:
         chunks: Uuids of chunks, or their first 8 digits or more; without any, all committed chunks except adopted
             archives.
         to: The store for the copies: a name, a URL or a folder.
-        prefix: Only chunks with files below this folder of the catalog, or with this file; None for all chunks.
+        prefix: Only chunks with live files below this folder of the catalog, or with this file; None for all
+            chunks. It cannot be combined with `chunks`.
         join_store: Write into a store that has chunks of another catalog.
     """
 

@@ -1,4 +1,4 @@
-"""The report of `copy`."""
+"""The report of `copy`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Copies chunks into another store: the same bytes under the same key, with the journal records they need.
 
-The order of steps is that of a chunk: first the row, then the bytes under a temporary name or as an upload, then
+The order of steps is that of new chunks: first the row, then the bytes under a temporary name or as an upload, then
 the object, then the state `committed`. After a crash, `recover` finds the leftovers by the row. All bytes are
 checked against the checksum of the chunk before the copy gets its name.
 """
@@ -58,6 +58,8 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
         NotFound: The catalog has no such chunk, folder or store.
         InvalidInput: A chunk cannot be copied, or options contradict each other.
         Conflict: The store has chunks of another catalog, and `join_store` is false.
+        Locked: Another catalog began to write into the store at the same moment, and `join_store` is false.
+        Unavailable: The store is not where its URL points.
         StoreFailed, AccessDenied: The copies cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -120,7 +122,7 @@ def _folder_name(typed: str) -> str | None:
 
 
 class ChunkCopier:
-    """Copies chunks into one store. Several copiers may work at the same time; each chunk is copied by one.
+    """Copies chunks into one store. Several copiers may work at the same time; only one of them copies each chunk.
 
     Attributes:
         interrupted: True if the user ended the operation.

@@ -66,8 +66,10 @@ def export_archive(
         NotFound: The catalog has no such folder or file.
         Corrupt: The bytes of a file are damaged in its chunk and in every copy.
         InvalidInput: No format has the name, or fits the name of the output.
-        Unsupported, NotInstalled: The format cannot be written.
+        Unsupported, NotInstalled: The format cannot be written, or a file cannot be decoded.
+        Refused: The format cannot store a file, because of its name or size.
         Conflict, OutputFailed: The output exists already, or cannot be written.
+        Conflict: An object was replaced while it was read.
         AccessDenied, StoreFailed: A store does not return the bytes of a file.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """

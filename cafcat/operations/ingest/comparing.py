@@ -40,8 +40,8 @@ class ContentComparison:
             doubtful: The files to read: CRC-32C in the catalog of each, by its position in the batch.
 
         Returns:
-            Positions of the files that have other content or could not be read. Packing the latter reports why. If
-            the user ended the operation meanwhile, files that were not read are among them, too.
+            Positions of the files that have other content or could not be read. Packing a file that cannot be read
+            reports why. If the user ended the operation meanwhile, files that were not read are among them, too.
 
         Raises:
             SourceBroke: No further file of the source can be read.
@@ -69,7 +69,7 @@ class ContentComparison:
     def _read(self, source: Source, files: Sequence[tuple[SourceFile, int]]) -> None:
         """Read the files that were not compared yet, and remember whether each has the given checksum.
 
-        If the user ends the operation, the rest of the files is left out.
+        If the user ends the operation, the files after the present one are not read.
 
         Args:
             source: The source of the files.

@@ -1,4 +1,4 @@
-"""The options of `cafcat ingest` and `Repository.ingest`."""
+"""The arguments and flags of `cafcat ingest` and `Repository.ingest`."""
 
 import os
 from collections.abc import Sequence

@@ -120,7 +120,7 @@ class Packer:
         return self.report.interrupted
 
     def _add_group(self, files: Sequence[NewFile], pending: Sequence[PendingFile]) -> None:
-        """Add small files that were read to the open chunk until it is full, and the rest to further chunks."""
+        """Add small files, which have been read, to the open chunk until it is full, and then to new chunks."""
         while files:
             try:
                 chunk = self._chunk_for(files[0].path, len(files[0].content))
@@ -133,9 +133,10 @@ class Packer:
             files, pending = files[count:], pending[count:]
 
     def _add_one_by_one(self, files: Sequence[NewFile], pending: Sequence[PendingFile], error: Refused) -> int:
-        """Add each file of a group by itself, because the format refused one of them. Returns their number.
+        """Add each file of a group by itself, because the format refused one of them.
 
-        A group of one file is the refused file, which is reported as a problem.
+        A group of one file is the refused file, which is reported as a problem. Returns the number of files in the
+        group, the refused ones included.
         """
         if len(files) == 1:
             self._report_problem(pending[0].file, ProblemKind.TOO_LARGE, error.message)

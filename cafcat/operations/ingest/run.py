@@ -144,8 +144,8 @@ class _IngestRun:
         Args:
             report: The counts of the run.
             state: How the run ended.
-            error: Message of the error that ended the ingest; None without one. With it, errors of this step are
-                ignored, so that they do not hide it.
+            error: Message of the error that ended the ingest; None without one. If there is one, errors of this
+                step are ignored, so that they do not hide that error.
         """
         if report.run is None:
             return

@@ -114,9 +114,10 @@ class _Inbox:
         self._messages.put(("abort", None))
 
     def receive(self) -> tuple[str, Any]:
-        """Wait for the next message of the parent process other than "stop", and return its kind and value.
+        """Wait for the next message of the parent process, and return its kind and value.
 
-        If the parent process sent "abort" or died, this is ("abort", None).
+        A "stop" is not returned, but sets `is_stopped`. If the parent process sent "abort" or died, the result is
+        ("abort", None).
         """
         return self._messages.get()
 
@@ -179,8 +180,9 @@ class _SentProgress(Progress):
 def serve(pipe: WorkerPipe) -> None:
     """Pack files that the parent process sends. This is the main function of a worker process of an ingest.
 
-    The first message from the parent is a Setup. Each further message is a pair: ("pack", Piece), ("finish", None),
-    ("stop", None) or ("abort", None). After "abort", or if the parent process dies, the open chunk is abandoned.
+    The first message from the parent is a Setup. Each further message is a pair: ("pack", Piece), ("finish", None)
+    to commit the open chunk, ("stop", None) to pack no further files, or ("abort", None). After "abort", or if the
+    parent process dies, the open chunk is abandoned.
 
     Each message to the parent process is a pair of a kind and a value: "advance" (files and bytes), "event",
     "report" (all counts so far), "done" (a piece was handled), "broke" (the error of a source), "finished" (the

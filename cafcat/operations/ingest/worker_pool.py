@@ -75,7 +75,7 @@ class WorkerPool:
     def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
         """Send files to the workers. This returns before all of them are packed.
 
-        If the user ends the ingest, the rest of the files is not sent.
+        If the user ends the ingest, the files that were not sent yet are not packed.
 
         Args:
             opener: Opens the files. It is pickled and sent to the workers.

@@ -39,7 +39,7 @@ class Inspection:
         * clp-s: `version`, `log_bytes`, `packets` of metadata, `ranges` of records by log file, `timestamps`.
         * DataBundle: `version`, `shards`, `compression`, `record_size`, and the numbers of `files` and
           `directories`.
-        * Other formats: nothing.
+        * Other formats: an empty mapping.
 
         Raises:
             Corrupt: The archive is damaged.
@@ -47,7 +47,7 @@ class Inspection:
         return self._details.properties() if isinstance(self._details, HasProperties | MultiFileArchive) else {}
 
     def remarks(self) -> Sequence[Remark]:
-        """Return remarks about an archive that is not damaged.
+        """Return remarks about an archive: facts that are no damage. Empty if there are none.
 
         A CAR can have blocks with a hash function that cafcat does not check, and blocks in no file of its tree.
         The remarks are complete once all entries were iterated.
@@ -58,7 +58,7 @@ class Inspection:
         return self._details.remarks() if isinstance(self._details, HasRemarks) else ()
 
     def parts(self) -> Iterator["Inspection"]:
-        """Yield each object of an archive in several files, with its own entries; else the archive itself.
+        """Yield an Inspection for each object of an archive in several files; this Inspection for other archives.
 
         Raises:
             NotFound: An object is missing.

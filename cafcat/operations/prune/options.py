@@ -1,4 +1,4 @@
-"""Options of `prune`."""
+"""The arguments and flags of the operation `prune`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -22,8 +22,8 @@ class PruneOptions:
     Attributes:
         grace_seconds: Seconds that must have passed since a chunk lost its last live file, or a copy was left by a
             migration.
-        store: Only chunks in this store, with their copies in all stores: a name, a URL or a folder; None for all
-            stores.
+        store: Only chunks in this store, with their copies in all stores, and copies that a migration left in this
+            store: a name, a URL or a folder. None for all stores.
         dry_run: Count the chunks and objects that would be removed; change nothing.
     """
 
@@ -31,7 +31,7 @@ class PruneOptions:
         int,
         Flag(
             "--grace",
-            "Only remove chunks without files for this long, such as 12h, 7d or 0.",
+            "Only remove chunks without live files for this long, such as 12h, 7d or 0.",
             "TIME",
             parse_grace,
             default=f"{DEFAULT_GRACE_SECONDS // 86_400}d",

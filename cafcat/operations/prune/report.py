@@ -1,4 +1,4 @@
-"""The report of `prune`."""
+"""The report of `prune`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 

@@ -45,7 +45,8 @@ class LostCatalogs:
     Attributes:
         stores: The stores.
         own: Identity of the catalog that is to be filled. It can only be chosen if the stores have records of it.
-        lost: Identity of the catalog that is to be rebuilt, once it is chosen; None if its identity is unknown.
+        lost: Identity of the catalog that is to be rebuilt. None before `choose`, if the chosen catalog is UNNAMED,
+            or if the stores have no trace of a catalog.
     """
 
     stores: Sequence[Store]
@@ -101,7 +102,7 @@ class LostCatalogs:
 
         Raises:
             InvalidInput: There are several catalogs, and no name was given.
-            NotFound: No catalog, or more than one, has this name.
+            NotFound: No catalog has this name, or the uuids of several catalogs begin with it.
         """
         self._claim()
         candidates = self._candidates()

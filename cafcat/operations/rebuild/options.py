@@ -1,4 +1,4 @@
-"""Options of `rebuild`."""
+"""The arguments and flags of the operation `rebuild`."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""The report of `rebuild`."""
+"""The report of `rebuild`: the contents of the catalog, and the damage that was found."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -23,7 +23,7 @@ class RebuildReport:
         bytes: Bytes of these files.
         retired_files: Number of earlier locations of paths.
         journal_records: Number of journal records.
-        backups: Number of backups in the stores.
+        backups: Number of backups of this catalog in the stores.
         adopted: Uuids of chunks without a journal record that were, or would be, entered into the catalog.
         unclaimed: Uuids of chunks without a record in stores of several catalogs: they can be from any, and were
             left out.

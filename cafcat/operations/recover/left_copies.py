@@ -45,7 +45,9 @@ class LeftCopies:
         self._dry_run = dry_run
 
     def clean(self, store: Store, copy: LeftoverObject) -> None:
-        """Remove upload and object of an abandoned or deleted copy, except with `dry_run`, and report that.
+        """Remove upload, object and journal record of an abandoned or deleted copy, and report that.
+
+        With `dry_run`, only report what would be done.
 
         Raises:
             InvalidInput, Conflict: The object is the chunk's own object, or a copy that is needed.

@@ -1,4 +1,4 @@
-"""Options of `recover`."""
+"""The arguments and flags of the operation `recover`."""
 
 from dataclasses import dataclass
 from typing import Annotated

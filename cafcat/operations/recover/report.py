@@ -1,4 +1,4 @@
-"""The report of `recover`."""
+"""The report of `recover`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ class RecoverReport:
         adopted: Number of chunks with a complete object that were committed.
         abandoned: Number of chunks that were abandoned and removed.
         cleaned: Number of chunks that had been abandoned or deleted before and whose objects were removed now.
-        uploads_removed: Number of uploads that appeared after their chunk, copy or backup was recovered.
-        objects_removed: Number of objects that appeared after their chunk, copy or backup was abandoned.
+        uploads_removed: Number of removed uploads that appeared after their chunk, copy or backup was recovered.
+        objects_removed: Number of removed objects that appeared after their chunk, copy or backup was abandoned.
         still_leased: Number of chunks that are being written, by writers that may be alive.
         unknown_uploads: Number of uploads with the key of a chunk that this catalog does not have. They stay.
         unknown_objects: Number of objects with the key of a chunk that this catalog does not have. They stay.
-        leases_end_at: When the last lease of these chunks ends, ISO 8601 in UTC; None if there are none.
+        leases_end_at: When the last lease of the chunks in `still_leased` ends, ISO 8601 in UTC; None without them.
         failed: One message for each chunk, copy or store that could not be recovered.
         files_adopted: Number of files in adopted chunks that their paths point to now. A dry run counts all files.
         files_skipped: Number of files in adopted chunks whose paths keep another file.

@@ -48,7 +48,8 @@ def run(session: Session, options: RecoverOptions) -> RecoverReport:
 
     Raises:
         NotFound: The catalog has no chunk, copy or backup in the store.
-        InvalidInput: The name of the store is not a valid URL or path.
+        InvalidInput, Unsupported: The name of the store is not a valid URL or path, or no kind of store has its
+            scheme.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     store = url_of_store_with_chunks(session, options.store)

@@ -1,4 +1,4 @@
-"""Options of `repack`."""
+"""The arguments and flags of the operation `repack`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ class RepackOptions:
         max_unused: Choose chunks with more than this share of dead bytes, from 0 to 1.
         small: Also choose chunks of fewer bytes than this, if their files can share a new chunk with those of other
             chosen chunks; None: do not choose chunks by their size.
-        max_repack_size: Copy at most this many live bytes; None for no limit. Chunks beyond it are left out.
+        max_repack_size: Copy at most this many live bytes; None for no limit. A chunk that would exceed the limit
+            is left out, but smaller chunks after it can be chosen.
         chunks: Choose only these chunks, whatever their dead space is: uuids, or their first 8 digits or more.
             Empty: the other options choose.
         store: Only chunks in this store: a name, a URL or a folder; None for all stores.

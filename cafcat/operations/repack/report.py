@@ -1,4 +1,4 @@
-"""The report of `repack`."""
+"""The report of `repack`: the totals that the operation returns."""
 
 from dataclasses import dataclass, field
 

@@ -66,6 +66,7 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
         NotFound: The catalog has no such chunk or store.
         InvalidInput: A chunk has no live files, or an option is out of range.
         Unsupported, NotInstalled: Chunks of the format cannot be written.
+        Unavailable: The store of the settings, which adopted archives need, is not where its URL points.
         StoreFailed, AccessDenied: A store failed, or refused a request; chunks that were committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -133,7 +134,8 @@ class Repack:
         """Copy the live files of the planned chunks into new chunks.
 
         A new chunk is in the store of the old ones; for adopted archives it is in the store of the settings. A
-        damaged file stays where it is. A store that cannot be used is noted, with its chunks left out.
+        damaged file stays where it is. A store that cannot be used is noted in the report, and its chunks are left
+        out.
 
         Args:
             plan: The chunks.

@@ -1,4 +1,4 @@
-"""Options of `repair`."""
+"""The arguments and flags of the operation `repair`."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The report of `repair`."""
+"""The report of `repair`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 

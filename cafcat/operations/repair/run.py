@@ -91,6 +91,8 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         NotFound: The catalog has no such chunk, or there is no such source.
         InvalidInput: A chunk has no live files, or an option is out of range.
         Conflict: The store has chunks of another catalog, and `join_store` is false.
+        Locked: Another catalog began to write into the store at the same moment, and `join_store` is false.
+        Unavailable: The store is not where its URL points.
         StoreFailed, AccessDenied: New chunks cannot be written, or a source failed. Chunks committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
@@ -315,11 +317,10 @@ class Repair:
                 return
 
     def _open_lost(self, source: Source) -> Iterator[tuple[Location, OpenResult]]:
-        """Yield the files that still need right bytes and that the source has.
+        """Yield those files of the source of which no object and no earlier source has the right bytes.
 
-        Each is a pair of its location, and the opened file of the source or an error.
-
-        Problems of the source with such files are noted as reasons for the report.
+        Each is a pair of its location, and the opened file of the source or its error, a SourceFailed. Problems of
+        the source with such files are noted as reasons for the report.
         """
         for batch in batches_of(source):
             for item in batch:
@@ -343,7 +344,7 @@ class Repair:
 
         Args:
             location: Location of the file in the catalog.
-            opened: The opened file of the source, or the error.
+            opened: The opened file of the source, or its error.
             chunk_id: chunks.id of the damaged chunk that has the file; None if the file is in another chunk.
 
         Returns:

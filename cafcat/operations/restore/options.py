@@ -1,4 +1,4 @@
-"""Options of `restore`."""
+"""The arguments and flags of the operation `restore`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,7 +14,7 @@ class RestoreOptions:
     """Fill an empty catalog from a backup. Everything is committed in one transaction if the backup is undamaged.
 
     Attributes:
-        name: Key of the backup, with or without "backups/", or the beginning of that; None for the newest backup.
+        name: Key of the backup or the beginning of its key, with or without "backups/"; None for the newest backup.
         source: The store with the backup: a name, a URL or a folder; None for the store of the settings.
     """
 

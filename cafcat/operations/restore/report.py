@@ -1,4 +1,4 @@
-"""The report of `restore`."""
+"""The report of `restore`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 

@@ -32,7 +32,7 @@ def run(session: Session, options: RestoreOptions) -> RestoreReport:
         NotFound: The store has no such backup, or several whose names begin with the given name.
         InvalidInput: No backup was named, and the store has backups of several catalogs; or the name of the store
             is not a valid URL or path.
-        Conflict: The catalog is not empty.
+        Conflict: The catalog is not empty, or the backup was replaced while it was read.
         Locked: Another process writes to the catalog.
         Corrupt: The backup is damaged.
         CatalogOutdated: The backup, or the database, has another schema revision.
@@ -60,7 +60,7 @@ class _Restore:
 
         Args:
             store: The store with the backup.
-            name: Key of the backup, with or without "backups/", or the beginning of that; None for the newest
+            name: Key of the backup or the beginning of its key, with or without "backups/"; None for the newest
                 backup.
         """
         backup = _chosen(store, name)
@@ -167,7 +167,7 @@ def _identity(store: Store, catalog: UUID) -> UUID | None:
 
 
 def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> int:
-    """Return how many journal records belong to a catalog, or can belong to it."""
+    """Return how many journal records a catalog wrote. Records of an unknown catalog count, too."""
     return sum(found in (None, catalog) for found in catalogs_of_records(store, records))
 
 

@@ -1,4 +1,4 @@
-"""Options of `rm`."""
+"""The arguments of the operation `rm`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""The report of `rm`."""
+"""The report of `rm`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 

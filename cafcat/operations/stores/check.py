@@ -48,6 +48,7 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
 
     Raises:
         InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
+        Unsupported: No kind of store has the scheme of the URL.
         NotFound: There is no such bucket or folder.
         AccessDenied: The store refuses the credentials.
         StoreFailed: The store does not answer.

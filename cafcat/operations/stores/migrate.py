@@ -81,6 +81,7 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
         InvalidInput: Both are the same store, or one place under two names, or `new` is a bare word that names
             neither a store nor a folder.
         Conflict: The new store has chunks of another catalog, and join_store is false.
+        Locked: Another catalog began to write into the new store at the same moment, and join_store is false.
         Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
     """
     source, target = _prepare(session, old, new, join_store=join_store)

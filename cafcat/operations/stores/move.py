@@ -54,7 +54,7 @@ def move_store(
         session: The session.
         old: A store of the catalog: a name, a URL or a folder.
         new: The new location: a name, a URL or a folder.
-        look_at_all: Check every object.
+        look_at_all: Check every object and every journal record.
         dry_run: Check only; change nothing.
 
     Raises:
@@ -64,6 +64,9 @@ def move_store(
         Conflict: The catalog has chunks or copies at the new URL already, or a backup is being written there.
         NotFound: The catalog has no such store.
         InvalidInput: Both URLs are the same, or `new` is not a valid URL or path.
+        Corrupt, Unsupported: The marker at the new URL is damaged, or a later version of cafcat wrote it; or no
+            kind of store has the scheme of `new`.
+        AccessDenied: The store at the new URL refuses the request.
     """
     row, target = store_row(session, old), named_store(session, new)
     return _Move(session).run(row.url, target, look_at_all=look_at_all, dry_run=dry_run)
@@ -85,7 +88,7 @@ class _Move:
         Args:
             old: The old URL.
             new: The store at the new URL.
-            look_at_all: Check every object instead of a hundred random ones.
+            look_at_all: Check every object and journal record, instead of a hundred random ones of each.
             dry_run: Check only; change nothing.
         """
         stores = self._catalog.stores
@@ -132,7 +135,7 @@ class _Move:
             self._compare(expected, found if is_there else None)
 
     def _look_for_records(self, old: str, new: Store, *, look_at_all: bool) -> None:
-        """Note journal records of the store that are missing at the new URL, of a hundred random ones or of all.
+        """Note which of a hundred random journal records of the store, or of all, are missing at the new URL.
 
         Without them the store would seem complete, but a rebuild from it would bring removed files back.
         """

@@ -47,6 +47,7 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
 
     Raises:
         InvalidInput: The name is not valid for a store, or the URL or path is not valid.
+        Unsupported: No kind of store has the scheme of the URL.
         Conflict: Another store has the name.
         Unavailable, AccessDenied: The store does not answer, refuses the request, or is not at its URL any more,
             for example because its disk is not mounted.
@@ -89,7 +90,7 @@ def remove_store(session: Session, store: str) -> StoreRow:
 
 
 def configured_as(session: Session, url: str) -> str | None:
-    """Return the setting that means this URL: `stores.NAME`, or `store` for the default; None for no setting."""
+    """Return the setting that has this URL: `stores.NAME`, or `store` for the store of new chunks; else None."""
     named = session.settings.stores.items()
     names = [name for name, store in named if session.stores[store.url].url == url]
     if names:

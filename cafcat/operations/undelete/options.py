@@ -1,4 +1,4 @@
-"""Options of `undelete`."""
+"""The arguments of the operation `undelete`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -11,8 +11,8 @@ class UndeleteOptions:
     """Bring removed files back, as they were at their last removal, all in one transaction.
 
     A path that has a file again is left alone. A file whose chunk was pruned does not come back, nor does a
-    section of a clp-s archive of logs if another archive has one of its log files by now. Each file that does not
-    come back is reported and counted.
+    section of a clp-s archive of logs if another archive has a log file of its archive by now. Each file that does
+    not come back is reported and counted.
 
     Attributes:
         paths: Paths of files, any number of them.

@@ -1,4 +1,4 @@
-"""The report of `undelete`."""
+"""The report of `undelete`: the totals that the operation returns."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ class UndeleteReport:
         files_failed: Number of names and folders without any removed file.
         files_live: Number of removed files that were left alone, because their path has a newer file.
         files_pruned: Number of removed files whose bytes no longer exist.
-        files_taken: Number of sections of archives of logs that were left alone, because another archive has the
-            records of one of their log files now.
+        files_taken: Number of sections of archives of logs that were left alone, because another archive has a log
+            file of their archive by now.
         stores_behind: URLs of stores that lack the journal record of this change. `recover` writes it later.
     """
 

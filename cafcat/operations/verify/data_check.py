@@ -178,7 +178,7 @@ class DataCheck:
             row: The file that was being checked; None after the last file.
             error: Why the bytes could not be read.
         """
-        reason = f"cannot be read: {error}; the bytes after it were not checked"
+        reason = f"these bytes cannot be read: {error}; the bytes after them were not checked"
         if row is None or self.position < row.start_byte:
             self._findings.add(FindingKind.GAP, reason, None, self.position, row.start_byte if row else self._end)
         else:

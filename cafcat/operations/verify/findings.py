@@ -77,7 +77,10 @@ class Findings:
                 self._more[into, is_live] = self._more.get((into, is_live), 0) + count
 
     def listed(self) -> list[Finding]:
-        """Return the findings that were kept in full, then one for each kind with the number of further ones."""
+        """Return the findings that were kept in full, then the number of further ones, as a Finding for each kind.
+
+        Findings of one kind are counted separately if they differ in `is_live`.
+        """
         more = [
             Finding(kind, f"and {count:,} more of this kind", is_live=is_live)
             for (kind, is_live), count in self._more.items()

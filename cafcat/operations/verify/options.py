@@ -1,4 +1,4 @@
-"""The options of `cafcat verify` and `Repository.verify`."""
+"""The arguments and flags of `cafcat verify` and `Repository.verify`."""
 
 import os
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class VerifyOptions:
         level: What to check: only the rows of the catalog, the index of each chunk, all bytes, or sources.
         sample: At levels index and data: check only this random share of the chunks and copies, above 0 and up
             to 1; None to check all.
-        older_than: At levels index and data: check only objects without a good result of at least this level in the
-            last so many seconds; None: check objects with any results.
+        older_than: At levels index and data: leave out each object that had a good result, at this level or level
+            data, in the last `older_than` seconds and no bad one since. None: leave out none.
         chunks: Check only these chunks and their copies: uuids, or at least the first 8 digits of each; empty for
             all.
         prefix: Check only chunks that have, or had, a file below this folder of the catalog, or of this name. At

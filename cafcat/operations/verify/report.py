@@ -1,4 +1,4 @@
-"""The report of `cafcat verify` and `Repository.verify`."""
+"""The report of `cafcat verify` and `Repository.verify`: the totals of the checks."""
 
 from dataclasses import dataclass
 

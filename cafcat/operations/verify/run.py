@@ -274,7 +274,7 @@ class _Verify:
 def _job_count(jobs: int | None, totals: TargetTotals, level: VerifyLevel) -> int:
     """Return the number of worker processes to check with; 1 if this process is to check alone.
 
-    It is limited to the number of objects, and to 64.
+    The result is at most the number of objects, and at most 64.
 
     Args:
         jobs: The number that the user gave. None: one for each processor, or 1 if there is little to check.

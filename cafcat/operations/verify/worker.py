@@ -26,7 +26,7 @@ class Checked(NamedTuple):
 
     Attributes:
         target: The object.
-        result: The result of the check; None if it failed because the object was deleted meanwhile.
+        result: The result of the check; None if the check found damage, but prune deleted the object meanwhile.
     """
 
     target: CheckTarget
