@@ -30,7 +30,7 @@ class ArchiveChunk(BegunChunk):
             blocks: All bytes of the archive, in order.
             entries: All entries of the archive.
             units: Log files and time ranges of the archive.
-            progress: Its checkpoint is called after each block. May raise; the caller then abandons the chunk.
+            progress: Its checkpoint is called after each block, and may raise. Then the caller abandons the chunk.
 
         Raises:
             Conflict: Another process has the lease of the chunk now, or the chunk is not being written any more.
@@ -45,7 +45,7 @@ class ArchiveChunk(BegunChunk):
         self._units = units
 
     def _finalize(self) -> FinishedArchive:
-        """Return sizes and file count of the archive. Nothing has to be written, because the archive is complete.
+        """Return sizes and entry count of the archive. Nothing has to be written, because the archive is complete.
 
         The archive has no index at its end, so the returned span of the index is empty.
         """

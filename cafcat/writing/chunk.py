@@ -60,7 +60,7 @@ class BegunChunk:
 
     Attributes:
         uuid: UUID of the chunk.
-        all_new: False if a file replaces one that the catalog has. The writer of the files sets this.
+        all_new: True at first. The caller sets it to False when it adds a file that replaces one in the catalog.
     """
 
     def __init__(self, target: ChunkTarget, *, moves: bool = False) -> None:
@@ -71,7 +71,7 @@ class BegunChunk:
             moves: True if live files of other chunks are going to be copied into the chunk.
 
         Raises:
-            NotFound: The folder or bucket of the store does not exist.
+            NotFound: The bucket of the store does not exist. A missing folder is created.
             Conflict: The catalog does not have the store any more, because it was moved.
             StoreFailed, AccessDenied: The store cannot begin an object.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
@@ -132,15 +132,15 @@ class BegunChunk:
         Args:
             on_conflict: What to do with a path that the catalog has already. If the chunk moves live files of other
                 chunks, this is ignored: paths that were changed or removed meanwhile stay as they are.
-            progress: Its checkpoint is called between these steps. May raise to abandon the chunk.
+            progress: Its checkpoint is called between these steps. If it raises, the chunk is abandoned.
 
         Returns:
             The committed chunk, with the counts of its files.
 
         Raises:
-            Conflict: The catalog has a path, and `on_conflict` is FAIL; or the chunk is no longer being written,
-                because recovery has abandoned it; or its store was moved; or another archive has one of its
-                log files; or the store has another object with its key.
+            Conflict: The catalog has a path of the chunk, and `on_conflict` is FAIL; or the chunk is no longer
+                being written, because recovery has abandoned it; or its store was moved; or another archive has one
+                of its log files; or the store has another object with its key.
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
@@ -261,7 +261,7 @@ class OpenChunk(BegunChunk):
         return self._writer.size_if_finalized(path, size_bytes)
 
     def can_add(self, path: str, size_bytes: int) -> bool:
-        """Return False if the format cannot add a file of this path and size in bytes to the archive.
+        """Return False if a file of this path and size in bytes could exceed a limit of the archive's format.
 
         Raises:
             Refused: The format cannot store the path.
@@ -273,8 +273,8 @@ class OpenChunk(BegunChunk):
 
         True can be wrong, if two paths have the same hash.
 
-        A path above all others needs no look-up. The first path that is not above all others makes the chunk
-        remember a hash of each of its paths.
+        As long as files are added in ascending order of paths, a path after the last one needs no look-up. The
+        first other path makes the chunk remember a hash of each of its paths.
         """
         if self._hashes is None:
             if self._mapping.ascending and path > self._mapping.last_path:
@@ -311,7 +311,7 @@ class OpenChunk(BegunChunk):
             max_bytes: Largest size that the object may have if it were finished after the last added file.
 
         Returns:
-            The number of files that were added.
+            The number of files that were added: 0 if not even the first file fits. The others are not in the chunk.
 
         Raises:
             Refused: The format cannot contain one of the files. No file was added.

@@ -45,9 +45,9 @@ def parse_journal_key(key: str) -> tuple[int, UUID] | None:
 
 
 def write_journal(journal: Journal, store: Store) -> None:
-    """Write all journal records that a store does not have yet.
+    """Write all journal records that a store still has to get.
 
-    The catalog lists which records these are. Unfinished uploads of these records, which dead writers left, are
+    The catalog has a list of these records. Unfinished uploads of these records, which dead writers left, are
     removed. The advisory lock of the store's journal lets one process at a time do this.
 
     Raises:
@@ -115,7 +115,7 @@ def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
 
 
 def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:
-    """Yield the bytes of a record's object in blocks of at least 256 KiB. The last one may be shorter."""
+    """Yield the bytes of a record's object in blocks of at least 256 KiB. The last one can be shorter or empty."""
     block = bytearray()
     for line in _encoded(record, journal.files(record.sequence)):
         block += line

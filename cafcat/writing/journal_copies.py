@@ -56,16 +56,17 @@ class JournalCopies:
     def restart(self) -> None:
         """Forget which records were copied. Call this when writing a copy of a chunk failed.
 
-        The target may have had no copy for a moment. Records of changes in this moment were not written there.
+        After the failure, the catalog may have no copy in the target for a while. Records of changes in this time
+        are not written there.
         """
         self._brought_after = None
 
     def bring(self, source: Store, after: int) -> None:
         """Copy the records that the target lacks, of removals and restorations after the commit of a chunk.
 
-        The chunk needs no earlier records. Its own store, the source, has all of these records, or still gets them:
-        records that are not written everywhere yet are written from the catalog. Records that an earlier call has
-        copied are not looked at again.
+        The chunk needs no records from before its commit. Later records are copied from its own store, the source.
+        Records that are not in all their stores yet are written from the catalog. Records that an earlier call has
+        copied are not checked again.
 
         Args:
             source: The store of the chunk. A record that is missing or damaged there causes only a warning.

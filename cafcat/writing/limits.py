@@ -16,10 +16,10 @@ dead bytes."""
 
 
 class Limits(NamedTuple):
-    """The size, and the number of files, at which a chunk is full. Only a chunk with a single file can be larger.
+    """The size, and the number of files, at which a chunk is full. A chunk with a single file can exceed this size.
 
     Attributes:
-        target_bytes: Size in bytes that the finished object must not exceed when a further file is added.
+        target_bytes: Largest size in bytes of the finished object, if it has more than one file.
         hard_bytes: Largest size of an object with a single file, in bytes. A larger file is refused.
         max_files: Largest number of files in a chunk.
     """

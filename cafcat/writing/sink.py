@@ -1,4 +1,4 @@
-"""A buffer between an archive writer and a store: turns many small writes into large ones, made by a thread."""
+"""A buffer between an archive writer and a store: collects small writes. A thread writes them in large blocks."""
 
 import mmap
 from queue import SimpleQueue
@@ -22,7 +22,7 @@ class BlockSink:
     """Collects the bytes of one object in blocks. A thread computes their checksum, and writes them to the store.
 
     It needs 12 MiB of memory. An error of the store is raised by the next `write` that fills a block, and by
-    `finish`. At the end, call `finish` or `abort`, which end the thread.
+    `finish`. At the end, or after an error, call `finish` or `abort`, which end the thread.
 
     Attributes:
         size_bytes: Number of bytes that were written into the sink.
@@ -114,7 +114,7 @@ class BlockSink:
 
     def abort(self) -> None:
         """End the thread without writing further blocks. The caller aborts the upload. Idempotent."""
-        self._error = self._error or StoreFailed("the chunk was abandoned")
+        self._error = self._error or StoreFailed("the object was abandoned")
         self._join()
 
     def _join(self) -> None:
@@ -138,5 +138,5 @@ class BlockSink:
         except CafcatError as error:
             self._error = error
         except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
-            self._error = StoreFailed(f"writing the chunk failed: {error!r}")
+            self._error = StoreFailed(f"writing the object failed: {error!r}")
             self._error.__cause__ = error
