@@ -1,4 +1,4 @@
-"""The conformance suite for archive formats. Inherit FormatSuite, override its fixture, and run pytest."""
+"""The conformance suite for archive formats. Inherit FormatSuite, override its fixture `format`, and run pytest."""
 
 from collections.abc import Iterable
 
@@ -110,7 +110,7 @@ def pack(archive_format: Format, files: Files) -> tuple[bytes, list[Entry], Fini
 
 
 class FormatSuite:
-    """Tests that each archive format with a writer must pass. Inherit them, and override the fixture `format`."""
+    """Tests that each archive format with a writer must pass. Inherit this class; override the fixture `format`."""
 
     @pytest.fixture
     def format(self) -> Format:

@@ -35,14 +35,14 @@ def found(source: Source) -> dict[str, SourceFile]:
 
 
 class SourceSuite:
-    """Tests that each source must pass. Inherit them, and override the fixtures `open_source` and `raw`."""
+    """Tests that each source must pass. Inherit this class; override the fixtures `open_source` and `raw`."""
 
     ordered = True
     """True if files come in ascending byte order of their paths. Override it with False for any other order."""
 
     @pytest.fixture
     def open_source(self) -> Callable[[], Source]:
-        """Return a function that opens the source, which has the files that `raw` has written until that call."""
+        """Return a function that opens the source: each call finds all files that `raw` has written before."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -109,7 +109,7 @@ class SourceSuite:
     def test_odd_but_valid_names_are_taken_as_they_are(
         self, open_source: Callable[[], Source], raw: RawFiles, path: str
     ) -> None:
-        """The source neither changes nor refuses unusual file names."""
+        """The source neither changes nor refuses file names with spaces, line breaks, quotes and the like."""
         raw.write(path, b"data")
         source = open_source()
         with source.open(found(source)[path]) as opened:
@@ -118,7 +118,7 @@ class SourceSuite:
     def test_names_that_the_catalog_cannot_take_are_problems(
         self, open_source: Callable[[], Source], raw: RawFiles
     ) -> None:
-        """The source yields a file with a name of 2,048 bytes. A longer name is a problem of the kind `name`."""
+        """The source yields a file with a path of 2,048 bytes. A longer path is a problem of the kind `name`."""
         longest = "/".join(["d" * 200] * 10) + "/" + "f" * (2048 - 2010)
         raw.write(longest, b"fits")
         raw.write(longest + "f", b"does not")

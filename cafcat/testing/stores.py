@@ -37,7 +37,7 @@ def put(store: Store, key: str, data: bytes) -> None:
 
 
 class StoreSuite:
-    """Tests that each store must pass. Inherit them, and override the fixtures `store` and `raw`."""
+    """Tests that each store must pass. Inherit this class; override the fixtures `store` and `raw`."""
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
@@ -50,7 +50,7 @@ class StoreSuite:
         raise NotImplementedError
 
     ordered = True
-    """Override it with False if the server lists a folder before files whose names begin like the folder's."""
+    """Override it with False if the server does not list keys in the order of their bytes."""
     never_replaces = True
     """Override it with False if the server ignores If-None-Match, so that a new object can replace another one."""
 
@@ -65,7 +65,7 @@ class StoreSuite:
         assert store.stat("chunk.caf")[:2] == ("chunk.caf", size_bytes)
 
     def test_pieces_are_put_together_in_order(self, store: Store, raw: RawObjects) -> None:
-        """Pieces of any size, written one after the other, become one object."""
+        """Pieces of any size, written one after the other with `Upload.write`, become one object in this order."""
         pieces = [bytes([n]) * (n * 1237 % 5000) for n in range(200)]
         upload = store.create("chunk.caf")
         for piece in pieces:
@@ -152,7 +152,7 @@ class StoreSuite:
             assert raw.read(key) == key[:4].encode().upper() + data[4:]
 
     def test_abort_after_the_head_leaves_nothing(self, store: Store, raw: RawObjects) -> None:
-        """`Upload.abort` after `rewrite_head` leaves no object, and the head cannot be rewritten any more."""
+        """`Upload.abort` after `rewrite_head` leaves no object. A later `rewrite_head` raises a CafcatError."""
         upload = store.create("chunk.caf", rewrites_head=True)
         upload.write(b"first" * MIB)
         upload.rewrite_head(b"FIRST")
@@ -165,7 +165,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("ending", ["commit", "abort"])
     def test_an_upload_that_ended_takes_nothing_more(self, store: Store, raw: RawObjects, ending: str) -> None:
-        """After `commit` or `abort` of an upload, `write` and `commit` fail and change nothing."""
+        """After `commit` or `abort` of an upload, `write` and `commit` raise a CafcatError and change nothing."""
         upload = store.create("chunk.caf")
         upload.write(b"all")
         getattr(upload, ending)()
