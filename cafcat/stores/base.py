@@ -58,7 +58,10 @@ class ObjectInfo(NamedTuple):
 
 
 class Upload(Protocol):
-    """An object that is being written. It is not visible under its key before `commit` is called."""
+    """An object that is being written. It is not visible under its key before `commit` is called.
+
+    After `commit` or `abort`, only `abort`, `upload_id` and `etag` may be used.
+    """
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes to the new object. The caller may change the buffer as soon as this returns.
@@ -101,6 +104,7 @@ class Upload(Protocol):
         Raises:
             Conflict: The store already has another object with this key.
             StoreFailed: The store cannot write, or the checksums differ. The object may be visible nevertheless.
+            AccessDenied: A server refuses the credentials or the request.
         """
 
     def abort(self) -> None:
@@ -114,7 +118,8 @@ class Upload(Protocol):
 class Store(Protocol):
     """A folder, bucket or other place with immutable objects, such as chunks, each under a key.
 
-    Methods that can raise StoreFailed also raise AccessDenied if a server refuses the credentials or the request.
+    Methods that can raise StoreFailed also raise AccessDenied if a server refuses the credentials or the request,
+    and NotFound if the bucket is missing.
     """
 
     @property
@@ -142,8 +147,8 @@ class Store(Protocol):
 
         Raises:
             InvalidInput: The key is not allowed (cafcat.stores.keys.check_key).
-            Conflict: The store has an object with this key, or an unfinished upload of the key. A bucket does not
-                check this before the commit.
+            Conflict: The folder has an object with this key, or an unfinished upload of the key. For a bucket, only
+                the commit finds an existing object, and unfinished uploads of the key are no conflict.
             StoreFailed: The store cannot write.
         """
 
@@ -186,7 +191,7 @@ class Store(Protocol):
 
         Raises:
             InvalidInput: The key is not valid.
-            StoreFailed, AccessDenied: The store cannot remove the object.
+            StoreFailed: The store cannot remove the object.
         """
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
@@ -209,6 +214,9 @@ class Store(Protocol):
         """Yield the key of each unfinished upload, whether or not its writer is alive.
 
         A key with several uploads is yielded several times. Nothing is yielded if the server cannot list uploads.
+
+        Raises:
+            StoreFailed: The store cannot list its uploads for another reason.
         """
 
     def list(self, below: str = "") -> Iterator[ObjectInfo]:
@@ -218,14 +226,20 @@ class Store(Protocol):
 
         Args:
             below: Only list keys with this prefix, which ends in a slash ("journal/"). "" lists the whole store.
+
+        Raises:
+            StoreFailed: The store cannot list its objects. A missing folder counts as an empty store.
         """
 
     def locate(self, key: str) -> str:
-        """Return where other programs find an object.
+        """Return where other programs find an object. The object may be missing.
 
         Returns:
             An absolute path, if that file has exactly the bytes of the object. Otherwise the object's URL, as
             "s3://bucket/prefix/key".
+
+        Raises:
+            InvalidInput: The key is not allowed.
         """
 
 
@@ -273,7 +287,7 @@ class PresigningStore(Protocol):
             seconds: How long the URL is valid.
 
         Raises:
-            InvalidInput: The range is empty, or `seconds` is less than 1 or more than 7 days.
+            InvalidInput: The range is empty, the key is not valid, or `seconds` is less than 1 or more than 7 days.
             AccessDenied: There are no credentials to sign with.
         """
 
@@ -303,7 +317,7 @@ class FileStore(FolderStore, Protocol):
     """A store whose objects are files: the file at `Store.locate` has the bytes of the object."""
 
     def open(self, key: str) -> OpenObject:
-        """Open an object as a file.
+        """Open the file of an object, to be read with os.pread. It is closed when no reference to it is left.
 
         Raises:
             NotFound: There is no such object.
@@ -317,7 +331,7 @@ class ClosableStore(Protocol):
     """A store that keeps files or connections open between reads."""
 
     def close(self) -> None:
-        """Close all files and connections. Idempotent. The store can still be used: it opens them again."""
+        """Close all files and connections. Idempotent. The store can still be used, and then opens new ones."""
 
 
 @runtime_checkable
@@ -342,7 +356,12 @@ class ProbedStore(Protocol):
 
 
 def has(store: Store, key: str) -> bool:
-    """Return True if a store has an object with this key."""
+    """Return True if a store has an object with this key; False if the object, the folder or the bucket is missing.
+
+    Raises:
+        InvalidInput: The key is not valid.
+        StoreFailed, AccessDenied: The store cannot answer.
+    """
     try:
         store.stat(key)
     except NotFound:
@@ -363,7 +382,9 @@ class StoredObject:
             size_bytes: Size of the object in bytes, if it is known. None: one request finds it.
 
         Raises:
+            InvalidInput: The key is not valid.
             NotFound: The size was not given, and there is no such object.
+            StoreFailed, AccessDenied: The size was not given, and the store cannot answer.
         """
         self._store = store
         self._key = key

@@ -79,6 +79,7 @@ class DistinctStores:
             InvalidInput: Both stores are the same place, or both objects are the same file.
             StoreFailed, AccessDenied: `store` refuses the probe or does not answer, or the operating system cannot
                 compare two folders or files.
+            NotFound: `store` is a bucket that is missing.
         """
         check_files(store, other, keys)
         is_visible = False
@@ -178,5 +179,5 @@ def _message(store: Store, other: Store, why: str) -> str:
 
 
 def _same_place(store: Store, other: Store) -> InvalidInput:
-    hint = "one is a link to the other, or a server that serves its files: `cafcat store ls` lists all stores"
+    hint = "one is a link to the other, or a server for the other's files; `cafcat store ls` lists all stores"
     return InvalidInput(f"{store.url} and {other.url} are the same store under two names", hint=hint)

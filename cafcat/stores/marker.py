@@ -79,6 +79,7 @@ def catalogs_of(store: Store) -> list[UUID]:
     """Return the catalogs that have a marker in a store, in the order of the listing. No marker is read.
 
     Raises:
+        NotFound: There is no such bucket. A missing folder has no markers.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     keys = (_KEY.fullmatch(found.key) for found in store.list(MARKER_PREFIX))
@@ -86,10 +87,10 @@ def catalogs_of(store: Store) -> list[UUID]:
 
 
 def read_marker(store: Store, catalog: UUID) -> Marker | None:
-    """Return a catalog's marker, or None if the store has no marker of this catalog. This sends one request.
+    """Return a catalog's marker, or None if it, the folder or the bucket is missing. This sends one request.
 
     Raises:
-        Corrupt: The marker is damaged.
+        Corrupt: The marker is damaged, or is that of another catalog.
         Unsupported: A later version wrote the marker.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
@@ -111,6 +112,7 @@ def read_markers(store: Store) -> list[tuple[UUID, Marker | None]]:
     one request for each.
 
     Raises:
+        NotFound: There is no such bucket.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     return [(catalog, _readable(store, catalog)) for catalog in catalogs_of(store)]
@@ -122,6 +124,7 @@ def write_marker(store: Store, marker: Marker) -> None:
     The caller must hold a lock that excludes other processes of the same catalog.
 
     Raises:
+        NotFound: There is no such bucket.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     put_once(store, marker_key(marker.catalog), lambda: [encode_marker(marker)])
@@ -131,6 +134,7 @@ def remove_marker(store: Store, catalog: UUID) -> None:
     """Remove a catalog's marker, and unfinished uploads of this marker. A missing marker is not an error.
 
     Raises:
+        NotFound: There is no such bucket.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
     """
     key = marker_key(catalog)

@@ -23,6 +23,7 @@ def put_once(store: Store, key: str, content: Callable[[], Iterable[bytes]]) -> 
         InvalidInput: The key is not allowed.
         StoreFailed: The store cannot write the object, or another process keeps writing it.
         AccessDenied: The store refuses the request.
+        NotFound: There is no such bucket.
     """
     for _ in range(2):
         try:

@@ -31,8 +31,8 @@ class LocalUpload:
     """One object that is being written into the folder of a store.
 
     Whole blocks in page-aligned memory bypass the page cache (O_DIRECT) where the file system allows it. This is
-    nearly twice as fast as buffered writes (docs/performance.md). From the first other block on, all writes of this
-    object are buffered.
+    nearly twice as fast as buffered writes (docs/performance.md). From the first write of anything else on, all
+    writes of this object are buffered.
 
     Attributes:
         upload_id: Always None, because the key is enough to find the temporary file.
@@ -97,7 +97,7 @@ class LocalUpload:
         self._half_written = False
 
     def rewrite_head(self, data: bytes) -> None:
-        """Replace the first bytes of the object. The write is buffered, because they need not be a whole block.
+        """Replace the first bytes of the object, which need not be a whole block: the write is buffered.
 
         Raises:
             StoreFailed: The file cannot be written, or an earlier write failed.

@@ -49,7 +49,8 @@ class _S3Kind(StoreKind):
         """Return the store at "s3://bucket" or "s3://bucket/prefix". This sends no request.
 
         Raises:
-            InvalidInput: This is not the URL of a bucket, or the memory for uploads is too small.
+            InvalidInput: This is not the URL of a bucket, `check_key` refuses the prefix, or the memory for uploads
+                is too small.
         """
         from cafcat.stores.s3.store import S3Store
 
@@ -85,7 +86,7 @@ class _S3Kind(StoreKind):
     def open_object(self, address: ObjectAddress, context: StoreContext) -> ObjectInFolder:
         """Open the current version of an object to read it in parts. Any key is allowed.
 
-        If the object is replaced later, reading it raises Conflict, if the server shows entity tags.
+        If the object is replaced later, and the server shows entity tags, reading it raises Conflict.
 
         Raises:
             NotFound: There is no such object or bucket.

@@ -83,7 +83,7 @@ class PartBody:
         return len(self._view)
 
     def read(self, size_bytes: int | None = -1) -> bytes:
-        """Return at most this many bytes from the position, or all bytes up to the end if negative or None."""
+        """Return at most `size_bytes` bytes from the position; all up to the end if it is negative or None."""
         left = len(self._view) - self._position
         count = left if size_bytes is None or size_bytes < 0 else min(size_bytes, left)
         start, self._position = self._position, self._position + count

@@ -93,7 +93,7 @@ class ServerChecks:
             return self._known
 
     def fail(self, check: ServerCheck) -> None:
-        """Remember a failed check, and warn, unless this or another process has remembered it already."""
+        """Remember a failed check. Warn about it, unless this or another process has remembered it already."""
         with self._lock:
             if check in self._failed:
                 return

@@ -190,7 +190,7 @@ class S3Store:
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def locate(self, key: str) -> str:
-        """Return the URL of an object, as "s3://bucket/prefix/key"."""
+        """Return the URL of an object, as "s3://bucket/prefix/key". Raises InvalidInput for a key not allowed."""
         return f"{self._connection.url}/{self._key(key)}"
 
     def http_url(self, key: str) -> str:
@@ -219,7 +219,11 @@ class S3Store:
         """Options with which curl 7.87 or newer signs requests.
 
         The shell that runs curl takes the credentials from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if it is
-        set, AWS_SESSION_TOKEN.
+        set, AWS_SESSION_TOKEN. For AWS without a configured region, a request finds the region of the bucket.
+
+        Raises:
+            NotFound: There is no such bucket.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         session = '${AWS_SESSION_TOKEN:+-H "x-amz-security-token: $AWS_SESSION_TOKEN"}'
         credentials = '"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"'

@@ -263,8 +263,8 @@ class S3Upload:
     def _upload_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> dict[str, Any]:
         """Send a part, in a thread of the pool, and return its number and entity tag for the completion.
 
-        The buffer is free again when the server has the bytes, or the request has failed. Raises the first error of
-        any part.
+        The buffer can be filled again when the server has the bytes, or the request has failed. Raises the first
+        error of any part.
         """
         try:
             if self._failure is not None:
@@ -296,7 +296,7 @@ class S3Upload:
         return error if isinstance(error, CafcatError) else StoreFailed(f"writing {self._name} failed: {error!r}")
 
     def _as_conflict(self) -> Conflict | None:
-        """Return the Conflict if another writer has created the object; None if not, or if the server fails.
+        """Return the Conflict if the bucket has an object with this key; None if not, or if that cannot be checked.
 
         SeaweedFS removes all other uploads of a key as soon as one upload completes.
         """
