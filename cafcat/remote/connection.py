@@ -57,8 +57,10 @@ class S3Connection:
     def client(self) -> "S3Client":
         """Client of boto3.
 
-        Raises AccessDenied if the profile does not exist, and InvalidInput if the URL of the server is invalid or
-        contains credentials.
+        Raises:
+            AccessDenied: The profile does not exist.
+            InvalidInput: The URL of the server is invalid or contains credentials, or the file with the
+                certificates cannot be read.
         """
         with self._lock:
             if self._client is None:
@@ -67,7 +69,13 @@ class S3Connection:
 
     @property
     def objects(self) -> "ObstoreS3":
-        """Client of obstore, which reads objects of the bucket. Raises AccessDenied without credentials."""
+        """Client of obstore, which reads objects of the bucket.
+
+        Raises:
+            AccessDenied: There are no credentials, or the profile does not exist.
+            InvalidInput: As `client` raises it.
+            NotFound, StoreFailed: The region had to be requested, and the bucket is missing or the server fails.
+        """
         with self._lock:
             if self._objects is None:
                 self._objects = self._new_objects()
@@ -80,9 +88,13 @@ class S3Connection:
 
     @property
     def region(self) -> str:
-        """The configured region. Without one, AWS is asked for the bucket's region, with a request for each use.
+        """The configured region. Without one, a request to AWS finds the bucket's region, at each use.
 
         For any other server without a configured region, this is "us-east-1".
+
+        Raises:
+            NotFound: The request found no such bucket.
+            AccessDenied, StoreFailed: The server refuses or fails.
         """
         configured = self._access.region or self._boto_session().region_name
         if configured or not self._is_aws():

@@ -74,8 +74,8 @@ def translated(doing: str, where: str) -> Iterator[None]:
 
     Raises:
         NotFound: The server has no such bucket, object or upload.
-        AccessDenied: The credentials are missing or refused. ObjectDenied: the server does not allow this request,
-            but may allow other requests.
+        AccessDenied: The credentials or the profile are missing, or the server refuses the credentials.
+            ObjectDenied: the server does not allow this request, but may allow other requests.
         Conflict: A condition of the request (If-Match, If-None-Match) is not met.
         InvalidInput: A parameter is not valid.
         ServerFailed: The server does not answer, fails, or is overloaded.

@@ -254,7 +254,11 @@ class _Answer(NamedTuple):
     close: Callable[[], None] = lambda: None
 
     def body(self) -> bytes:
-        """Return the whole body of the answer. Raises StoreFailed if the connection ended early."""
+        """Return the whole body of the answer.
+
+        Raises:
+            StoreFailed: The connection ended early, or the body has another length than requested.
+        """
         try:
             with translated("read", self.name):
                 data = self.read()
@@ -326,5 +330,5 @@ def unquoted(etag: str | None) -> str | None:
 
 
 def quoted(etag: str) -> str:
-    """Return an entity tag in quotes, as If-Match needs it. A weak tag is returned unchanged; it never matches."""
+    """Return an entity tag in quotes, as If-Match needs it. A weak tag is returned unchanged, and never matches."""
     return etag if etag.startswith("W/") else f'"{etag}"'
