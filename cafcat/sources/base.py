@@ -35,7 +35,7 @@ OpenedFile_co = TypeVar("OpenedFile_co", covariant=True)
 
 
 class OpenFile(Protocol):
-    """An opened file of a source.
+    """An opened file of a source. Use it in a `with` statement, which closes it, and read it once.
 
     Size, time and entity tag are those of the version that is read. Reading raises SourceFailed if the file has
     changed to another version.
@@ -128,8 +128,8 @@ class BatchingSource(Source, Protocol):
     def batches(self) -> Iterator[Sequence[SourceFile | FileProblem]]:
         """Yield all files and problems of `files()` in lists.
 
-        The files of a list can be opened at least until the next list is requested; those of a tar that is read
-        once only until then.
+        The files of a list can be opened at least until the next list is requested. If the source is a tar that is
+        read once, they cannot be opened later.
         """
 
 
@@ -150,7 +150,7 @@ class ReadOnceSource(Source, Protocol):
     """A source from which a large file can be read only once, unless `buffer` is called before."""
 
     def buffer(self, file: SourceFile) -> None:
-        """Let a file of the last batch be opened and read several times, until the next batch is requested.
+        """Let a file of the present batch be opened and read several times, until the next batch is requested.
 
         Contents that are not in memory are copied when they are first read, to memory or to a temporary file.
         """

@@ -1,4 +1,4 @@
-"""Requests files over a network ahead of the caller, and reads the opened files."""
+"""Opens files over a network ahead of the caller. A file of at most 1 MiB is read when it is opened."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from operator import itemgetter
@@ -67,7 +67,7 @@ class FetchedFile:
             content: All bytes of the file. None: `stream` yields them.
             stream: The bytes of a large file in blocks of at most 1 MiB. Over a network, each iteration requests
                 them again; a stream may allow only one iteration.
-            modified_ns: Time of the last modification, in nanoseconds since 1970 UTC. None: unknown.
+            modified_ns: Time of the last modification, in nanoseconds since 1970 UTC. None: it is unknown.
         """
         self._content = content
         self._stream = stream

@@ -142,7 +142,7 @@ def check_name(path: str) -> str | None:
 def printable(path: str) -> str:
     r"""Return a path for messages: one line of valid UTF-8.
 
-    Undecodable bytes become escapes such as `\xff`; control and invisible characters such as `\n` or `\u202e`.
+    Undecodable bytes become escapes such as `\xff`, control and invisible characters escapes such as `\u202e`.
     """
     return path if path.isprintable() else "".join(map(_escaped, path))
 

@@ -119,7 +119,7 @@ class HttpFiles:
             return _described(file, answer)
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open a file in the version that `look` found. A small file is read at once.
+        """Open a file in the version that `look` found. A file of at most 1 MiB is read now, a larger one later.
 
         Raises:
             SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
@@ -249,7 +249,7 @@ def _login(url: "Url") -> dict[str, str]:
 def _conditions(file: SourceFile, position: int) -> dict[str, str]:
     """Return the headers that request only this version of a file, from the byte `position` on.
 
-    Without an entity tag, there are no headers.
+    Without an entity tag, the result is empty: all bytes of the current version are requested.
     """
     if file.etag is None:
         return {}

@@ -126,8 +126,8 @@ class NameListSource:
     def _once(self, item: SourceFile | FileProblem) -> SourceFile | FileProblem:
         """Return the item, or a problem for a file at a URL if an earlier URL of the list has the same name.
 
-        URLs that differ only in port or query have the same name, and so have equal keys in two buckets. Two hashes
-        are stored for each URL.
+        URLs that differ only in port or query have the same name, and so do objects with one key in two buckets. A
+        URL that is listed twice is no problem. Two hashes are stored for each URL.
         """
         if isinstance(item, FileProblem) or not self._is_remote(item):
             return item

@@ -74,7 +74,10 @@ class DirectorySource:
         self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
-        """Return the root of all files: the folder that their names are relative to, such as "/srv/"."""
+        """Return the root of all files: the folder that their names are relative to, such as "/srv/".
+
+        With the prefix "old", this is "/srv/ as old/".
+        """
         return self._root
 
     def files(self) -> Iterator[SourceFile | FileProblem]:

@@ -107,7 +107,8 @@ class S3Source:
 
         Raises:
             AccessDenied, NotFound, StoreFailed: The listing breaks off.
-            Corrupt, InvalidInput, SourceFailed: The inventory is damaged, not valid, or cannot be read.
+            Conflict, Corrupt, InvalidInput, SourceFailed: The inventory was replaced, is damaged or not valid, or
+                cannot be read.
         """
         for batch in self.batches():
             yield from batch

@@ -51,6 +51,7 @@ def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[
         Corrupt: The manifest is damaged. The iterator raises it for a damaged data file, at the latest after its
             last row.
         AccessDenied, StoreFailed: The server refuses or fails.
+        Conflict: An object of the inventory was replaced while it was read.
         SourceFailed: A local file of the inventory cannot be read.
     """
     if re.match(r"https?://", where, re.IGNORECASE):
@@ -234,7 +235,8 @@ class _Manifest:
             Unsupported: The data files are in ORC, or in an unknown format.
             NotInstalled: The data files are in Parquet, and pyarrow is missing.
             NotFound: A data file of a local manifest is missing.
-            InvalidInput: A column is missing, or (raised by the iterator) a row is about another bucket.
+            InvalidInput: A column is missing. The iterator raises this for Parquet, and for a row about another
+                bucket.
             Corrupt: The manifest is not valid, or (raised by the iterator) a data file is damaged.
         """
         file_format = self._text("fileFormat").lower()

@@ -82,7 +82,7 @@ class Listed(Protocol):
         """Yield all bytes of the data file. Raises Corrupt if its size or its MD5 differs from the manifest."""
 
     def check(self) -> None:
-        """Raise Corrupt if there is a manifest, and the size or the MD5 of the data file differs from it."""
+        """Read all bytes, and raise Corrupt if size or MD5 differ from a manifest, if there is one."""
 
 
 class Columns:
@@ -126,8 +126,8 @@ def csv_rows(file: Listed, bucket: str, columns: Columns | None) -> Iterator[Inv
     Raises:
         InvalidInput: A needed column is missing, or (raised by the iterator) a row lists an object of another
             bucket.
-        Corrupt: The file is damaged, or differs from the manifest. The iterator raises this for all lines but the
-            first.
+        Corrupt: The file is damaged, or differs from the manifest. The iterator raises this, except for a first
+            line that names the columns.
     """
     records = _records(file)
     if columns is None:

@@ -11,20 +11,22 @@ __all__ = ["S3"]
 
 
 class _S3Kind(SourceKind):
-    """The kind of source of s3:// URLs: buckets, prefixes of buckets, and single objects in a list."""
+    """The kind of source of s3:// URLs: buckets, folders of buckets, and single objects in a list."""
 
     reads_inventories = True
 
     def open(self, url: str, context: SourceContext) -> Source:
-        """Return the source of all objects at "s3://bucket" or "s3://bucket/prefix".
+        """Return the source of the objects of a bucket, or of a folder of it.
 
-        The listing continues where an interrupted run stopped, except in directory buckets and with an inventory.
+        "s3://bucket/a" names the object "a" and the objects below "a/", but not the object "ab". The listing
+        continues where an interrupted run stopped, except in directory buckets and with an inventory.
 
         Raises:
             InvalidInput: This is not the URL of a bucket, or the inventory is not valid.
             NotFound: There is no such bucket, object, folder or inventory.
             AccessDenied, StoreFailed: The server refuses or fails.
-            Corrupt, NotInstalled, SourceFailed, Unsupported: The inventory cannot be used (`read_inventory`).
+            Conflict, Corrupt, NotInstalled, SourceFailed, Unsupported: The inventory cannot be used
+                (`read_inventory`).
         """
         from cafcat.remote.connection import S3Connection
         from cafcat.sources.s3.bucket import S3Source, lists_in_order

@@ -97,7 +97,11 @@ class TarFileSource:
         return self._state.root(self._typed) if self._state else printable(os.path.abspath(self._typed))
 
     def open(self, file: SourceFile) -> "OpenMember":
-        """Open a member of the archive. Raises SourceFailed if the archive has changed or cannot be read."""
+        """Open a member of the archive.
+
+        Raises:
+            SourceFailed: The archive has changed since it was first listed, is damaged, or cannot be read.
+        """
         return OpenMember(self._typed, self._state, file)
 
     def _listed(self, descriptor: int, state: State) -> Iterator[Found]:
@@ -266,7 +270,7 @@ class _LinkTargets:
 
 
 def _members(descriptor: int, size_bytes: int) -> Iterator[tuple[Member, Found]]:
-    """Yield each member with the file to ingest for it, or the problem. A hard link has that of its target."""
+    """Yield each member with the file to ingest for it, or the problem. A hard link gets those of its target."""
     targets: _LinkTargets | None = None
     members = Members(FileInput(descriptor, size_bytes))
     for member in members:

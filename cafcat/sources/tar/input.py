@@ -136,7 +136,7 @@ class OpenArchive:
             yield piece
 
     def check(self) -> None:
-        """Raise SourceFailed if the file has changed since it was opened."""
+        """Raise SourceFailed if the file has changed since it was opened. For another stream, do nothing."""
         if self._state is not None:
             self._state.check(self._stream.fileno())
 
@@ -306,7 +306,7 @@ class Compression(NamedTuple):
 
     Attributes:
         name: Name for messages.
-        magics: Each part begins with one of these bytes.
+        magics: Each part begins with one of these byte strings.
         begin: Returns a new decompressor for one part, and the type of the exceptions that it raises.
     """
 

@@ -84,9 +84,10 @@ class TarStreamSource:
         return self._root
 
     def batches(self) -> Iterator[list[SourceFile | FileProblem]]:
-        """Yield the files and problems of `files` in lists of at most 5,000, whose contents take at most 64 MiB.
+        """Yield the files and problems of `files` in lists of at most 5,000.
 
-        The files of a list can be opened until the next list is requested.
+        The files of a list can be opened until the next list is requested. Files of at most 1 MiB are in memory, at
+        most 64 MiB for one list. A list ends with its first larger file.
         """
         try:
             with self._opened() as opened:
@@ -115,7 +116,7 @@ class TarStreamSource:
             batch.copy = _Copy()
 
     def open(self, file: SourceFile) -> FetchedFile:
-        """Open a member of the present batch. Raises SourceFailed for a member of an earlier batch."""
+        """Open a member of the present batch. Raises SourceFailed for any other member."""
         batch = self._batch
         content = batch.contents.get(file.locator)
         if content is not None:
@@ -271,8 +272,8 @@ class _Copy:
 class _LargeFile:
     """The contents of the large file of a batch, in blocks.
 
-    They are next in the stream, and can be read once, before the next batch, unless they are copied. Iteration
-    raises SourceFailed if the archive is damaged, or was read further meanwhile.
+    They are next in the stream. Until the next batch is requested, they can be read once, or several times if
+    `buffer` was called. Iteration raises SourceFailed if the archive is damaged, or was read further meanwhile.
     """
 
     def __init__(self, batch: _Batch, path: str) -> None:
