@@ -79,10 +79,11 @@ class SourceOptions:
         return [self.prefix, list(self.include), list(self.exclude), self.on_conflict, self.comparison]
 
     def as_recorded(self) -> dict[str, Any]:
-        """Return the options for the column `ingest_runs.options`, by name, without those of the list of names.
+        """Return the options for the column `ingest_runs.options`, by name.
 
-        Bytes that are not UTF-8 are escaped, because Postgres cannot store them. A pattern may contain such bytes,
-        to exclude such names.
+        `files_from` and `null_separated` are left out: the name of the source shows the list. Bytes that are not
+        UTF-8 are escaped, because Postgres cannot store them. A pattern may contain such bytes, to exclude such
+        names.
         """
         return {
             "prefix": printable(self.prefix),
@@ -119,7 +120,7 @@ class SourceOpener:
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
-        """Return the opened sources, in the order of `sources`. The list of --files-from is the last one.
+        """Return the opened sources, in the order of `sources`. The list of --files-from is the last source.
 
         Args:
             sources: Names of the sources: paths, URLs, or "-" for a tar on standard input.
@@ -128,6 +129,7 @@ class SourceOpener:
             NotFound: There is no such file, folder or bucket.
             InvalidInput: Names or options contradict each other, or a name is invalid.
             AccessDenied, SourceFailed, StoreFailed: A source cannot be used at all.
+            Conflict, Corrupt, NotInstalled, Unsupported: The inventory cannot be used.
         """
         self._check(sources)
         self.progress = WarnOnce(self.progress)
@@ -227,7 +229,7 @@ class SourceOpener:
         key = printable(found.position)
         self.progress.warn(
             f"continuing the listing of {printable(url)} that began at {found.started_at}, after {key}; "
-            "--restart-listing starts it again"
+            "--restart-listing lists all again"
         )
         return found.position
 

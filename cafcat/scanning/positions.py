@@ -13,8 +13,8 @@ class Positions:
     """Tracks how far the listings of one ingest's sources were processed, and saves it in the catalog.
 
     A file is passed when it is in the open chunk, or need not be packed. When the open chunk is committed, the
-    position of the last passed file is saved. A file that could not be read stops the position of its listing: an
-    interrupted listing is continued before this file. A listing that came to its end is finished, even if files
+    position of the last passed file is saved. At a file that could not be read, the position of its listing stops:
+    an interrupted listing continues with this file. A listing that came to its end is finished, even if files
     failed.
 
     Attributes:

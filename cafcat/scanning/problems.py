@@ -10,7 +10,7 @@ from cafcat.progress import Progress
 __all__ = ["Problems"]
 
 _EVENTS: Final = 5_000
-"""Number of failures that are stored together. If storing fails, at most this many of the last ones are kept."""
+"""Number of failures that are stored together. If storing fails, this many are kept at most, the newest ones."""
 
 
 class Problems:
