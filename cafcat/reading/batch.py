@@ -17,7 +17,7 @@ __all__ = ["Batch"]
 _Failures = list[tuple[str, CafcatError]]
 """Names as the caller gave them, and why each file cannot be read."""
 _Outcome = tuple[str, Location | CafcatError]
-"""A name as the caller gave it, and where the file was read from, or why it could not be read or written."""
+"""A name as the caller gave it, and the location of its file, or why the file could not be read or written."""
 
 
 class Batch:
@@ -77,7 +77,7 @@ class Batch:
             outputs: Where to write each file, by its path in the catalog. All have the same `mode` and `overwrite`.
 
         Yields:
-            The path, and where the file was read from or why it could not be read or written.
+            The path, and the location of the file in the catalog, or why it could not be read or written.
 
         Raises:
             OutputFailed: An output cannot be written: its folder is missing or not writable, or the disk is full or

@@ -1,6 +1,6 @@
 """Writes many new files that become durable together.
 
-The files of a batch are written without their final names, then synced at once, then they take their names. While
+The files of a batch are written without their final names, then synced together, then they take their names. While
 one batch is synced, the next is being written. So a file that has its name has its whole content, even after a
 power cut. After `commit`, content and name are both on the disk.
 """
@@ -202,7 +202,7 @@ class DurableFiles(Generic[Of]):
             folder: The folder of the file.
             name: Name of the file in the folder.
             blocks: Content of the file. Errors of the iteration are raised; then nothing is left of the file.
-            modified_ns: Modification time of the file, in nanoseconds since 1970; None for now.
+            modified_ns: Modification time of the file, in nanoseconds since 1970; None for the current time.
             shown: Path of the file, for messages.
             of: What `finished` returns for the file.
 

@@ -39,7 +39,7 @@ def extract_tree(
     *,
     progress: Progress,
 ) -> ExtractReport:
-    """Write all files below a folder of the catalog into a directory. This is `PackedFiles.extract`.
+    """Write all files below a folder of the catalog into a directory, for `PackedFiles.extract`.
 
     Args:
         reader: Reads the files.

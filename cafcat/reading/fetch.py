@@ -98,7 +98,7 @@ def concerns_single_files(store: Store, error: CafcatError) -> bool:
     """Return whether the other files of a failed read may still be readable one by one.
 
     True for damage, and for an I/O error of a local disk: these concern only some of the bytes. False for all other
-    errors: a missing object is missing for all files, and so is one that a server did not give after all retries.
+    errors: an object that is missing, or that a server did not give after all retries, fails for all files.
 
     Args:
         store: The store that was read.

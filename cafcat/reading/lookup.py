@@ -52,7 +52,8 @@ class LocationCatalog(Protocol):
 def locate_as_typed(files: PathLookup, path: str) -> Location:
     """Return where a file is whose name was typed with a leading "./" or "/".
 
-    They are removed one after the other. The first shortened name that the catalog has is taken.
+    The name is shortened step by step: each step removes one "./" and all slashes that then lead. The file of the
+    first shortened name that the catalog has is returned.
 
     Args:
         files: Finds files by path.
@@ -71,7 +72,7 @@ def locate_as_typed(files: PathLookup, path: str) -> Location:
 
 
 def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
-    """Return for each path where the file is, or why it cannot be found. This is `FileReader.locate_many`.
+    """Return for each path where the file is, or why it cannot be found. `FileReader.locate_many` calls this.
 
     Errors are values, not exceptions: NotFound, and InvalidInput for a name that no path can have.
     """

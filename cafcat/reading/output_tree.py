@@ -27,7 +27,8 @@ def safe_parts(path: str) -> tuple[str, ...]:
     parts = tuple(path.split("/"))
     drive = os.path.splitdrive(path)[0]
     if drive or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise InvalidInput("no file below the output folder can have this path", path=path)
+        message = 'no file can be extracted to this path: it is absolute, or has a part "..", "." or "", or a NUL'
+        raise InvalidInput(message, path=path)
     return parts
 
 
@@ -70,8 +71,8 @@ class OutputTree(Generic[Of]):
         Args:
             path: Path of the file in the catalog.
             blocks: Content of the file. Errors of the iteration are raised.
-            modified_ns: Modification time of the file, in nanoseconds since 1970; None for now.
-            of: What `finished` returns for this file when it has its name.
+            modified_ns: Modification time of the file, in nanoseconds since 1970; None for the current time.
+            of: What `finished` returns for this file.
 
         Raises:
             InvalidInput: The path cannot be the name of a file below the folder.

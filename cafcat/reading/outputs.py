@@ -65,7 +65,7 @@ class Output:
 
         Raises:
             Conflict: There is a folder of that name, or a file and `overwrite` is false.
-            InvalidInput: The output is a device, a pipe or a socket.
+            InvalidInput: The output is a device, a pipe or a socket, or the file system cannot have such a name.
             OutputFailed: The path cannot be examined.
         """
         self.check_free()
@@ -82,7 +82,7 @@ def write_single(output: Output, modified_ns: int | None, blocks: Iterable[bytes
 
     Args:
         output: Where to write the file.
-        modified_ns: Modification time of the file, in nanoseconds since 1970; None for now.
+        modified_ns: Modification time of the file, in nanoseconds since 1970; None for the current time.
         blocks: Content of the file. Errors of the iteration are raised.
 
     Raises:

@@ -90,7 +90,7 @@ class FileReader:
         file cannot be checked.
 
         Raises:
-            Corrupt: The file is damaged or missing in the chunk's own object, and no copy can give it.
+            Corrupt: The file's bytes in the chunk's own object are damaged or missing, and no copy can give them.
             StoreFailed, AccessDenied: The store does not give the bytes, and no copy can.
             Conflict: The object was replaced while it was read, and no copy can give the bytes.
             Unavailable: The whole store is out of reach, and no copy can give the bytes.
@@ -228,9 +228,9 @@ class FileReader:
     ) -> Callable[[ReadRequest], Iterator[bytes]]:
         """Return a function that returns the blocks of a file of this read, after the read as a whole failed.
 
-        Damage of one file must not cost the other files, so each is read on its own. But a missing object is
-        missing for all files, and so is one that a server could not give after all retries: then the whole read is
-        sent to a copy. If all copies fail, too, the blocks raise the error of their file.
+        Damage of one file must not cost the other files, so each is read on its own. But an object that is missing,
+        or that a server could not give after all retries, fails for all files: then the whole read is sent to a
+        copy. If all copies fail, too, the blocks raise the error of their file.
 
         Args:
             read: The read that failed.

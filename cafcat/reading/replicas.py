@@ -342,7 +342,7 @@ class ReplicaAttempts:
         """Return the error of a file after all replicas failed.
 
         It is the error of the chunk's own object (Corrupt if the object is missing), or Unavailable if the whole
-        store is out of reach. Its hint has the errors of the copies, except for AccessDenied and Conflict.
+        store is out of reach. Unless it is AccessDenied or Conflict, its hint has the errors of the copies.
 
         Args:
             location: Another file of the same read. None: the file that was given to the constructor.

@@ -25,7 +25,7 @@ class SavedFiles:
         """Create an object without files.
 
         Args:
-            reader: Reads a file that proves to be damaged again, from a copy.
+            reader: Reads a file from a copy if it proves to be damaged.
             overwrite: True to replace existing files.
             mode: Permissions of new files; the system removes those in the umask.
         """
