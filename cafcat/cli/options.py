@@ -1,4 +1,4 @@
-"""Flags and help texts that several commands share, but not all of them."""
+"""Flags and help texts that several commands share. `cafcat/cli/call.py` has the flags of all commands."""
 
 from typing import Annotated, Final
 

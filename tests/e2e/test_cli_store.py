@@ -259,10 +259,10 @@ def test_a_setting_that_means_a_name_of_before_is_reported(cafcat: Cafcat) -> No
     cafcat("store", "add", "disk", "second")
     other = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "disk"})
     assert (
-        "the setting store still means the name disk: change it to d2" in other("store", "rename", "disk", "d2").err
+        "the setting store still has the value disk: change it to d2" in other("store", "rename", "disk", "d2").err
     )
     assert other("store", "rename", "d2", "disk").err == ""
-    assert "the setting store still means the name disk" in other("store", "rm", "disk").err
+    assert "the setting store still has the value disk" in other("store", "rm", "disk").err
 
 
 def test_a_store_that_is_refused_leaves_no_row(cafcat: Cafcat, databases: Databases) -> None:

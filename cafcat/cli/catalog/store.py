@@ -90,7 +90,7 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
         configured = repository.configured_name(old)
         renamed = repository.rename_store(old, name)
     if configured not in (None, name):
-        call.warn(f"the setting store still means the name {configured}: change it to {name}")
+        call.warn(f"the setting store still has the value {configured}: change it to {name}")
     call.output.show(renamed._asdict(), [call.output.shown(f"{renamed.name} is {renamed.url}")])
 
 
@@ -102,7 +102,7 @@ def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
         if configured is None:
             _warn_of_configuration(call, repository.session, removed.url)
         else:
-            call.warn(f"the setting store still means the name {configured}: change it")
+            call.warn(f"the setting store still has the value {configured}: change it")
     call.output.show(removed._asdict(), [call.output.shown(f"removed {removed.url} from the catalog")])
 
 
@@ -139,7 +139,9 @@ def migrate(
     new: Annotated[str, _NEW],
     join_store: JoinStore = False,
 ) -> int:
-    """Copy all chunks, copies and backups of a store to another store, verify them, and read them from there.
+    """Copy all chunks, copies and backups of a store to another store, which the catalog then uses.
+
+    Each copied object is verified. Adopted archives stay in the old store.
 
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
     """
@@ -192,8 +194,8 @@ def check(
 ) -> int | None:
     """Find out which features a store has.
 
-    Writes small objects below the store's prefix, and removes them. If the catalog has the store, the failed checks
-    are stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
+    Writes test objects of up to 5 MiB below the store's prefix, and removes them. If the catalog has the store, the
+    failed checks are stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
     """
     with call.repository() as repository:
         checked = repository.check_store(url)

@@ -187,7 +187,7 @@ def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, r
     if not paths and files_from is None:
         raise InvalidInput("name at least one file, or a list of them with --files-from")
     if null and files_from is None:
-        raise InvalidInput("-0 is for the names in the file of --files-from, which is missing")
+        raise InvalidInput("-0 is for the names in the list of --files-from: give --files-from, too")
     if recursive and files_from is not None:
         raise InvalidInput("--files-from names single files, not folders: it cannot be combined with -r")
     listed = _names_from(files_from, null_separated=null) if files_from is not None else ()

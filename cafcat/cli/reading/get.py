@@ -30,7 +30,7 @@ Range = Annotated[
         "--range",
         metavar="A-B",
         parser=parse_range,
-        help="Range of bytes: 0-99 (the first 100), 100- or -100 (the last 100).",
+        help="Range of bytes: 0-99 (the first 100), 100- (all after these) or -100 (the last 100).",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")]

@@ -90,12 +90,12 @@ def find(
             "--newer",
             metavar="DATE",
             parser=parse_date,
-            help="Only files modified after this date, such as 2026-11-21 (UTC).",
+            help="Only files modified after this time, such as 2026-11-21 (its midnight, UTC).",
         ),
     ] = None,
     older: Annotated[
         int | None,
-        typer.Option("--older", metavar="DATE", parser=parse_date, help="Only files modified before this date."),
+        typer.Option("--older", metavar="DATE", parser=parse_date, help="Only files modified before this time."),
     ] = None,
     min_size: Annotated[
         int | None,

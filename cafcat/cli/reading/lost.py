@@ -15,7 +15,7 @@ def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
     """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
 
     A store is in use if it has chunks or journal records, or the marker of another catalog. The store is read only
-    if the catalog is empty, which one query shows. With --quiet, the warning is not printed.
+    if the catalog is empty, which one query shows. With --quiet and without --json, the warning is not printed.
 
     Returns:
         The error with the remedies, which is not raised; None if the catalog is not lost, or this cannot be found

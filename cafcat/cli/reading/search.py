@@ -38,7 +38,12 @@ def search(
     ] = "",
     since: Annotated[
         int | None,
-        typer.Option("--from", metavar="TIME", parser=parse_date, help="Only records from this time on."),
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            parser=parse_date,
+            help="Only records from this time on; a date is its midnight.",
+        ),
     ] = None,
     until: Annotated[
         int | None, typer.Option("--to", metavar="TIME", parser=parse_date, help="Only records up to this time.")
