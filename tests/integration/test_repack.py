@@ -173,6 +173,17 @@ def test_each_store_keeps_its_files(
     assert check(local, folder, second) == KEPT | {"b/2": b"two"}
 
 
+def test_a_chunk_of_another_store_is_refused(
+    local: cafcat.Repository, folder: Folder, open_at: Opener, tmp_path: Path
+) -> None:
+    chunk = wasted(local)
+    other = Folder(tmp_path / "other")
+    commit(open_at(other), {"b": b"1"})
+    with pytest.raises(InvalidInput, match="is in the store"):
+        local.repack(chunks=[chunk], store=other.url, dry_run=True)
+    assert local.repack(chunks=[chunk], store=folder.url, dry_run=True).chunks == 1
+
+
 def test_missing_store_fails_alone(
     local: cafcat.Repository, folder: Folder, open_at: Opener, tmp_path: Path
 ) -> None:

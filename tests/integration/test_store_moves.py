@@ -90,7 +90,7 @@ def test_a_writer_that_was_suspended_does_not_commit_after_a_move(
     end_leases(repository)
     shutil.copytree(old.folder, new.folder)
     repository.move_store(old.url, new.url)
-    with pytest.raises(Conflict, match="its store has moved"):
+    with pytest.raises(Conflict, match="its store was moved"):
         chunk.finish(cafcat.model.OnConflict.REPLACE, Progress())
     assert content(repository) == FILES
     assert "b" not in {row[0] for row in sql(repository, "SELECT file_path FROM file_locations")}

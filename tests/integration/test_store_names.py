@@ -252,6 +252,24 @@ def test_backup_is_not_migrated_without_a_proof(
     assert len(repository.backups(SERVED)) == 1
 
 
+def test_an_object_of_another_writer_with_the_key_of_a_backup_stays(
+    repository: cafcat.Repository, old: Folder, new: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer creates the object after the migration has looked for it."""
+    repository.backup(to=old.url)
+    [backup] = repository.backups(old.url)
+
+    def create_after_the_look(_store: object, key: str) -> bool:
+        new.write(key, b"another")
+        return False
+
+    monkeypatch.setattr("cafcat.operations.stores.migrate.has", create_after_the_look)
+    report = repository.migrate_store(old.url, new.url)
+    assert (report.backups, report.left) == (0, 1)
+    assert new.everything()[backup.object_key] == b"another"
+    assert len(repository.backups(old.url)) == 1
+
+
 def test_recover_keeps_the_object_of_a_pruned_copy_behind_a_link(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:

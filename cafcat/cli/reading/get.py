@@ -10,7 +10,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
-from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import Location, ProblemKind
 from cafcat.support.arguments import WHOLE, ByteRange, parse_range, parse_text
 from cafcat.support.quantities import format_size
@@ -135,13 +135,15 @@ def cat(call: Call, paths: Paths, byte_range: Range = None, explain: Explain = F
 
 
 def _cat_many(call: Call, repository: "PackedFiles", paths: list[str], byte_range: ByteRange) -> int:
+    from cafcat.reading.reader import FILE_ERRORS
+
     failed = 0
     for _, blocks in repository.stream_many(paths, *byte_range):
         try:
             if isinstance(blocks, CafcatError):
                 raise blocks
             _write(call, blocks)
-        except (NotFound, Corrupt, InvalidInput, StoreFailed) as error:
+        except (NotFound, InvalidInput, Conflict, *FILE_ERRORS) as error:
             failed += 1
             call.report(error)
     if failed:

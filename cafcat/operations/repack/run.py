@@ -14,6 +14,7 @@ from cafcat.errors import (
     CafcatError,
     CatalogOutdated,
     CatalogUnavailable,
+    InvalidInput,
     NotFound,
     StoreFailed,
     Unsupported,
@@ -108,7 +109,7 @@ class Repack:
 
         Raises:
             NotFound: The catalog has no such chunk.
-            InvalidInput: A chunk has no live files.
+            InvalidInput: A chunk has no live files, or a named chunk is not in the only store to repack.
             Unsupported: A named chunk is an archive of logs, and the options choose no other format for it.
         """
         rewriting = self._catalog.rewriting
@@ -116,6 +117,7 @@ class Repack:
             uuids = [self._catalog.chunks.chunk(name).uuid for name in options.chunks]
             found = rewriting.by_uuid(uuids)
             _refuse_logs(found, options)
+            _refuse_elsewhere(found, store)
             return _chosen(found, options)
         found = rewriting.wasteful(options.max_unused, options.small, store, options.format)
         plan = _chosen(found, options)
@@ -248,6 +250,14 @@ class Repack:
             return self._catalog.files.locate(file.path).chunk == chunk.uuid
         except NotFound:
             return False
+
+
+def _refuse_elsewhere(chunks: Sequence[RewritableChunk], store: str | None) -> None:
+    """Raise InvalidInput if one of the chunks is not in the store with this URL. None allows every store."""
+    for chunk in chunks:
+        if store is not None and chunk.store != store:
+            hint = "leave --store or --chunk out"
+            raise InvalidInput(f"chunk {chunk.uuid} is in the store {chunk.store}, not in {store}", hint=hint)
 
 
 def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> None:

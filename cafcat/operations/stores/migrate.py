@@ -5,7 +5,8 @@ copies, which `prune` removes after its grace period. A reader that looked up a 
 still finds the bytes. An interrupted migration continues when it is called again.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from cafcat.catalog.chunks.copies import Selection
@@ -112,6 +113,19 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
     return source, target
 
 
+class _KeyTaken(Conflict):
+    """Another writer created an object with the same key in the new store, during the copy."""
+
+
+@contextmanager
+def _key_taken() -> Iterator[None]:
+    """Raise a Conflict of the store from the `with` block as _KeyTaken."""
+    try:
+        yield
+    except Conflict as error:
+        raise _KeyTaken(error.message, chunk=error.chunk, hint=error.hint) from error
+
+
 class _Migration:
     """State and steps of one `cafcat store migrate`. Readers and writers may work at the same time."""
 
@@ -213,6 +227,11 @@ class _Migration:
             etag = self._write(key, size_bytes, checksum, lease, new)
             backups.record_size(new, size_bytes)
             backups.commit(new, etag)
+        except _KeyTaken:
+            with suppress(CafcatError):
+                backups.abandon(new)
+                backups.record_removed(new)  # the object is another writer's
+            raise
         except BaseException:
             with suppress(CafcatError):
                 backups.abandon(new)
@@ -222,7 +241,8 @@ class _Migration:
             lease.end()
 
     def _write(self, key: str, size_bytes: int, checksum: int, lease: Lease, backup_id: int) -> str | None:
-        upload = self._new.create(key)
+        with _key_taken():
+            upload = self._new.create(key)
         try:
             if upload.upload_id is not None:
                 self._catalog.backups.record_upload(backup_id, upload.upload_id)
@@ -237,7 +257,8 @@ class _Migration:
                 raise
             if sink.finish() != checksum:
                 raise Corrupt("its bytes changed while they were copied")
-            upload.commit(checksum)
+            with _key_taken():
+                upload.commit(checksum)
         except BaseException:
             upload.abort()
             raise

@@ -79,6 +79,7 @@ class _Move:
         self._session = session
         self._catalog = session.catalog
         self._looked_at = 0
+        self._records_looked_at = 0
         self._wrong: list[str] = []
         self._wrong_count = 0
 
@@ -144,8 +145,8 @@ class _Move:
         there = {found.key for found in new.list(JOURNAL_PREFIX)} if look_at_all else None
         for key in keys:
             self._session.checkpoint()
+            self._records_looked_at += 1
             if not (has(new, key) if there is None else key in there):
-                self._looked_at += 1
                 self._add_wrong(f"{key} is missing")
 
     def _expected(self, old: str) -> Iterator[StoredObject]:
@@ -173,7 +174,8 @@ class _Move:
         more = self._wrong_count - len(self._wrong)
         what = ", ".join(self._wrong) + (f" and {more:,} more" if more else "")
         hint = "nothing was changed: first move all objects there, or use `cafcat store migrate`"
-        message = f"{self._wrong_count:,} of {self._looked_at:,} objects are missing or wrong in {new.url}: {what}"
+        all_objects = self._looked_at + self._records_looked_at
+        message = f"{self._wrong_count:,} of {all_objects:,} objects are missing or wrong in {new.url}: {what}"
         return StoreFailed(message, hint=hint)
 
 
