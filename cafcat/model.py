@@ -17,6 +17,7 @@ __all__ = [
     "MAX_CHUNK_BYTES",
     "MAX_PATH_BYTES",
     "NO_SUCH_FILE",
+    "NO_SUCH_PREFIX",
     "NO_UNITS",
     "ArchiveUnits",
     "Chunk",
@@ -53,7 +54,9 @@ LOOKED_UP_PATHS = 1000
 """Largest number of paths that one query looks up."""
 
 NO_SUCH_FILE = "the catalog has no such file"
-"""Message about a path that the catalog does not have, for every command that reads or removes files."""
+"""Message about a path that the catalog does not have. `reading/lookup.py` and `operations/removing.py` use it."""
+NO_SUCH_PREFIX = "the catalog has no such file or folder"
+"""Message about a name that is neither a file nor a folder of the catalog."""
 DEFAULT_GRACE_SECONDS = 7 * 86_400
 """How long prune keeps a chunk to which no path points, by default, in seconds."""
 DEFAULT_MAX_UNUSED = 0.2

@@ -14,7 +14,7 @@ from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, PathScope, successor
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.files.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
-from cafcat.model import NO_SUCH_FILE, FileProblem, ProblemKind, RetiredLocation
+from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, FileProblem, ProblemKind, RetiredLocation
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
@@ -147,7 +147,7 @@ class Removing:
                 message = _A_FOLDER if path.removesuffix("/") in folders else NO_SUCH_FILE
                 self._progress.emit(FileProblem(path, ProblemKind.MISSING, message))
         for below in change.empty:
-            message = "the catalog has no such file or folder"
+            message = NO_SUCH_PREFIX
             self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, message))
 
     def _report_left(self, change: Change, *, of_folders: bool) -> None:

@@ -105,6 +105,7 @@ def _names(path: str) -> Iterator[str]:
 
 
 def _absent(name: str, folders: set[str]) -> CafcatError:
+    """Return the error for a name that no file has, for every command that reads files, and for snapshots."""
     if not is_text(name):
         return InvalidInput("a name that is not valid UTF-8, or has a NUL, cannot be in the catalog", path=name)
     if name in folders:

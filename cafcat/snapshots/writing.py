@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import NotFound, OutputFailed
+from cafcat.model import NO_SUCH_PREFIX
 from cafcat.progress import Progress
 from cafcat.reading.outputs import Output, new_output_path
 from cafcat.snapshots.schema import APPLICATION_ID, TABLES, VERSION
@@ -130,7 +131,7 @@ class _SnapshotWriter:
         path, folder = file_of(self._prefix), folder_of(self._prefix)
         files, size_bytes = self._moment.totals(path, folder)
         if folder and not files:
-            raise NotFound("the catalog has no such file or folder", path=self._prefix)
+            raise NotFound(NO_SUCH_PREFIX, path=self._prefix)
         self._progress.begin("snapshot", files=files, size_bytes=size_bytes)
         self._connection.execute("BEGIN")
         for table in TABLES:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
-from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Folder, Location
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, NO_SUCH_PREFIX, Folder, Location
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_microseconds
 
@@ -347,7 +347,7 @@ class Lookup:
         )
         file_count, size_bytes = self._range(statement, {"low": low, "high": high})[0]
         if not file and not file_count and folder:
-            raise NotFound("the catalog has no such file or folder", path=prefix)
+            raise NotFound(NO_SUCH_PREFIX, path=prefix)
         return int(file_count) + len(file), int(size_bytes) + sum(location.size_bytes for location in file)
 
     def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:

@@ -12,7 +12,7 @@ from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.shell import cat_line, curl_line, dd_line
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
-from cafcat.model import Folder, Location
+from cafcat.model import NO_SUCH_PREFIX, Folder, Location
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import format_size, parse_size
 
@@ -56,7 +56,7 @@ def ls(
         if not found:
             warn_if_lost(call, repository)
     if not found and prefix not in ("", ".", "./"):
-        raise NotFound("the catalog has no such file or folder", path=prefix, hint="`cafcat ls` lists the catalog")
+        raise NotFound(NO_SUCH_PREFIX, path=prefix, hint="`cafcat ls` lists the catalog")
 
 
 def _show_json(call: Call, repository: "PackedFiles", item: Location | Folder) -> None:

@@ -24,7 +24,7 @@ from cafcat.errors import (
 )
 from cafcat.events import ChunkCopied, CopyOutcome
 from cafcat.formats import registry as formats
-from cafcat.model import ChunkState
+from cafcat.model import NO_SUCH_PREFIX, ChunkState
 from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
@@ -188,7 +188,7 @@ class ChunkCopier:
                     yield self._count(chunk, outcome)
             after = page[-1].id
         if not after and selection.prefix:
-            raise NotFound("the catalog has no such file or folder", path=selection.prefix)
+            raise NotFound(NO_SUCH_PREFIX, path=selection.prefix)
 
     def _copy_one(self, chunk: ChunkToCopy) -> CopyOutcome | None:
         """Copy one chunk, unless the target has it, and return what was done.

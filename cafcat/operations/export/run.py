@@ -10,7 +10,7 @@ from cafcat.archives.choosing import format_of_output
 from cafcat.archives.making import NewArchive, new_archive
 from cafcat.errors import NotFound
 from cafcat.formats import registry as formats
-from cafcat.model import Location
+from cafcat.model import NO_SUCH_PREFIX, Location
 from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import range_reads
@@ -102,7 +102,7 @@ def _add_all(
     scopes = [PathScope(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
     absent = found.first_absent(scopes)
     if absent is not None:
-        raise NotFound("the catalog has no such file or folder", path=prefixes[absent])
+        raise NotFound(NO_SUCH_PREFIX, path=prefixes[absent])
     files, size_bytes = found.totals(scopes)
     progress.begin("export", files=files, size_bytes=size_bytes)
     with closing(found.files(scopes)) as locations:

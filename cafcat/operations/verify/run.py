@@ -22,7 +22,7 @@ from cafcat.catalog.chunks.verification import (
 )
 from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
 from cafcat.events import ObjectChecked
-from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
+from cafcat.model import NO_SUCH_PREFIX, ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.verify.chunk_check import check_target
@@ -129,7 +129,7 @@ class _Verify:
                 raise InvalidInput(f"the chunk is {chunk.state}: it has no object to verify", chunk=str(chunk.uuid))
         prefix = from_root(options.prefix).rstrip("/")
         if prefix and not self._catalog.verification.has_prefix(prefix):
-            raise NotFound("the catalog has no such file or folder", path=prefix)
+            raise NotFound(NO_SUCH_PREFIX, path=prefix)
         return VerifyScope(
             self.level,
             chunks=[chunk.uuid for chunk in chunks],
