@@ -88,7 +88,10 @@ class JsonCursor:
         return Corrupt(message, path=self._shown_path(), chunk=self._archive.name, byte=where)
 
     def unsupported(self, message: str) -> Unsupported:
-        """Return (not raise) an Unsupported that names the archive, the file in `path`, and the cursor's offset."""
+        """Return (not raise) an Unsupported that names the archive, the file `path` (if any), and the byte offset.
+
+        The offset is that of the cursor.
+        """
         return Unsupported(message, path=self._shown_path(), chunk=self._archive.name, byte=self.byte)
 
     @property

@@ -24,7 +24,7 @@ class IndexSection(Spool):
     Attributes:
         name: Name of the object, for messages.
         start_byte: First byte of the index in the object.
-        size_bytes: Size of the whole object: `start_byte`, and the size of all blocks that were read.
+        size_bytes: Size of the whole object: the sum of `start_byte` and the sizes of all blocks.
         crc32c: CRC-32C of the bytes from the index to the end of the object.
     """
 

@@ -108,7 +108,7 @@ class SourceOpener:
         options_of: Returns the options that [stores.NAME] in cafcat.toml sets for a URL.
         progress: Receives warnings.
         own_folders: Folders of cafcat itself, whose files are not ingested.
-        own_urls: URLs of cafcat's own stores, whose objects are not ingested.
+        own_urls: URLs of cafcat's own stores. Objects that cafcat wrote there are not ingested.
     """
 
     options: SourceOptions

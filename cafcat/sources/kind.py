@@ -33,7 +33,7 @@ class SourceContext:
         options_of: Returns the options in cafcat.toml for a URL: those of the table [stores.NAME] whose `url` is
             the URL itself, or the nearest folder above it. The kind of *store* with the same scheme defines them
             (`StoreKind.options`).
-        own_urls: URLs of cafcat's own stores. Their objects are not ingested.
+        own_urls: URLs of cafcat's own stores. A kind does not ingest the objects that cafcat wrote there.
         inventory: Path or URL of a list of the files that replaces the listing (--inventory). None: list the files.
         resume_position: Called with the URL of the source's server. Returns the position from which an interrupted
             listing of the source continues, or None to list from the start. A kind calls this at most once, and

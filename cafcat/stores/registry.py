@@ -59,7 +59,8 @@ def find_kind(text: str) -> StoreKind | None:
     or " s3://bucket". `StoreKind.normal_url` of the kind then refuses the text.
 
     Returns:
-        The kind; None for a path, such as "file:name", and for a URL with an unknown scheme.
+        The kind; None for a path, for "file:" without "//", such as "file:name", and for a URL with an unknown
+        scheme.
     """
     match = _LIKE_A_URL.match(text)
     if match is None or (match[2] is None and match[1].lower() == _PATHS):

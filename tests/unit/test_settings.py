@@ -491,6 +491,12 @@ def test_slashes_around_the_prefix_of_an_s3_url_do_not_count(tmp_path: Path) -> 
     assert Settings.load(environ={}, home=tmp_path, store="s3://bucket//").store == "s3://bucket"
 
 
+@pytest.mark.parametrize("url", [" file:///srv/chunks", "file://host/srv/chunks", "file://", "file://srv"])
+def test_a_named_folder_is_a_path_or_the_url_of_a_folder(write: Write, url: str) -> None:
+    shown = refusal(environ={}, config=write(f'[stores.a]\nurl = "{url}"'))
+    assert "is not the URL of a folder of this machine" in shown
+
+
 @pytest.mark.parametrize(
     "url",
     [

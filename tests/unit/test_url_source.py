@@ -22,6 +22,7 @@ from cafcat.model import FileProblem, SourceFile
 from cafcat.sources.base import OpenFile, PrefetchingSource
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.http import files as http
+from cafcat.sources.http.urls import url_root
 from cafcat.sources.kind import SourceContext, UrlFiles
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.registry import find_kind, scheme_of
@@ -125,6 +126,22 @@ def test_a_url_has_a_name(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "path", "root"),
+    [
+        ("https://user:secret@example.org/d/a?secret", "example.org/d/a", "https://"),
+        ("https://user:secret@example.org/d/a", "p/example.org/d/a", "https:// as p/"),
+        (
+            "https://secret@example.org:8443/d/a#secret",
+            "example.org/d/a",
+            "https://example.org:8443/ as example.org/",
+        ),
+    ],
+)
+def test_the_root_in_the_catalog_has_no_secret(url: str, path: str, root: str) -> None:
+    assert url_root(url, path) == root
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("http://example.org:80/a b", "http://example.org:80/a b"),
@@ -159,7 +176,7 @@ def test_no_secret_is_shown_wherever_it_stands(user: str, password: str, path: s
     ["http://", "http:///a", "http://host:port/a", "http://[::1/a", "http://?a", "s3://b/key", "s3://u:p@b/k"],
 )
 def test_invalid_urls_are_refused(url: str) -> None:
-    with pytest.raises(InvalidInput, match=r"not (an http:// or https:// URL|the (URL|name) of a bucket)"):
+    with pytest.raises(InvalidInput, match=r"not (a valid http:// or https:// URL|the (URL|name) of a bucket)"):
         files_of(url).name_of(url)
     assert problem_of(url)[:2] == (files_of(url).shown(url), "name")
 
@@ -455,11 +472,11 @@ def test_redirects_are_followed_and_the_name_is_kept(web_server: WebServer, stat
         ("a", "the server redirects more than 10 times"),
         (
             "file:///etc/passwd",
-            "the server redirects to another kind of URL: not an http:// or https:// URL: file:///etc/passwd",
+            "the server redirects to another kind of URL: not a valid http:// or https:// URL: file:///etc/passwd",
         ),
         (
             "https://user:secret@:port/?secret",
-            "the server redirects to another kind of URL: not an http:// or https:// URL: https://...",
+            "the server redirects to another kind of URL: not a valid http:// or https:// URL: https://...",
         ),
     ],
 )

@@ -51,9 +51,9 @@ class ExistingFiles(NamedTuple):
     """The files of a batch that the catalog has, as positions in the batch. All others are new.
 
     Attributes:
-        unchanged: Files that count as unchanged without being read.
+        unchanged: Files that count as unchanged. `find_existing` decides this without reading them.
         changed: Files that differ, or are to be packed anew in any case.
-        doubtful: Files that have to be read and compared, with their CRC-32C in the catalog.
+        doubtful: CRC-32C in the catalog of each file that has to be read to compare it, by its position.
     """
 
     unchanged: frozenset[int]

@@ -28,7 +28,7 @@ class ServerVerdicts:
         self._connection = connection
 
     def failed(self, store_url: str) -> Collection[str]:
-        """Return the names of the checks that the server of a store failed; none if no failed check is recorded.
+        """Return the names of the checks that the server of a store failed; empty if the catalog has none.
 
         Raises:
             CatalogUnavailable, CatalogOutdated, AccessDenied: As `Connection.statement` raises them.

@@ -83,7 +83,8 @@ def encode_head(root: bytes, data_bytes: int, index_start: int) -> bytes:
 def read_layout(archive: RandomReader) -> Layout:
     """Read and check the header of a CAR.
 
-    If the header is complete, but the archive ends too early, the error is not raised, but returned as `damage`.
+    The header of a CARv2 has the end of the data and the start of the index. If the archive ends before one of
+    them, the error is not raised, but returned as `damage`. For a CARv1, `damage` is always None.
 
     Raises:
         Corrupt: the header is invalid or incomplete.

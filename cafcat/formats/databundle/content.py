@@ -1,4 +1,4 @@
-"""Reads the content of files in any DataBundle: in shard files that cafcat wrote, and in shards of bundles."""
+"""Reads files in both kinds of DataBundle: a single shard file with its own table, and the shards of a bundle."""
 
 from collections.abc import Iterator
 

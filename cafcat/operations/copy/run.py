@@ -108,8 +108,8 @@ def _selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, ta
             hint = "`cafcat repack --chunk` copies its files into new chunks"
             raise InvalidInput("an adopted archive cannot be copied", chunk=str(chunk.uuid), hint=hint)
         if chunk.store == target.url:
-            hint = "name another store"
-            raise InvalidInput(f"the chunk itself is in {target.url}", chunk=str(chunk.uuid), hint=hint)
+            message = f"a copy cannot be in the store of the chunk itself: {target.url}"
+            raise InvalidInput(message, chunk=str(chunk.uuid), hint="name another store")
         uuids.append(chunk.uuid)
     if uuids and prefix is not None:
         raise InvalidInput("chunks and a prefix cannot be combined", hint="name either chunks or a prefix")

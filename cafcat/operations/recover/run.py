@@ -146,8 +146,8 @@ class Recovery:
     def _recover_store(self, store: Store, url: str) -> None:
         """Adopt or remove leftovers in a store that have rows in the catalog, and write missing journal records.
 
-        Chunks that are abandoned already come first. Otherwise removing the object of a chunk that is abandoned
-        here would be tried twice if it fails.
+        First come the chunks that were abandoned or deleted before. If they came last, a chunk that is abandoned
+        here, and whose object cannot be removed, would be tried twice.
         """
         recovery = self._catalog.recovery
         unwritten = len(self._catalog.journal.unwritten([url]))

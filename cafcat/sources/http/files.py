@@ -61,7 +61,7 @@ _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18
 
 
 class _Broken(Exception):
-    """The connection broke before the end of an answer's body."""
+    """The body of an answer ended too early: the connection broke, or the server sent too few bytes."""
 
 
 class _Blocks:

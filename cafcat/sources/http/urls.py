@@ -1,4 +1,4 @@
-"""http:// and https:// URLs: how they are parsed, named in the catalog, and shown without secrets."""
+"""http:// and https:// URLs: how they are parsed, and what name and root their files get in the catalog."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from cafcat.errors import InvalidInput
-from cafcat.sources.names import shown_url, url_without_query
+from cafcat.sources.names import shown_url
 from cafcat.sources.roots import root_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def parsed_url(url: str) -> "Url":
     with suppress(LocationValueError):  # the message of this error contains the whole URL
         parts = parse_url(quote(os.fsencode(url), safe=_VISIBLE_ASCII)) if _HTTP.match(url) else None
     if parts is None or not parts.host:
-        raise InvalidInput(f"not an http:// or https:// URL: {shown_url(url)}")
+        raise InvalidInput(f"not a valid http:// or https:// URL: {shown_url(url)}")
     return parts
 
 
@@ -52,6 +52,6 @@ def url_name(url: str) -> str:
 def url_root(url: str, path: str) -> str:
     """Return the root of a file: the part of its URL that its name in the catalog does not repeat (`root_of`).
 
-    The query is left out: it may hold a secret, and signed URLs of one file differ in it.
+    User, password and query are left out: they may be secrets, and signed URLs of one file differ in the query.
     """
-    return root_of(url_without_query(url), path)
+    return root_of(shown_url(url), path)

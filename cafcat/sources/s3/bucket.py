@@ -64,7 +64,7 @@ class S3Source:
             prefix: Folder of the catalog that the keys are put into.
             filter: Which objects to ingest. None: all.
             after: Key after which the listing begins. None: the listing begins at its start.
-            own_urls: URLs of cafcat's own stores. Their objects are not ingested.
+            own_urls: URLs of cafcat's own stores. Objects that cafcat wrote there are not ingested.
             inventory: The objects of the bucket, in place of a listing.
 
         Raises:

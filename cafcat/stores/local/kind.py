@@ -33,7 +33,15 @@ class _LocalKind(StoreKind):
         return LocalStore(Path(folder), is_private=is_private)
 
     def normal_url(self, text: str) -> str:
-        """Return the URL of a folder unchanged. `same_store_key` recognizes other spellings of the same folder."""
+        """Return the URL of a folder unchanged. `same_store_key` recognizes other spellings of the same folder.
+
+        Raises:
+            InvalidInput: The text is not the URL of a folder of this machine, as " file:///srv" or "file://host/a".
+        """
+        if not _FOLDER_URL.fullmatch(text):
+            raise InvalidInput(
+                "is not the URL of a folder of this machine", hint="write file:///FOLDER, or the path"
+            )
         return text
 
     def same_store_key(self, url: str) -> str:
