@@ -123,6 +123,8 @@ class PackedFiles:
     def signed_url(self, location: Location, seconds: int) -> "SignedUrl":
         """Return a URL with which anybody can read the bytes of one file, and no other bytes of its archive.
 
+        A request must have the headers of the result, because the signature covers the range of bytes.
+
         Args:
             location: Location of the file.
             seconds: How long the URL is valid, from 1 second to 7 days.
@@ -155,7 +157,7 @@ class PackedFiles:
         Args:
             path: Path of the file in the catalog.
             start: First byte; a negative number counts from the end.
-            end: One past the last byte; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte, not negative; None, or a number beyond the end, for the end of the file.
 
         Raises:
             NotFound: The catalog has no such file.
@@ -180,7 +182,7 @@ class PackedFiles:
         Args:
             path: Path of the file in the catalog.
             start: First byte; a negative number counts from the end.
-            end: One past the last byte; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte, not negative; None, or a number beyond the end, for the end of the file.
 
         Raises:
             NotFound, InvalidInput, CatalogUnavailable, CatalogOutdated: As `read` raises them, by the call itself.
@@ -208,7 +210,7 @@ class PackedFiles:
             path: Path of the file in the catalog.
             output: Name of the file to write.
             start: First byte; a negative number counts from the end.
-            end: One past the last byte; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte, not negative; None, or a number beyond the end, for the end of the file.
             overwrite: True to replace an existing file.
 
         Returns:
@@ -238,12 +240,13 @@ class PackedFiles:
         Of each five thousand paths, those that cannot be found or have no such range come first, then the others in
         the order of archives and offsets. If a single file fails, its error is yielded in place of its bytes:
         NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, Conflict for an object that was replaced while it
-        was read, or InvalidInput for a range beyond the file or a name that no path can have.
+        was read, or InvalidInput for a range that `read` refuses or a name that no path can have.
 
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte of each file, not negative; None, or a number beyond the end, for the end of
+                the file.
 
         Raises:
             InvalidInput: `paths` is a single string, not a list.
@@ -264,7 +267,8 @@ class PackedFiles:
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte of each file, not negative; None, or a number beyond the end, for the end of
+                the file.
 
         Raises:
             InvalidInput: `paths` is a single string, not a list.
@@ -290,7 +294,8 @@ class PackedFiles:
         Args:
             outputs: Name of the file to write, by path in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte of each file, not negative; None, or a number beyond the end, for the end of
+                the file.
             overwrite: True to replace existing files.
 
         Raises:
@@ -310,7 +315,8 @@ class PackedFiles:
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
-            end: One past the last byte of each file; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte of each file, not negative; None, or a number beyond the end, for the end of
+                the file.
             in_order: True for the requests of `stream_many`, which reads the files in the order of the paths.
         """
         return self._batch(start, end).plan(_names(paths), in_order=in_order)

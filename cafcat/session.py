@@ -119,7 +119,7 @@ class Session:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress, warnings: Progress | None = None) -> "Session":
-        """Return a new session, which connects to the catalog and opens stores when they are used first.
+        """Return a new session. The first statement connects to the catalog; the first use of a store opens it.
 
         Args:
             settings: Settings of the repository.

@@ -74,9 +74,10 @@ def open_archive(
     Raises:
         NotFound: neither a file nor an archive in a folder has this name, or one of the files of the archive in the
             folder is missing.
-        InvalidInput: the folder is no archive, the path is not that of a regular file, or `format_choice` does not
-            fit the archive.
-        Corrupt: the archive is damaged, as far as opening shows it.
+        InvalidInput: the folder is no archive, or the path is not that of a regular file. Or `format_choice` has an
+            unknown format, or another one than the archive in the folder, or allows zero padding for a format that
+            cannot have it.
+        Corrupt: the archive is damaged, as far as opening shows it, or the file does not have the chosen format.
         Unsupported: no format recognizes the archive, or it uses a feature that cafcat does not have.
         IndexMissing: the archive is one of several files, and the file with the index is missing.
         NotInstalled: a library that the format needs is not installed.

@@ -24,8 +24,8 @@ CHECKSUM_BYTES: Final = len(CHECKSUM_TEXT % 0)
 def stored_checksum(archive: RandomReader, index_start: int, index_end: int) -> "IndexChecksum | None":
     """Return a checker for the checksum at the end of the index, or None if the index has no checksum.
 
-    Archives of other programs and of early versions of cafcat have no checksum. The member is ignored if it is
-    written in any other way or is not at the end.
+    Archives of other programs and of early versions of cafcat have no checksum. Only a member "index_crc32c" at the
+    end of the index, written exactly as cafcat writes it, counts as a checksum.
 
     Args:
         archive: the archive.

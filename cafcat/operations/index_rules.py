@@ -1,4 +1,4 @@
-"""Rules that the entries of an object's index must follow before the catalog stores them."""
+"""Rules for the index of an object: which entries the catalog can store, and what it stores about the object."""
 
 from typing import Final
 
@@ -35,7 +35,8 @@ def entry_problem(entry: Entry, position: int) -> str | None:
 def check_has_index(archive: RandomReader, index_start_byte: int, file_count: int) -> None:
     """Raise Corrupt for a truncated archive, which has neither an index at its end nor any entry."""
     if index_start_byte >= archive.size_bytes and not file_count:
-        raise Corrupt("the archive has no index of its files", chunk=archive.name, byte=archive.size_bytes)
+        message = "the archive has neither an index at its end nor any file"
+        raise Corrupt(message, chunk=archive.name, byte=archive.size_bytes)
 
 
 def data_bytes_of(archive_format: Format, index_start_byte: int, content_bytes: int) -> int:

@@ -175,9 +175,9 @@ class Removing:
             self._progress.emit(FileProblem(path, ProblemKind.TAKEN, message))
 
     def _write_pending(self) -> None:
-        """Write the journal records that stores lack and that come before the record of this operation.
+        """Write the journal records that stores still lack, before an undelete writes its own record.
 
-        A failure does not stop the operation, because the sequence numbers of the records show their order.
+        A failure does not stop the undelete, because the sequence numbers of the records show their order.
         """
         for url in self._catalog.removal.stores_behind():
             with contextlib.suppress(CafcatError):

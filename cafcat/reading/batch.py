@@ -37,7 +37,7 @@ class Batch:
         Args:
             reader: Finds and reads the files.
             start: First byte that is read of each file; a negative number counts from the end of the file.
-            end: One past the last byte that is read of each file; None for the end of the file.
+            end: One past the last byte that is read of each file, not negative; None for the end of the file.
         """
         self._reader = reader
         self._range = (start, end)

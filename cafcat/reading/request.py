@@ -58,7 +58,7 @@ class ReadRequest(NamedTuple):
             name: Path of the file as the caller gave it.
             location: Where the file is.
             start: First byte; a negative number counts from the end of the file.
-            end: One past the last byte; None, or a number beyond the end, for the end of the file.
+            end: One past the last byte, not negative; None, or a number beyond the end, for the end of the file.
 
         Raises:
             InvalidInput: The range begins at or beyond the end of a file that is not empty, or beyond the end of an

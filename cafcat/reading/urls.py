@@ -48,7 +48,9 @@ def url_of(store: Store, location: Location) -> str:
 
 
 def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
-    """Return a URL for the bytes of one file and no other bytes of its archive: the signature covers the range.
+    """Return a URL for the bytes of one file and no other bytes of its archive.
+
+    A request must have the headers of the result, because the signature covers the range of bytes.
 
     Args:
         store: The store of the archive that contains the file.

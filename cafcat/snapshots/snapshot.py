@@ -112,7 +112,7 @@ class Snapshot:
         Args:
             path: Path of the file in the catalog. If no file has it, leading "./" and "/" are dropped.
             start: First byte; a negative number counts from the end of the file.
-            end: One past the last byte; None for the end of the file.
+            end: One past the last byte, not negative; None for the end of the file.
 
         Raises:
             NotFound: The snapshot has no such file, or the chunk was removed since.
@@ -176,7 +176,7 @@ class Snapshot:
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end of the file.
-            end: One past the last byte; None for the end of the file.
+            end: One past the last byte, not negative; None for the end of the file.
 
         Raises:
             InvalidInput: `paths` is one name, not a list of names.

@@ -1,7 +1,8 @@
 """Names of files in the catalog, made of typed paths by the rules by which GNU tar names members.
 
-The rules are those of `safer_name_suffix` in GNU paxutils (tar 1.34), with one difference: "." parts and doubled
-slashes of the typed path are dropped. So `ingest .` and `ingest a` both give the file a/b the name "a/b".
+The rules are those of `safer_name_suffix` in GNU paxutils (tar 1.34), with one difference: "." parts, doubled
+slashes, and slashes at the end of the typed path are dropped. So `ingest .` and `ingest a` both give the file a/b
+the name "a/b".
 """
 
 import os

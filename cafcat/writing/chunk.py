@@ -1,4 +1,7 @@
-"""A chunk that is being written: its row, its object, its mapping. docs/design.md has the order of the steps."""
+"""A chunk that is being written: its row, its object, and the rows of its files (`Mapping`).
+
+docs/design.md has the order of the steps.
+"""
 
 import contextlib
 from collections.abc import Sequence

@@ -53,8 +53,8 @@ class BlockSink:
         """Append bytes.
 
         Raises:
-            StoreFailed, AccessDenied: The store failed to write an earlier block. This is raised only by a call
-                that fills a block.
+            StoreFailed, AccessDenied: The store failed to write an earlier block. A call that fills no block does
+                not raise this. `finish` always raises it.
         """
         used, end = self._used, self._used + len(data)
         if end < BLOCK_BYTES:

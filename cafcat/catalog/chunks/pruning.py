@@ -117,10 +117,10 @@ class PrunableChunk(NamedTuple):
 
 
 class ChunkObject(NamedTuple):
-    """An object with the bytes of a chunk.
+    """An object that prune removes: the own object of a chunk, or a copy. An earlier prune may have removed it.
 
     Attributes:
-        copy: chunk_copies.id of a copy; None for the chunk itself.
+        copy: chunk_copies.id of the copy; None for the chunk's own object.
         store: URL of the store that holds the object.
         object_key: Key of the object in that store.
         size_bytes: Size of the object.

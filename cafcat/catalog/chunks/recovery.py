@@ -192,8 +192,9 @@ class Recovery:
         """Acquire the lease of a chunk that `overdue` returned.
 
         Returns:
-            The chunk with its new owner. None if another process has acquired the lease, or the chunk is not being
-            written any more, or is being committed right now.
+            The chunk with its new owner. None if another process has acquired the lease, or its writer has renewed
+            it, or the chunk is not being written any more, or another transaction changes its row right now, such
+            as its commit.
         """
         dead = found.owner if is_dead(found.owner) else None
         statement = (

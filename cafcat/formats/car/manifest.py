@@ -145,7 +145,10 @@ class Manifest:
 
 
 class _ArchivePrefix:
-    """Shows the first `size_bytes` bytes of an archive as if they were a whole archive. A RandomReader."""
+    """Shows the first `size_bytes` bytes of an archive as if they were a whole archive. A RandomReader.
+
+    `read_at` does not refuse a range beyond these bytes: CafReader reads no such range.
+    """
 
     def __init__(self, archive: RandomReader, size_bytes: int) -> None:
         self._archive = archive

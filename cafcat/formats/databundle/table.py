@@ -49,11 +49,11 @@ class Table:
     def entries(self) -> Iterator[Entry]:
         """Return the entries of the files in the order of the table. If a path is repeated, only its last entry.
 
-        The call itself checks the CRC-32C of the table, for which it reads the whole table. An invalid entry raises
-        Corrupt when the iterator reaches it.
+        The call itself reads the whole table, and checks the form of the rows, the names of the files, and the
+        CRC-32C of the table. The iterator reads the table again, and checks everything else in each row.
 
         Raises:
-            Corrupt: the checksum of the table is wrong, or a row is invalid.
+            Corrupt: the checksum of the table is wrong, or a row is invalid. Raised by the call or by the iterator.
             TemporaryFileFailed: the temporary file for the names failed. Only a table with at least 524,288 names
                 that do not all ascend needs one.
         """

@@ -47,8 +47,8 @@ class MigrateReport:
             stores.
         size_bytes: Size of these objects in bytes.
         backups: Number of backups that this migration moved to the new store.
-        left: Number of objects that the catalog still has in the old store: adopted archives, failed objects, and
-            objects that were written meanwhile.
+        left: Number of objects that the catalog still has in the old store: adopted archives, failed objects,
+            objects that were written meanwhile, and copies of chunks whose own objects are in the new store.
         failed: One message for each object that could not be migrated.
         interrupted: True if the user ended the operation.
     """
@@ -68,8 +68,8 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
 
     Each object is copied, read back and compared with its checksum; then its row is changed to the new store.
     `prune` removes the old chunks and copies after its grace period; an old backup is removed at once. Adopted
-    archives stay where they are. An interrupted migration continues when it is called again. An object that fails
-    is reported; the others are migrated.
+    archives stay where they are, and so does a copy of a chunk whose own object is in the new store. An interrupted
+    migration continues when it is called again. An object that fails is reported; the others are migrated.
 
     Args:
         session: The session.
@@ -220,7 +220,8 @@ class _Migration:
     def _copy_backup(self, backup: StoredBackup, size_bytes: int, checksum: int) -> None:
         backups, key = self._catalog.backups, backup.object_key
         if has(self._new, key):
-            raise Conflict(f"another object has the same key: {self._new.locate(key)}", hint="move it away")
+            message = f"the new store has another object with the key of the backup: {self._new.locate(key)}"
+            raise Conflict(message, hint="move it away")
         new = backups.begin(self._new.url, key, backup.journal_id, self._owner, LEASE_SECONDS)
         lease = Lease(backups, new, self._owner)
         try:
@@ -256,7 +257,8 @@ class _Migration:
                 sink.abort()
                 raise
             if sink.finish() != checksum:
-                raise Corrupt("its bytes changed while they were copied")
+                message = f"its object in {self._old.url} changed while it was copied"
+                raise Corrupt(message, hint="the backup stays where it is")
             with _key_taken():
                 upload.commit(checksum)
         except BaseException:
