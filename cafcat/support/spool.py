@@ -97,11 +97,16 @@ class Spool:
         """Yield the records in `[start_byte, end_byte)` of the file, which were written as `packed` returns them.
 
         The caller may use other methods of the Spool between two records.
+
+        Raises:
+            TemporaryFileFailed: The disk failed, or the file ends before `end_byte`.
         """
         rest = b""
         while start_byte < end_byte:
             self.seek(start_byte)
             block = self.read(min(_READ_BYTES, end_byte - start_byte))
+            if not block:
+                raise TemporaryFileFailed(f"the temporary file for {self._label} ends too early")
             start_byte += len(block)
             rest += block
             at = 0
