@@ -103,7 +103,7 @@ class Rewriting:
         found = {chunk.uuid for chunk in chunks}
         for uuid in uuids:
             if uuid not in found:
-                message = f"the catalog has no chunk with this UUID in the state {ChunkState.COMMITTED}"
+                message = f"the chunk is not {ChunkState.COMMITTED}, so no path points to it"
                 raise InvalidInput(message, chunk=str(uuid), hint="`cafcat chunks show` prints its state")
         return chunks
 
