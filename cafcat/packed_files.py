@@ -1,15 +1,18 @@
 """Finds, lists and reads the files of a catalog: the part of Repository that does not change the catalog."""
 
+import builtins
 import copy
+import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cafcat.catalog.files.lookup import FindFilter
-from cafcat.errors import CafcatError, InvalidInput
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
 from cafcat.progress import Progress, Warnings
 from cafcat.reading.request import ReadRequest
@@ -17,6 +20,7 @@ from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.batch import Batch
     from cafcat.reading.plan import ReadPlan
     from cafcat.reading.reader import FileReader
@@ -45,6 +49,7 @@ class PackedFiles:
                 S3 server fails a check. None: these warnings are logged to the logger "cafcat". All other warnings
                 go to the Progress of `with_progress`; without one, they are dropped.
         """
+        self._warn = warn
         self._warnings = Warnings(warn)
         self.session = Session.open(settings, Progress(), self._warnings)
 
@@ -72,9 +77,22 @@ class PackedFiles:
 
         return FileReader(self.session.catalog, self.session.stores, self._warnings)
 
+    @cached_property
+    def _async_reader(self) -> "AsyncReader":
+        from cafcat.reading.asynchronous import AsyncReader
+
+        return AsyncReader(self._reader)
+
     def close(self) -> None:
         """Close the connection to the catalog, and the files that stores keep open. Idempotent."""
         self.session.close()
+        if "_async_reader" in self.__dict__:
+            self._async_reader.close()
+            del self._async_reader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the settings, with the URL of the database. Connections and the Progress are left behind."""
+        return type(self), (self.settings, self._warn)
 
     def __enter__(self) -> Self:
         return self
@@ -191,6 +209,36 @@ class PackedFiles:
         """
         return self._reader.stream(ReadRequest.of(path, self._reader.locate(path), start, end))
 
+    def open(self, path: str) -> io.BufferedReader:
+        """Open a file of the catalog for reading, as the built-in `open(path, "rb")` opens a file on disk.
+
+        Any program that reads seekable binary files can use the result. A file of at most 1 MiB is compared with
+        its checksum before its first byte is returned; so is a file that has to be decoded. A larger file is
+        compared only if it is read from its first to its last byte in order. If the chunk's own object cannot be
+        read, its copies are read.
+
+        Args:
+            path: Path of the file in the catalog.
+
+        Returns:
+            The open file. Its attribute `raw` is a `PackedFile` with the location. Close the file after use.
+
+        Raises:
+            NotFound, InvalidInput, CatalogUnavailable, CatalogOutdated: As `read` raises them, by the call itself.
+            Corrupt, StoreFailed, AccessDenied, Conflict, Unavailable, NotInstalled, Unsupported: As `read` raises
+                them, by the methods of the file.
+        """
+        from cafcat.reading.packed_file import open_packed
+
+        return open_packed(self._reader, path)
+
+    def __contains__(self, path: object) -> bool:
+        """Return True if the catalog has a file with this path. A folder is not a file. This takes one query."""
+        try:
+            return isinstance(path, str) and bool(self._reader.locate(path))
+        except (NotFound, InvalidInput):
+            return False
+
     def get(
         self,
         path: str,
@@ -254,6 +302,38 @@ class PackedFiles:
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         return self._batch(start, end).read(_names(paths))
+
+    async def aread(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of a file, or a range of them, without blocking the event loop of asyncio.
+
+        Calls that are made together, as by `asyncio.gather`, share one query, and near files share a request.
+
+        Args:
+            path: Path of the file in the catalog.
+            start: First byte; a negative number counts from the end.
+            end: One past the last byte; None for the end of the file.
+
+        Raises:
+            CafcatError: As `read` raises it.
+        """
+        return await self._async_reader.read(path, start, end)
+
+    async def aread_many(
+        self, paths: Iterable[str], start: int = 0, end: int | None = None
+    ) -> AsyncIterator[tuple[str, bytes | CafcatError]]:
+        """Yield what `read_many` yields, without blocking the event loop of asyncio.
+
+        Args:
+            paths: Paths of files in the catalog.
+            start: First byte of each file; a negative number counts from the end.
+            end: One past the last byte of each file; None for the end of the file.
+
+        Raises:
+            CafcatError: As `read_many` raises it.
+        """
+        async with aclosing(self._async_reader.read_many(_names(paths), start, end)) as outcomes:
+            async for outcome in outcomes:
+                yield outcome
 
     def stream_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
@@ -343,6 +423,22 @@ class PackedFiles:
             prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
         """
         return self.session.catalog.files.level(prefix)
+
+    def walk(self, prefix: str = "") -> Iterator[tuple[str, builtins.list[str], builtins.list[str]]]:
+        """Yield each folder at and below a folder, with the names of its folders and of its files, as `os.walk`.
+
+        A folder comes before the folders in it. Remove names from the list of folders to skip these folders. Names
+        come in the order of their bytes. Each folder needs one query per thousand entries.
+
+        Args:
+            prefix: A folder of the catalog; "" for the top. An unknown folder yields nothing.
+
+        Yields:
+            The path of a folder ("" for the top), the names of the folders in it, and the names of its files.
+        """
+        from cafcat.reading.walking import walk
+
+        return walk(self.session.catalog.files, prefix)
 
     def find(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 
 from cafcat import __version__
 from cafcat.errors import InvalidInput
-from cafcat.model import IngestReport, RetiredLocation
+from cafcat.model import IngestReport, OnConflict, RetiredLocation
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.backup.options import BackupOptions
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from cafcat.operations.stores.check import CheckedStore
     from cafcat.operations.stores.migrate import MigrateReport
     from cafcat.operations.stores.move import StoreMoveReport
+    from cafcat.operations.write.run import Writer
     from cafcat.snapshots.writing import SnapshotReport
 
 __all__ = ["Repository", "open"]
@@ -143,6 +144,39 @@ class Repository(PackedFiles):
     compare = _operation(CompareOptions, CompareReport)
     backup = _operation(BackupOptions, BackupReport)
     restore = _operation(RestoreOptions, RestoreReport)
+
+    def writer(
+        self,
+        *,
+        on_conflict: OnConflict = OnConflict.REPLACE,
+        format: str = "caf",
+        target_size: int | None = None,
+        join_store: bool = False,
+    ) -> "Writer":
+        """Return a writer, which packs files whose contents a program gives. Use it as a context manager.
+
+        Chunks are made and committed as by an ingest.
+
+            with repository.writer() as writer:
+                writer.add("notes/today.txt", b"packed")
+
+        Args:
+            on_conflict: What to do with a path that the catalog has: replace the file, skip the new file, or fail.
+            format: Name of the format of the new chunks.
+            target_size: Size in bytes at which a chunk is full; None for the setting `target_size`.
+            join_store: Write into a store that has chunks of another catalog.
+
+        Raises:
+            InvalidInput: The format or the target size is not valid.
+            Unsupported, NotInstalled: Chunks of the format cannot be written here.
+        """
+        from cafcat.operations.write.options import WriteOptions
+        from cafcat.operations.write.run import Writer
+
+        options = WriteOptions(
+            on_conflict=on_conflict, format=format, target_size=target_size, join_store=join_store
+        )
+        return Writer(self.session, options)
 
     def removed(self, prefix: str = "") -> Iterator[RetiredLocation]:
         """Yield the removed files that `undelete` can bring back, in the order of paths.

@@ -22,6 +22,7 @@ from cafcat.catalog.locking import (
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 from cafcat.errors import CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
+from cafcat.support.forking import keep_open, renew_after_fork
 
 __all__ = [
     "Connection",
@@ -125,7 +126,8 @@ class Connector(Protocol):
 class Connection:
     """A connection to the catalog's database, opened at first use, and again if the server closed it in between.
 
-    It is thread-safe: other threads wait while one thread executes a statement or has a transaction open.
+    It is thread-safe: other threads wait while one thread executes a statement or has a transaction open. A forked
+    process opens a connection of its own.
     """
 
     def __init__(self, database: Connector, lock_wait: LockWait | None = None) -> None:
@@ -148,6 +150,7 @@ class Connection:
         self._prepares = True
         self._numbered: dict[bytes, bytes] = {}
         self._planned_until = 0.0
+        renew_after_fork(self)
 
     @contextmanager
     def transaction(self) -> Iterator[PgConnection]:
@@ -305,6 +308,13 @@ class Connection:
             self._connection.close()
         self._connection = self._cursor = None
         self._checked = False
+
+    def after_fork(self) -> None:
+        """In a forked process, forget the connection of the parent. The next query connects anew."""
+        keep_open(self._connection, self._cursor)
+        self._lock = RLock()  # another thread of the parent may have held the lock
+        self._connection = self._cursor = None
+        self._checked = self._in_transaction = False
 
 
 _PREPARED_STATEMENT_LOST: Final = (

@@ -1,6 +1,6 @@
 """Reads many files by name: one catalog query per thousand names, and one request to the store for near files."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 
@@ -42,7 +42,7 @@ class Batch:
         self._reader = reader
         self._range = (start, end)
 
-    def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | CafcatError]]:
+    def read(self, paths: Iterable[str]) -> Generator[tuple[str, bytes | CafcatError], None, None]:
         """Yield each path with the requested bytes of its file, or with its error.
 
         Of each five thousand paths, those that cannot be found or have no such range come first, then the others in

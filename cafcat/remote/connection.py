@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access
 from cafcat.remote.errors import translated
+from cafcat.support.forking import keep_open, renew_after_fork
 
 if TYPE_CHECKING:
     import boto3
@@ -36,7 +37,10 @@ _AWS_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn")
 
 
 class S3Connection:
-    """The clients of boto3 and obstore for one bucket, created at their first use. Threads may share them."""
+    """The clients of boto3 and obstore for one bucket, created at their first use.
+
+    Threads may share them. A forked process creates clients of its own.
+    """
 
     def __init__(self, bucket: str, access: S3Access) -> None:
         self.bucket = bucket
@@ -47,6 +51,7 @@ class S3Connection:
         self._session: boto3.Session | None = None
         self._client: S3Client | None = None
         self._objects: ObstoreS3 | None = None
+        renew_after_fork(self)
 
     @property
     def url(self) -> str:
@@ -225,3 +230,9 @@ class S3Connection:
         except (OSError, UnicodeDecodeError) as error:
             hint = "set AWS_CA_BUNDLE, or ca_bundle of the profile, to a file in PEM format"
             raise InvalidInput(f"the certificates in {file} cannot be read: {error}", hint=hint) from error
+
+    def after_fork(self) -> None:
+        """In a forked process, forget the clients of the parent. The next request creates new ones."""
+        keep_open(self._session, self._client, self._objects)
+        self._lock = RLock()  # another thread of the parent may have held the lock
+        self._session = self._client = self._objects = None

@@ -8,7 +8,6 @@ from os import pread
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
-from weakref import WeakSet
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
@@ -22,6 +21,7 @@ from cafcat.snapshots.database import Rows, SnapshotFile
 from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
+from cafcat.support.forking import keep_open, renew_after_fork
 from cafcat.support.paths import file_of, folder_of
 
 __all__ = ["Snapshot"]
@@ -91,7 +91,7 @@ class Snapshot:
         self._arguments = (os.path.abspath(path), settings or Settings.load(**overrides), warn)
         self._start(SnapshotFile(self._arguments[0]))
         self.info: SnapshotInfo = self._catalog.files.info()
-        _SNAPSHOTS.add(self)
+        renew_after_fork(self)
 
     def _start(self, file: SnapshotFile) -> None:
         """Set up readers of the snapshot file. Chunks and connections are opened by the first reads."""
@@ -268,23 +268,11 @@ class Snapshot:
             error.hint = error.hint or f"the snapshot was made at {self.info.made_at}"
         return error
 
-    def _forked(self) -> None:
+    def after_fork(self) -> None:
         """Replace all connections and open files of the snapshot in a forked process.
 
         The connections of the parent process are neither used nor closed here: SQLite forbids both, and a fork does
         not copy the threads of S3 clients.
         """
-        _INHERITED.append((self._rows, self._stores, self._reader))
+        keep_open(self._rows, self._stores, self._reader)
         self._start(self._file)
-
-
-_SNAPSHOTS: WeakSet[Snapshot] = WeakSet()
-_INHERITED: list[object] = []
-
-
-def _after_fork() -> None:
-    for snapshot in list(_SNAPSHOTS):
-        snapshot._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)

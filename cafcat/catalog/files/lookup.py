@@ -256,7 +256,15 @@ class Lookup:
             prefix: The name, as typed.
         """
         yield from self._file(prefix)
-        folder, after = folder_of(prefix), None
+        yield from self.folder(folder_of(prefix))
+
+    def folder(self, folder: str) -> Iterator[Location | Folder]:
+        """Yield the files and folders directly in a folder, in path order.
+
+        Args:
+            folder: A folder that ends in "/"; "" for the top level.
+        """
+        after = None
         while page := self.folder_page(folder, after=after):
             yield from page
             if len(page) < PAGE_ROWS:

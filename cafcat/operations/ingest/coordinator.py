@@ -104,15 +104,19 @@ class Ingest:
                     for source in sources:
                         self._ingest_source(source)
                 except SourceBroke as broke:
-                    self._finish_chunks()
+                    self.finish()
                     raise broke.reason from broke
-                self._finish_chunks()
+                self.finish()
                 self.positions.save()  # also of sources without any file to pack
         except BaseException as error:
-            self._packer.abandon(f"the ingest failed: {error}")
+            self.abandon(f"the ingest failed: {error}")
             raise
         finally:
             self._packer.problems.record()
+
+    def abandon(self, reason: str) -> None:
+        """Abandon the open chunk, if there is one. `reason` is stored in the chunk's row."""
+        self._packer.abandon(reason)
 
     def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
@@ -125,18 +129,19 @@ class Ingest:
                     self._packer.problems.add(item)
                 else:
                     batch.append(item)
-            self._ingest_batch(source, batch)
+            self.ingest_batch(source, batch)
             if self._packer.report.interrupted:
                 return
             if self._packer.chunk is None:
                 self.positions.save()
         self.positions.ended(source)
 
-    def _ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
+    def ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
         """Find the new and changed files of a batch with one query of the catalog, and pack them.
 
-        If an open chunk may contain the path of a file already, all open chunks are committed before this file.
-        Then the catalog is queried again for the rest of the batch.
+        The last chunk stays open: call `finish` or `abandon` at the end. If an open chunk may contain the path of a
+        file already, all open chunks are committed before this file. Then the catalog is queried again for the rest
+        of the batch.
         """
         self._packer.report.files_seen += len(batch)
         source_ids = self._source_ids_of(source, batch)
@@ -152,7 +157,7 @@ class Ingest:
                 self.positions.passed(batch[count - 1])
             batch, source_ids = batch[count:], source_ids[count:]
             if batch:
-                self._finish_chunks()
+                self.finish()
         if self._contents is not None:
             self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
@@ -232,7 +237,8 @@ class Ingest:
         )
         return self._stack.enter_context(WorkerPool(self._session, setup, jobs))
 
-    def _finish_chunks(self) -> None:
+    def finish(self) -> None:
+        """Commit the open chunks of this process and of the worker processes. Raises the errors of `run`."""
         if self._pool is not None:
             self._pool.finish()
         self._packer.finish_chunk()

@@ -24,7 +24,7 @@ from cafcat.writing.limits import Limits
 if TYPE_CHECKING:
     from cafcat.logs.packing import LogIngest
 
-__all__ = ["run"]
+__all__ = ["prepared_store", "run"]
 
 _LOGS_BYTES: Final = 1_000_000_000
 """Bytes of log files in one archive by default: clp-s keeps its dictionaries in memory, and a search reads them
@@ -51,15 +51,29 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     options.check()
+    store = prepared_store(session, join=options.join_store, dry_run=options.dry_run)
+    return _IngestRun(session, store, options).run()
+
+
+def prepared_store(session: Session, *, join: bool, dry_run: bool = False) -> Store:
+    """Return the store for new chunks, after the leftovers of dead writers in it were recovered.
+
+    If the store does not have the marker of this catalog yet, the marker is written.
+
+    Args:
+        session: The session.
+        join: True to write into a store that has chunks of another catalog.
+        dry_run: True to write nothing.
+    """
     store = store_for_new_objects(session)
     is_joined = has_joined(session, store)
     if not is_joined:
-        store = store_to_write(session, dry_run=options.dry_run)
-    if not options.dry_run:
+        store = store_to_write(session, dry_run=dry_run)
+    if not dry_run:
         recover_before(session, store.url)
     if not is_joined:
-        join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
-    return _IngestRun(session, store, options).run()
+        join_store(session, store, allow_shared=join, dry_run=dry_run)
+    return store
 
 
 class _IngestRun:

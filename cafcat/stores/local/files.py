@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.stores.local.errors import store_failed
+from cafcat.support.forking import renew_after_fork
 
 if TYPE_CHECKING:
     from cafcat.stores.local.store import LocalStore
@@ -202,6 +203,11 @@ class CachedFiles:
         self._files: dict[str, _CachedFile] = {}
         self._lock = Lock()
         self._cleaned_at = 0.0
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked process, replace the lock: another thread of the parent may have held it. Files stay open."""
+        self._lock = Lock()
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
         """Return the bytes `[start_byte, end_byte)` of an object, and keep its file open for later reads.

@@ -1,0 +1,1 @@
+"""Packed files as data sets for training."""

@@ -1,0 +1,1 @@
+"""Packed files as a file system of fsspec."""

@@ -1,0 +1,1 @@
+"""Packed files as a read-only file system of the operating system."""

@@ -1,0 +1,1 @@
+"""Packs files whose contents come from a program, as `Repository.writer`."""

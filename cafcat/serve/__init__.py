@@ -1,0 +1,1 @@
+"""A server for packed files: HTTP, batches, and the reading part of the S3 protocol."""
