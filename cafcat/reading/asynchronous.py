@@ -12,6 +12,7 @@ from cafcat.reading.batch import Batch
 from cafcat.reading.plan import PLANNED_FILES, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
+from cafcat.support.forking import renew_after_fork
 
 __all__ = ["AsyncReader"]
 
@@ -48,6 +49,11 @@ class AsyncReader:
             reader: Finds and reads the files.
         """
         self._reader = reader
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin with no waiting call and no thread. A forked process has none of the threads of its parent."""
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-async")
 

@@ -21,6 +21,7 @@ from tests.worlds.listeners import Following
 from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
 from tests.worlds.servers.s3_server import S3Server, empty_bucket
 from tests.worlds.servers.web_server import HttpServer
+from tests.worlds.statements import statements
 
 CONTENT = random.Random(1)
 SMALL = {f"tree/n{number:04}": b"%d," % number * (number % 97) for number in range(1000)}
@@ -72,20 +73,6 @@ class GivesNothing(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
-
-
-@contextmanager
-def statements(repository: cafcat.Repository, trace: Path) -> Iterator[list[str]]:
-    """Yield a list that gets the statements that are executed meanwhile, as libpq sends them."""
-    executed: list[str] = []
-    with trace.open("wb+") as file:
-        with repository.session.catalog._connection.statement() as connection:
-            connection.pgconn.trace(file.fileno())
-        yield executed
-        with repository.session.catalog._connection.statement() as connection:
-            connection.pgconn.untrace()
-    sent = [line.split("\t") for line in trace.read_text().splitlines() if "\tF\t" in line]
-    executed += [line[3] for line in sent if line[3] in ("Execute", "Query")]
 
 
 def damage(repository: cafcat.Repository, path: str) -> None:
