@@ -4,7 +4,7 @@ import builtins
 import copy
 import io
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -320,7 +320,7 @@ class PackedFiles:
 
     async def aread_many(
         self, paths: Iterable[str], start: int = 0, end: int | None = None
-    ) -> AsyncIterator[tuple[str, bytes | CafcatError]]:
+    ) -> AsyncGenerator[tuple[str, bytes | CafcatError], None]:
         """Yield what `read_many` yields, without blocking the event loop of asyncio.
 
         Args:

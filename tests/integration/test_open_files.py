@@ -33,7 +33,7 @@ KINDS = ("caf", "databundle")
 
 @pytest.fixture(scope="module")
 def packed(databases: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, cafcat.Repository]]:
-    """A repository for each of two formats: in one, files are in the chunk as they are; the other compresses them."""
+    """A repository for each of two formats: one stores files as they are, the other compresses them."""
     opened = {}
     with databases.fresh(databases.template()) as first, databases.fresh(databases.template()) as second:
         for kind, url in zip(KINDS, (first, second), strict=True):
@@ -181,7 +181,7 @@ def test_damage_is_noticed_before_the_last_bytes_of_a_file_are_returned(
 ) -> None:
     write(repository, FILES)
     flip(repository, path, at)
-    with repository.open(path) as file, pytest.raises(Corrupt) as caught:
+    with repository.open(path) as file, pytest.raises(Corrupt) as caught:  # noqa: PT012 - at the last read
         while file.read(100_000):
             assert file.tell() < len(FILES[path])
     assert caught.value.path == path

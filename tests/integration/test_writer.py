@@ -111,7 +111,7 @@ def test_commit_makes_files_visible_before_the_end(repository: cafcat.Repository
 
 
 def test_an_error_in_the_block_abandons_what_is_not_committed(repository: cafcat.Repository) -> None:
-    with pytest.raises(RuntimeError, match="mine"), repository.writer() as writer:
+    with pytest.raises(RuntimeError, match="mine"), repository.writer() as writer:  # noqa: PT012
         writer.add("a", b"1")
         writer.commit()
         writer.add("b", b"2")
@@ -135,7 +135,7 @@ def test_a_path_that_the_catalog_has(repository: cafcat.Repository) -> None:
         writer.add("b", b"1")
     check(repository, {"a": b"new", "b": b"1"})
     assert writer.report.files_skipped == 1
-    with pytest.raises(Conflict), repository.writer(on_conflict=OnConflict.FAIL) as writer:
+    with pytest.raises(Conflict), repository.writer(on_conflict=OnConflict.FAIL) as writer:  # noqa: PT012
         writer.add("c", b"1")
         writer.add("b", b"2")
     check(repository, {"a": b"new", "b": b"1"})
