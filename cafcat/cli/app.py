@@ -32,6 +32,7 @@ _MODULES: Final = {
     "locate": "reading.listing",
     "url": "reading.url",
     "snapshot": "reading.snapshot",
+    "mount": "reading.mount",
     "export": "archives.convert",
     "inspect": "archives.inspect",
     "convert": "archives.convert",

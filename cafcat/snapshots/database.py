@@ -12,7 +12,7 @@ from urllib.parse import quote
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, Unavailable, Unsupported
 from cafcat.snapshots.schema import APPLICATION_ID, READ_VERSIONS
 
-__all__ = ["Rows", "SnapshotFile", "sqlite_errors"]
+__all__ = ["PooledRows", "Rows", "SnapshotFile", "sqlite_errors"]
 
 _HEADER: Final = struct.Struct(">16sH10xI28xI4xI28x")
 """Header of the file: magic, bytes of a page, number of pages, user_version, application_id. See
@@ -124,6 +124,34 @@ class Rows(threading.local):
             self.execute = self._file.connect().execute
         with sqlite_errors(self._file.path):
             return self.execute(statement, parameters).fetchall()
+
+
+class PooledRows:
+    """Queries on a snapshot, for threads that Python did not start.
+
+    Python discards the thread-local values of such a thread whenever its call ends, so `Rows` would open the file
+    for each query. Here, a query takes a connection that no other query uses. There are as many connections as
+    queries ran at the same time.
+
+    Attributes:
+        version: Version of the format of the snapshot's tables.
+    """
+
+    def __init__(self, file: SnapshotFile) -> None:
+        self._file = file
+        self._idle: list[_Connection] = []
+        self.version = file.version
+
+    def select(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of a query. Raises the errors of `Rows.select`."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._file.connect()
+        with sqlite_errors(self._file.path):
+            rows = connection.execute(statement, parameters).fetchall()
+        self._idle.append(connection)
+        return rows
 
 
 def _check(path: str, head: bytes, size_bytes: int) -> int:

@@ -5,8 +5,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from cafcat.errors import Corrupt, NotFound
-from cafcat.model import Location
-from cafcat.snapshots.database import Rows
+from cafcat.model import Folder, Location
+from cafcat.snapshots.database import PooledRows, Rows
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.quantities import to_nanoseconds
 
@@ -14,13 +14,33 @@ __all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
 
 PAGE_ROWS: Final = 1000
 
-_LOCATE: Final = """
-SELECT f.file_path, f.start_byte, f.end_byte, f.crc32c, f.modified_at, c.uuid, c.store, c.object_key, c.format,
-       f.content_bytes, f.decoding
-FROM files AS f JOIN chunks AS c ON c.id = f.chunk WHERE f.file_path = ?
-"""
-_LOCATE_1: Final = _LOCATE.replace("f.content_bytes, f.decoding", "NULL, NULL")
-"""For a snapshot of version 1."""
+_LOCATION: Final = """f.file_path, f.start_byte, f.end_byte, f.crc32c, f.modified_at, c.uuid, c.store, c.object_key,
+       c.format, f.content_bytes, f.decoding"""
+_DECODED: Final = "f.content_bytes, f.decoding"
+_NOT_DECODED: Final = "NULL, NULL"
+"""In place of _DECODED for a snapshot of version 1, which has no such columns."""
+_LOCATE: Final = f"SELECT {_LOCATION} FROM files AS f JOIN chunks AS c ON c.id = f.chunk WHERE f.file_path = ?"  # noqa: S608
+_LOCATIONS: Final = f"""
+SELECT {_LOCATION} FROM files AS f JOIN chunks AS c ON c.id = f.chunk
+WHERE f.file_path > ?1 {{upper_bound}} ORDER BY f.file_path LIMIT ?2
+"""  # noqa: S608
+# One level of a folder: after each entry, skip all paths below it and find the next one, as `Lookup.folder_page`
+# does in the catalog. `slash` is the position of the first slash after the folder's name; 0 for a file of it.
+_NEXT: Final = "SELECT file_path FROM files WHERE file_path >= {low} {{upper_bound}} ORDER BY file_path LIMIT 1"
+_LOW: Final = """CASE instr(substr(walk.path, ?3), '/') WHEN 0 THEN walk.path || char(1)
+                 ELSE substr(walk.path, 1, ?3 + instr(substr(walk.path, ?3), '/') - 2) || '0' END"""
+_FOLDER_PAGE: Final = f"""
+WITH RECURSIVE walk(path, n) AS (
+    SELECT ({_NEXT.format(low="?1")}), 1
+  UNION ALL
+    SELECT ({_NEXT.format(low=_LOW)}), n + 1 FROM walk WHERE walk.path IS NOT NULL AND n < ?2
+), entries(path, slash, n) AS (SELECT path, instr(substr(path, ?3), '/'), n FROM walk WHERE path IS NOT NULL)
+SELECT e.path, e.slash, {_LOCATION}
+FROM entries AS e
+LEFT JOIN files AS f ON e.slash = 0 AND f.file_path = e.path
+LEFT JOIN chunks AS c ON c.id = f.chunk
+ORDER BY e.n
+"""  # noqa: S608
 _CHUNK_OF: Final = "SELECT chunk FROM files WHERE file_path = ?"
 _PAGE: Final = "SELECT file_path FROM files WHERE file_path > ? AND file_path < ? ORDER BY file_path LIMIT ?"
 _PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path > ? ORDER BY file_path LIMIT ?"
@@ -35,9 +55,12 @@ _INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, 
 class SnapshotFiles:
     """Looks up the files of a snapshot by their paths."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows | PooledRows) -> None:
         self._rows = rows
-        self._locate = _LOCATE_1 if rows.version == 1 else _LOCATE
+
+    def _statement(self, text: str) -> str:
+        """Return a statement as it is for the version of the snapshot."""
+        return text.replace(_DECODED, _NOT_DECODED) if self._rows.version == 1 else text
 
     def locate(self, path: str) -> Location:
         """Return the location of a file.
@@ -64,7 +87,7 @@ class SnapshotFiles:
         Raises:
             Corrupt: The index of a damaged snapshot led to the row of another path.
         """
-        rows = self._rows.select(self._locate, path)
+        rows = self._rows.select(self._statement(_LOCATE), path)
         if rows and rows[0][0] != path:
             raise Corrupt("the snapshot is damaged: the index has the row of another path for this path", path=path)
         return rows
@@ -88,6 +111,46 @@ class SnapshotFiles:
             rows = self._rows.select(_PAGE, low, f"{folder[:-1]}0", limit)
         return [path for (path,) in rows]
 
+    def location_page(self, folder: str, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
+        """Return a page of the locations of the files below a folder, in path order.
+
+        Args:
+            folder: A path that ends in "/"; "" for all files.
+            after: The last path of the page before; None for the first page.
+            limit: Largest number of locations in the page.
+        """
+        bound, high = ("AND f.file_path < ?3", (f"{folder[:-1]}0",)) if folder else ("", ())
+        statement = self._statement(_LOCATIONS.format(upper_bound=bound))
+        return [_location(row) for row in self._rows.select(statement, after or folder, limit, *high)]
+
+    def folder_page(
+        self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS
+    ) -> list[Location | Folder]:
+        """Return entries of one level: the files directly in a folder, and each of its folders once.
+
+        Args:
+            folder: A folder that ends in "/"; "" for the top level.
+            after: Return only entries after this one.
+            limit: Largest number of entries.
+
+        Raises:
+            Corrupt: The snapshot is damaged.
+        """
+        low = folder
+        if after is not None:
+            low = f"{after.path[:-1]}0" if isinstance(after, Folder) else f"{after.path}\x01"
+        bound, high = ("AND file_path < ?4", (f"{folder[:-1]}0",)) if folder else ("", ())
+        statement = self._statement(_FOLDER_PAGE.format(upper_bound=bound))
+        rows = self._rows.select(statement, low, limit, len(folder) + 1, *high)
+        return [self._entry(folder, *row) for row in rows]
+
+    def _entry(self, folder: str, path: str, slash: int, *location: Any) -> Location | Folder:
+        if slash:
+            return Folder(path[: len(folder) + slash])
+        if location[0] != path or location[5] is None:
+            raise Corrupt("the snapshot is damaged: the row of a listed path is missing", path=path)
+        return _location(location)
+
     def chunk_of(self, path: str) -> int:
         """Return chunks.id of the chunk that has a file. The snapshot must have the file."""
         return int(self._rows.select(_CHUNK_OF, path)[0][0])
@@ -101,7 +164,7 @@ class SnapshotFiles:
 class SnapshotCopies:
     """Looks up the copies of chunks, as they were when the snapshot was made."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows | PooledRows) -> None:
         self._rows = rows
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
@@ -117,7 +180,7 @@ class SnapshotCatalog:
         copies: Looks up the copies of chunks.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows | PooledRows) -> None:
         self.files = SnapshotFiles(rows)
         self.copies = SnapshotCopies(rows)
 

@@ -228,6 +228,22 @@ class Snapshot:
                 return
             after = page[-1]
 
+    def list(self, prefix: str = "") -> Iterator[Location]:
+        """Yield the locations of the files that `paths` names, in path order.
+
+        Args:
+            prefix: A folder or file, as for `paths`.
+        """
+        files, folder, file = self._catalog.files, folder_of(prefix), file_of(prefix)
+        if file is not None:
+            yield from files.locate_many([file]).values()
+        after: str | None = None
+        while page := files.location_page(folder, after=after):
+            yield from page
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1].path
+
     def __contains__(self, path: object) -> bool:
         try:
             return isinstance(path, str) and bool(self.locate(path))

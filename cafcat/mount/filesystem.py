@@ -1,0 +1,226 @@
+"""The system calls of a mount, as mfusepy calls them. Their names are those of FUSE."""
+
+import errno
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from threading import Lock
+from typing import Any, Final
+
+from cafcat.errors import CafcatError
+from cafcat.model import Folder, Location
+from cafcat.mount.folders import NAME_BYTES, Folders, Item
+from cafcat.mount.open_files import OpenFiles, OpenFolder
+
+__all__ = ["Owner", "PackedFilesystem", "Reports"]
+
+_BLOCK_BYTES: Final = 4096
+_REPEAT_SECONDS: Final = 60.0
+"""How long a message is not repeated, in seconds: programs try to read a damaged file several times."""
+_MOST_MESSAGES: Final = 1000
+_ASYNC_READ: Final = 1
+"""FUSE_CAP_ASYNC_READ of libfuse."""
+_TOP: Final = Folder("")
+
+
+class Owner:
+    """Who owns all files of a mount, and their modes: the user that mounts, with the user's umask.
+
+    Attributes:
+        uid: User id.
+        gid: Group id.
+        file_mode: Type and mode of files, as 0o100644.
+        folder_mode: Type and mode of folders, as 0o40755.
+    """
+
+    def __init__(self) -> None:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        self.uid, self.gid = os.getuid(), os.getgid()
+        self.file_mode = stat.S_IFREG | (0o666 & ~umask)
+        self.folder_mode = stat.S_IFDIR | (0o777 & ~umask)
+
+
+class Reports:
+    """Passes messages on, but not the same message again within a minute. Threads may share this object."""
+
+    def __init__(self, warn: Callable[[str], object]) -> None:
+        self._warn = warn
+        self._lock = Lock()
+        self._reported: dict[str, float] = {}
+
+    def __call__(self, message: str) -> None:
+        """Pass a message on, unless it is a repetition."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._reported.get(message, float("-inf")) < _REPEAT_SECONDS:
+                return
+            if len(self._reported) >= _MOST_MESSAGES:
+                self._reported.clear()
+            self._reported[message] = now
+        self._warn(message)
+
+
+class PackedFilesystem:
+    """Answers the system calls of programs below a mount. FUSE calls the methods from several threads.
+
+    A path that does not exist is ENOENT. A file that is damaged or cannot be read is EIO, and so is everything that
+    needs the catalog while the catalog does not answer; the reason is reported.
+    """
+
+    use_ns = True
+    """Tells mfusepy that times are in nanoseconds."""
+
+    def __init__(
+        self,
+        folders: Folders,
+        files: OpenFiles,
+        owner: Owner,
+        report: Callable[[str], object],
+        ready: Callable[[], object],
+    ) -> None:
+        """Create the file system, which is not mounted yet.
+
+        Args:
+            folders: Finds files and lists folders.
+            files: Opens and reads files.
+            owner: Owner and modes of all files.
+            report: Called with the reason of each EIO.
+            ready: Called once, when programs can use the mount.
+        """
+        self._folders = folders
+        self._files = files
+        self._owner = owner
+        self._report = report
+        self._ready = ready
+        self._listings: dict[int, OpenFolder] = {}
+        self._lock = Lock()
+        self._last_listing = 0
+
+    def init_with_config(self, connection: Any, config: Any) -> None:  # noqa: ARG002 - as FUSE calls it
+        """Choose how the operating system reads, and report that the file system is mounted.
+
+        The operating system sends one request at a time for each open file. Several requests would arrive in any
+        order, and look like random reading.
+        """
+        if hasattr(connection, "want"):
+            connection.want &= ~_ASYNC_READ
+        connection.async_read = 0  # of libfuse 2
+        self._ready()
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:  # noqa: ARG002 - as FUSE calls it
+        """Return the attributes of a file or folder."""
+        with self._errors("look up", path):
+            return self._attributes(self._find(path))
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file for reading, and return its handle."""
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        with self._errors("open", path):
+            item = self._find(path)
+            if isinstance(item, Folder):
+                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+            return self._files.open(item)
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        """Return bytes of an open file."""
+        with self._errors("read", path):
+            return self._files[fh].read(offset, size)
+
+    def release(self, path: str, fh: int) -> int:
+        """Close a file."""
+        with self._errors("close", path):
+            self._files.close(fh)
+        return 0
+
+    def opendir(self, path: str) -> int:
+        """Begin a listing of a folder, and return its handle."""
+        folder = path[1:]
+        with self._lock:
+            self._last_listing += 1
+            self._listings[self._last_listing] = OpenFolder(self._folders, f"{folder}/" if folder else "")
+            return self._last_listing
+
+    def readdir_with_offset(self, path: str, offset: int, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
+        """Yield names of a folder from an offset on, each with its type, number, and the offset of the next one."""
+        with self._errors("list", path):
+            here = Folder(path[1:] + "/" if path != "/" else "")
+            for own, name in enumerate((".", "..")):
+                if offset <= own:
+                    yield name, self._type_of(here if name == "." else _parent_of(here)), own + 1
+            for name, item, following in self._listings[fh].entries(max(0, offset - 2)):
+                yield name, self._type_of(item), following + 2
+
+    def _type_of(self, item: Item) -> dict[str, int]:
+        mode = self._owner.folder_mode if isinstance(item, Folder) else self._owner.file_mode
+        return {"st_mode": mode, "st_ino": _number_of(item)}
+
+    def releasedir(self, path: str, fh: int) -> int:  # noqa: ARG002 - as FUSE calls it
+        """End a listing."""
+        self._listings.pop(fh, None)
+        return 0
+
+    def statfs(self, path: str) -> dict[str, int]:  # noqa: ARG002 - as FUSE calls it
+        """Return the limits of the file system. Sizes are 0: counting all files would read the whole catalog."""
+        return {"f_bsize": _BLOCK_BYTES, "f_frsize": _BLOCK_BYTES, "f_namemax": NAME_BYTES}
+
+    def _find(self, path: str) -> Item:
+        """Return the file or folder with a path of the mount, which begins with "/".
+
+        Raises:
+            OSError: ENOENT, or ENAMETOOLONG.
+        """
+        if path == "/":
+            return _TOP
+        path = path[1:]
+        if len(path[path.rfind("/") + 1 :].encode(errors="surrogateescape")) > NAME_BYTES:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        item = self._files.version(path) or self._folders.find(path)
+        if item is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return item
+
+    def _attributes(self, item: Item) -> dict[str, int]:
+        common = {"st_ino": _number_of(item), "st_uid": self._owner.uid, "st_gid": self._owner.gid}
+        if isinstance(item, Folder):
+            return common | {"st_mode": self._owner.folder_mode, "st_nlink": 2, "st_blksize": _BLOCK_BYTES}
+        size, when = item.size_bytes, item.modified_ns or 0
+        return common | {
+            "st_mode": self._owner.file_mode,
+            "st_nlink": 1,
+            "st_size": size,
+            "st_blocks": -(-size // 512),
+            "st_blksize": _BLOCK_BYTES,
+            "st_mtime": when,
+            "st_ctime": when,
+            "st_atime": when,
+        }
+
+    @contextmanager
+    def _errors(self, what: str, path: str) -> Iterator[None]:
+        """Report an error of the `with` block, and raise OSError with EIO in its place. OSError passes through."""
+        try:
+            yield
+        except OSError:
+            raise
+        except CafcatError as error:
+            self._report(f"cannot {what} {path!r}: {error}")
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+        except Exception as error:
+            logging.getLogger("cafcat").exception("cannot %s %r", what, path)
+            self._report(f"cannot {what} {path!r}: {error!r}")
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+
+
+def _parent_of(folder: Folder) -> Folder:
+    return Folder(folder.path[: folder.path.rfind("/", 0, -1) + 1])
+
+
+def _number_of(item: Location | Folder) -> int:
+    """Return the inode number of a file or folder: the same in every mount, from the first to the last."""
+    return int.from_bytes(blake2b(item.path.encode(), digest_size=8).digest()) or 1

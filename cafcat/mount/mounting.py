@@ -1,0 +1,168 @@
+"""Mounts the files of a catalog or a snapshot, and returns when they are unmounted."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unavailable
+from cafcat.mount.filesystem import Owner, PackedFilesystem, Reports
+from cafcat.mount.folders import FolderCatalog, Folders
+from cafcat.mount.open_files import OpenFiles
+from cafcat.packed_files import PackedFiles
+from cafcat.progress import Warnings
+from cafcat.reading.reader import FileReader
+from cafcat.session import Stores
+from cafcat.settings.settings import Settings
+from cafcat.snapshots.database import PooledRows, SnapshotFile
+from cafcat.snapshots.lookup import SnapshotCatalog
+
+__all__ = ["Tree", "check_mount_point", "mount", "tree_of_catalog", "tree_of_snapshot"]
+
+_LISTED_SECONDS: Final = 1.0
+"""How long the listing of a folder of a catalog is shown before the catalog is asked again, in seconds."""
+_THREADS: Final = 16
+"""Largest number of system calls that are answered at the same time. With libfuse before 3.12, libfuse decides."""
+_FOR_EVER: Final = 86_400 * 365
+_DEVICE: Final = "/dev/fuse"
+
+# The operating system keeps no attributes of a catalog's files: with an old size, it would cut a new file.
+_OPTIONS_OF_CATALOG: Final = {"entry_timeout": 1, "attr_timeout": 0, "negative_timeout": 0}
+_OPTIONS_OF_SNAPSHOT: Final = {
+    "entry_timeout": _FOR_EVER,
+    "attr_timeout": _FOR_EVER,
+    "negative_timeout": _FOR_EVER,
+    "kernel_cache": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files that are mounted.
+
+    Attributes:
+        catalog: Finds the files, and lists the folders.
+        reader: Reads the files.
+        never_changes: True for a snapshot: what was read once stays right.
+    """
+
+    catalog: FolderCatalog
+    reader: FileReader
+    never_changes: bool
+
+
+@contextmanager
+def tree_of_catalog(repository: PackedFiles, warn: Callable[[str], object]) -> Iterator[Tree]:
+    """Yield the files of a catalog, after one query that shows that the catalog answers.
+
+    Args:
+        repository: The catalog and its stores.
+        warn: Called with each warning that a copy is read.
+
+    Raises:
+        CatalogUnavailable, CatalogOutdated, AccessDenied: The database does not answer, or has another schema.
+    """
+    session = repository.session
+    session.catalog.files.folder_page("", limit=1)
+    yield Tree(session.catalog.files, FileReader(session.catalog, session.stores, Warnings(warn)), False)
+
+
+@contextmanager
+def tree_of_snapshot(path: str, settings: Settings, warn: Callable[[str], object]) -> Iterator[Tree]:
+    """Yield the files of a snapshot. The database is not used.
+
+    Args:
+        path: Name of the snapshot file.
+        settings: How stores are reached.
+        warn: Called with each warning that a copy is read.
+
+    Raises:
+        NotFound, InvalidInput, Unsupported, Corrupt, Unavailable: The snapshot cannot be opened.
+    """
+    catalog = SnapshotCatalog(PooledRows(SnapshotFile(os.path.abspath(path))))
+    catalog.files.info()
+    stores = Stores(settings)
+    try:
+        yield Tree(catalog.files, FileReader(catalog, stores, Warnings(warn)), True)
+    finally:
+        stores.close()
+
+
+def check_mount_point(directory: str) -> None:
+    """Check that a folder can be mounted on.
+
+    Raises:
+        InvalidInput: There is no such folder.
+        Conflict: The folder is not empty: the mount would hide its files.
+    """
+    try:
+        is_empty = not os.listdir(directory)
+    except OSError as error:
+        hint = "make the folder first"
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            hint = f"if it is the mount of a killed cafcat, run: fusermount3 -u {directory}"
+        raise InvalidInput(f"cannot mount on it: {error.strerror}", path=directory, hint=hint) from error
+    if not is_empty:
+        raise Conflict("the folder is not empty", path=directory, hint="mount on an empty folder")
+
+
+def mount(
+    tree: Tree,
+    directory: str,
+    *,
+    allow_other: bool = False,
+    warn: Callable[[str], object],
+    ready: Callable[[], object] = lambda: None,
+) -> None:
+    """Mount files on a folder, read-only, and return when they are unmounted.
+
+    SIGINT, SIGTERM and SIGHUP unmount them, unless they are ignored or handled by the program. Call this from the
+    main thread.
+
+    Args:
+        tree: The files.
+        directory: An empty folder.
+        allow_other: True to let other users of the machine read the files, as far as their modes allow it.
+        warn: Called with the reason of each error that a program gets, from any thread.
+        ready: Called once, when programs can use the mount, from any thread.
+
+    Raises:
+        NotInstalled: mfusepy, libfuse or the device /dev/fuse is missing.
+        InvalidInput, Conflict: As `check_mount_point` raises them.
+        Unavailable: The files cannot be mounted. libfuse has printed the reason on stderr.
+    """
+    library = _library()
+    check_mount_point(directory)
+    report = Reports(warn)
+    cached_seconds = float("inf") if tree.never_changes else _LISTED_SECONDS
+    folders = Folders(tree.catalog, cached_seconds, report)
+    filesystem = PackedFilesystem(folders, OpenFiles(tree.reader), Owner(), report, ready)
+    options: dict[str, Any] = {"foreground": True, "ro": True, "fsname": "cafcat", "subtype": "cafcat"}
+    options |= {"use_ino": True}
+    options |= _OPTIONS_OF_SNAPSHOT if tree.never_changes else _OPTIONS_OF_CATALOG
+    if (library.fuse_version_major, library.fuse_version_minor) >= (3, 12):
+        options["max_threads"] = _THREADS
+    if allow_other:
+        options |= {"allow_other": True, "default_permissions": True}
+    try:
+        library.FUSE(filesystem, os.path.abspath(directory), **options)
+    except RuntimeError as error:
+        hint = "see the message of libfuse above; other users need user_allow_other in /etc/fuse.conf"
+        raise Unavailable(f"cannot mount: libfuse failed with code {error}", path=directory, hint=hint) from error
+
+
+def _library() -> Any:
+    """Return the module mfusepy. Raises NotInstalled if it, libfuse or the device is missing."""
+    try:
+        library = import_module("mfusepy")
+    except ImportError as error:
+        message = "mounting needs the library mfusepy, which is not installed"
+        raise NotInstalled(message, hint="pip install 'cafcat[mount]'") from error
+    except (OSError, AttributeError) as error:
+        message = f"mounting needs libfuse 2 or 3: {error}"
+        raise NotInstalled(message, hint="install it, such as by: apt-get install fuse3 libfuse3-3") from error
+    if not os.path.exists(_DEVICE):
+        raise NotInstalled(f"mounting needs {_DEVICE}, which is missing", hint="load the kernel module fuse")
+    return library

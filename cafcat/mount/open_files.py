@@ -1,0 +1,130 @@
+"""The packed files and folders that programs have open below a mount."""
+
+import itertools
+from collections.abc import Iterator
+from threading import Lock
+from typing import Final
+
+from cafcat.model import Location
+from cafcat.mount.folders import Folders, Item
+from cafcat.reading.packed_file import PackedFile
+from cafcat.reading.reader import FileReader
+
+__all__ = ["OpenFile", "OpenFiles", "OpenFolder"]
+
+_INDEX_BITS: Final = 20
+"""The offset of an entry in an open folder is the number of its page, shifted by this, plus its number in the page.
+A page has fewer than 2**20 entries."""
+
+
+class OpenFile:
+    """A packed file that a program has open. Threads may read it at the same time; they wait for each other.
+
+    Attributes:
+        path: Path of the file in the catalog.
+    """
+
+    def __init__(self, reader: FileReader, location: Location) -> None:
+        self.path = location.path
+        self._file = PackedFile(reader, location.path, location)
+        self._lock = Lock()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes of the file from an offset on; fewer at its end. Raises the errors of PackedFile."""
+        with self._lock:
+            self._file.seek(offset)
+            data = self._file.read(size) or b""
+            if len(data) == size or not data:
+                return data
+            blocks = [data]
+            while size > (got := sum(map(len, blocks))) and (block := self._file.read(size - got)):
+                blocks.append(block)
+            return b"".join(blocks)
+
+    def close(self) -> None:
+        """Close the file, and free its memory."""
+        with self._lock:
+            self._file.close()
+
+
+class OpenFiles:
+    """All open files of a mount, by their handles.
+
+    While a path is open, every further program that opens it gets the same version of the file, although an ingest
+    may have replaced it. The operating system has one cache for all who have a file open: with two versions, it
+    could mix their bytes.
+    """
+
+    def __init__(self, reader: FileReader) -> None:
+        self._reader = reader
+        self._lock = Lock()
+        self._handles = itertools.count(1)
+        self._files: dict[int, OpenFile] = {}
+        self._versions: dict[str, tuple[Location, int]] = {}
+
+    def open(self, location: Location) -> int:
+        """Open a file, and return its handle.
+
+        Args:
+            location: Where the file is now. Ignored if the path is open: then the version that is open is opened.
+        """
+        with self._lock:
+            version, count = self._versions.get(location.path, (location, 0))
+            self._versions[location.path] = (version, count + 1)
+            handle = next(self._handles)
+            self._files[handle] = OpenFile(self._reader, version)
+            return handle
+
+    def version(self, path: str) -> Location | None:
+        """Return the location of the version of a path that is open; None if the path is not open."""
+        version = self._versions.get(path)
+        return None if version is None else version[0]
+
+    def __getitem__(self, handle: int) -> OpenFile:
+        """Return an open file. Raises KeyError for a closed or unknown handle."""
+        return self._files[handle]
+
+    def close(self, handle: int) -> None:
+        """Close a file. An unknown handle is ignored."""
+        with self._lock:
+            file = self._files.pop(handle, None)
+            if file is None:
+                return
+            version, count = self._versions[file.path]
+            if count > 1:
+                self._versions[file.path] = (version, count - 1)
+            else:
+                del self._versions[file.path]
+        file.close()
+
+
+class OpenFolder:
+    """A folder that a program lists. Each entry has an offset, from which the listing can continue."""
+
+    def __init__(self, folders: Folders, folder: str) -> None:
+        """Begin a listing. No query is sent yet.
+
+        Args:
+            folders: Lists the folder.
+            folder: A folder that ends in "/"; "" for the top.
+        """
+        self._folders = folders
+        self._folder = folder
+        self._starts: list[Item | None] = [None]
+        """Entry after which each page begins, as far as the listing came."""
+
+    def entries(self, offset: int) -> Iterator[tuple[str, Item, int]]:
+        """Yield the name of each entry, the entry, and the offset of the next entry.
+
+        Args:
+            offset: 0, or an offset that this method yielded.
+        """
+        number, first = offset >> _INDEX_BITS, offset & ((1 << _INDEX_BITS) - 1)
+        while number < len(self._starts):
+            page = self._folders.page(self._folder, self._starts[number])
+            items = list((page.items or {}).items())
+            if page.last is not None and len(self._starts) == number + 1:
+                self._starts.append(page.last)
+            for index, (name, item) in enumerate(items[first:], first + 1):
+                yield name, item, number << _INDEX_BITS | index
+            number, first = number + 1, 0
