@@ -114,6 +114,13 @@ class PackedFiles:
         """
         return self._reader.locate(path)
 
+    def locate_many(self, paths: Iterable[str]) -> dict[str, Location | CafcatError]:
+        """Return for each path where the file is, or the error that `locate` would raise: NotFound or InvalidInput.
+
+        Each thousand paths need one query, and another one if some of them are missing.
+        """
+        return self._reader.locate_many([*_names(paths)])
+
     def history(self, path: str) -> Sequence[RetiredLocation]:
         """Return the former locations of a path, newest first, each with the reason why it ended.
 

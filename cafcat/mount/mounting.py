@@ -142,7 +142,10 @@ def mount(
     options: dict[str, Any] = {"foreground": True, "ro": True, "fsname": "cafcat", "subtype": "cafcat"}
     options |= {"use_ino": True}
     options |= _OPTIONS_OF_SNAPSHOT if tree.never_changes else _OPTIONS_OF_CATALOG
-    if (library.fuse_version_major, library.fuse_version_minor) >= (3, 12):
+    version = (library.fuse_version_major, library.fuse_version_minor)
+    if version >= (3, 0):
+        options["max_idle_threads"] = _THREADS  # libfuse 3.14 prints a message about its own default
+    if version >= (3, 12):
         options["max_threads"] = _THREADS
     if allow_other:
         options |= {"allow_other": True, "default_permissions": True}

@@ -207,6 +207,10 @@ class Snapshot:
         except NotFound as error:
             raise self._explained(error) from None
 
+    def locate_many(self, paths: Iterable[str]) -> dict[str, Location | CafcatError]:
+        """Return for each path where the file is, or the NotFound or InvalidInput that `locate` would raise."""
+        return self._reader.locate_many([*paths])
+
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Yield the path of the file with a name, if any, and the paths of all files below the folder of this name.
 
