@@ -110,7 +110,7 @@ def _starts(rows: Sequence[_Row], block_bytes: int, block_samples: int) -> Itera
     yield len(rows)
 
 
-def block_order(blocks: int, seed: int, epoch: int, *, shuffle: bool) -> array[int]:
+def block_order(blocks: int, seed: int, epoch: int, *, shuffle: bool) -> Sequence[int]:
     """Return the numbers of all blocks in the order of an epoch: the same for all ranks and workers."""
     order = array("Q", range(blocks))
     if shuffle:

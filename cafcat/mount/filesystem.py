@@ -15,6 +15,7 @@ from cafcat.errors import CafcatError
 from cafcat.model import Folder, Location
 from cafcat.mount.folders import NAME_BYTES, Folders, Item
 from cafcat.mount.open_files import OpenFiles, OpenFolder
+from cafcat.reading.packed_file import CHECKED_BYTES
 
 __all__ = ["Owner", "PackedFilesystem", "Reports"]
 
@@ -82,6 +83,8 @@ class PackedFilesystem:
         owner: Owner,
         report: Callable[[str], object],
         ready: Callable[[], object],
+        *,
+        never_changes: bool,
     ) -> None:
         """Create the file system, which is not mounted yet.
 
@@ -91,12 +94,15 @@ class PackedFilesystem:
             owner: Owner and modes of all files.
             report: Called with the reason of each EIO.
             ready: Called once, when programs can use the mount.
+            never_changes: True if no file is ever replaced. The operating system may then keep the bytes of a
+                closed file, if all of them were compared with the checksum.
         """
         self._folders = folders
         self._files = files
         self._owner = owner
         self._report = report
         self._ready = ready
+        self._never_changes = never_changes
         self._listings: dict[int, OpenFolder] = {}
         self._lock = Lock()
         self._last_listing = 0
@@ -112,30 +118,37 @@ class PackedFilesystem:
         connection.async_read = 0  # of libfuse 2
         self._ready()
 
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:  # noqa: ARG002 - as FUSE calls it
+    def getattr(self, path: str, info: Any = None) -> dict[str, int]:  # noqa: ARG002 - as FUSE calls it
         """Return the attributes of a file or folder."""
         with self._errors("look up", path):
             return self._attributes(self._find(path))
 
-    def open(self, path: str, flags: int) -> int:
-        """Open a file for reading, and return its handle."""
-        if flags & os.O_ACCMODE != os.O_RDONLY:
+    def open(self, path: str, info: Any) -> int:
+        """Open a file for reading.
+
+        Args:
+            path: Path of the file.
+            info: Has the flags of the call, and gets the handle of the file.
+        """
+        if info.flags & os.O_ACCMODE != os.O_RDONLY:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         with self._errors("open", path):
             item = self._find(path)
             if isinstance(item, Folder):
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-            return self._files.open(item)
+            info.fh = self._files.open(item)
+            info.keep_cache = self._never_changes and item.size_bytes <= CHECKED_BYTES
+            return 0
 
-    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+    def read(self, path: str, size: int, offset: int, info: Any) -> bytes:
         """Return bytes of an open file."""
         with self._errors("read", path):
-            return self._files[fh].read(offset, size)
+            return self._files.read(info.fh, offset, size)
 
-    def release(self, path: str, fh: int) -> int:
+    def release(self, path: str, info: Any) -> int:
         """Close a file."""
         with self._errors("close", path):
-            self._files.close(fh)
+            self._files.close(info.fh)
         return 0
 
     def opendir(self, path: str) -> int:

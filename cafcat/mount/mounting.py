@@ -34,7 +34,6 @@ _OPTIONS_OF_SNAPSHOT: Final = {
     "entry_timeout": _FOR_EVER,
     "attr_timeout": _FOR_EVER,
     "negative_timeout": _FOR_EVER,
-    "kernel_cache": True,
 }
 
 
@@ -138,7 +137,15 @@ def mount(
     report = Reports(warn)
     cached_seconds = float("inf") if tree.never_changes else _LISTED_SECONDS
     folders = Folders(tree.catalog, cached_seconds, report)
-    filesystem = PackedFilesystem(folders, OpenFiles(tree.reader), Owner(), report, ready)
+    has_begun = False
+
+    def begin() -> None:
+        nonlocal has_begun
+        has_begun = True
+        ready()
+
+    files = OpenFiles(tree.reader)
+    filesystem = PackedFilesystem(folders, files, Owner(), report, begin, never_changes=tree.never_changes)
     options: dict[str, Any] = {"foreground": True, "ro": True, "fsname": "cafcat", "subtype": "cafcat"}
     options |= {"use_ino": True}
     options |= _OPTIONS_OF_SNAPSHOT if tree.never_changes else _OPTIONS_OF_CATALOG
@@ -150,8 +157,10 @@ def mount(
     if allow_other:
         options |= {"allow_other": True, "default_permissions": True}
     try:
-        library.FUSE(filesystem, os.path.abspath(directory), **options)
+        library.FUSE(filesystem, os.path.abspath(directory), raw_fi=True, **options)
     except RuntimeError as error:
+        if has_begun:
+            return  # libfuse 3.14 reports a signal as a failure, after it has unmounted
         hint = "see the message of libfuse above; other users need user_allow_other in /etc/fuse.conf"
         raise Unavailable(f"cannot mount: libfuse failed with code {error}", path=directory, hint=hint) from error
 

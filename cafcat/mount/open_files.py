@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import Final
 
+from cafcat.errors import Corrupt
 from cafcat.model import Location
 from cafcat.mount.folders import Folders, Item
 from cafcat.reading.packed_file import PackedFile
@@ -12,6 +13,8 @@ from cafcat.reading.reader import FileReader
 
 __all__ = ["OpenFile", "OpenFiles", "OpenFolder"]
 
+_MOST_DAMAGED: Final = 10_000
+"""Largest number of damaged files that are remembered."""
 _INDEX_BITS: Final = 20
 """The offset of an entry in an open folder is the number of its page, shifted by this, plus its number in the page.
 A page has fewer than 2**20 entries."""
@@ -21,11 +24,11 @@ class OpenFile:
     """A packed file that a program has open. Threads may read it at the same time; they wait for each other.
 
     Attributes:
-        path: Path of the file in the catalog.
+        location: Where the file is packed.
     """
 
     def __init__(self, reader: FileReader, location: Location) -> None:
-        self.path = location.path
+        self.location = location
         self._file = PackedFile(reader, location.path, location)
         self._lock = Lock()
 
@@ -53,6 +56,9 @@ class OpenFiles:
     While a path is open, every further program that opens it gets the same version of the file, although an ingest
     may have replaced it. The operating system has one cache for all who have a file open: with two versions, it
     could mix their bytes.
+
+    A file that proved to be damaged once cannot be read any more. The operating system repeats a failed read, and
+    has bytes of the file in its cache: without this rule, the damage of a large file would be noticed only once.
     """
 
     def __init__(self, reader: FileReader) -> None:
@@ -61,6 +67,7 @@ class OpenFiles:
         self._handles = itertools.count(1)
         self._files: dict[int, OpenFile] = {}
         self._versions: dict[str, tuple[Location, int]] = {}
+        self._damaged: dict[Location, Corrupt] = {}
 
     def open(self, location: Location) -> int:
         """Open a file, and return its handle.
@@ -80,9 +87,24 @@ class OpenFiles:
         version = self._versions.get(path)
         return None if version is None else version[0]
 
-    def __getitem__(self, handle: int) -> OpenFile:
-        """Return an open file. Raises KeyError for a closed or unknown handle."""
-        return self._files[handle]
+    def read(self, handle: int, offset: int, size: int) -> bytes:
+        """Return `size` bytes of an open file from an offset on; fewer at its end.
+
+        Raises:
+            Corrupt: The file is damaged, or proved to be damaged before.
+            CafcatError: The file cannot be read, as `PackedFiles.read` raises it.
+        """
+        file = self._files[handle]
+        if self._damaged and (error := self._damaged.get(file.location)) is not None:
+            raise error
+        try:
+            return file.read(offset, size)
+        except Corrupt as error:
+            with self._lock:
+                if len(self._damaged) >= _MOST_DAMAGED:
+                    self._damaged.clear()
+                self._damaged[file.location] = error
+            raise
 
     def close(self, handle: int) -> None:
         """Close a file. An unknown handle is ignored."""
@@ -90,11 +112,11 @@ class OpenFiles:
             file = self._files.pop(handle, None)
             if file is None:
                 return
-            version, count = self._versions[file.path]
+            version, count = self._versions[file.location.path]
             if count > 1:
-                self._versions[file.path] = (version, count - 1)
+                self._versions[file.location.path] = (version, count - 1)
             else:
-                del self._versions[file.path]
+                del self._versions[file.location.path]
         file.close()
 
 

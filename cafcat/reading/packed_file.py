@@ -14,11 +14,11 @@ from cafcat.support.spool import Spool
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["BUFFER_BYTES", "PackedFile", "open_packed"]
+__all__ = ["BUFFER_BYTES", "CHECKED_BYTES", "PackedFile", "open_packed"]
 
 BUFFER_BYTES: Final = 64 << 10
 """Size of the buffer around a PackedFile, in bytes."""
-_WHOLE_BYTES: Final = 1 << 20
+CHECKED_BYTES: Final = 1 << 20
 """A file up to this size, in bytes, is read at once and compared with its checksum before its first byte is
 returned."""
 _SPOOL_BYTES: Final = 8 << 20
@@ -78,7 +78,7 @@ class PackedFile(io.RawIOBase):
         self.name = path
         self.location = location
         self._position = 0
-        whole = location.size_bytes <= _WHOLE_BYTES or location.decoding is not None
+        whole = location.size_bytes <= CHECKED_BYTES or location.decoding is not None
         self._content = _Whole(reader, path, location) if whole else _Ranges(reader, path, location)
 
     def readable(self) -> bool:

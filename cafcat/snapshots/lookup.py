@@ -22,7 +22,7 @@ _NOT_DECODED: Final = "NULL, NULL"
 _LOCATE: Final = f"SELECT {_LOCATION} FROM files AS f JOIN chunks AS c ON c.id = f.chunk WHERE f.file_path = ?"  # noqa: S608
 _LOCATIONS: Final = f"""
 SELECT {_LOCATION} FROM files AS f JOIN chunks AS c ON c.id = f.chunk
-WHERE f.file_path > ?1 {{upper_bound}} ORDER BY f.file_path LIMIT ?2
+WHERE f.file_path >= ?1 {{upper_bound}} ORDER BY f.file_path LIMIT ?2
 """  # noqa: S608
 # One level of a folder: after each entry, skip all paths below it and find the next one, as `Lookup.folder_page`
 # does in the catalog. `slash` is the position of the first slash after the folder's name; 0 for a file of it.
@@ -42,8 +42,8 @@ LEFT JOIN chunks AS c ON c.id = f.chunk
 ORDER BY e.n
 """  # noqa: S608
 _CHUNK_OF: Final = "SELECT chunk FROM files WHERE file_path = ?"
-_PAGE: Final = "SELECT file_path FROM files WHERE file_path > ? AND file_path < ? ORDER BY file_path LIMIT ?"
-_PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path > ? ORDER BY file_path LIMIT ?"
+_PAGE: Final = "SELECT file_path FROM files WHERE file_path >= ? AND file_path < ? ORDER BY file_path LIMIT ?"
+_PAGE_TO_THE_END: Final = "SELECT file_path FROM files WHERE file_path >= ? ORDER BY file_path LIMIT ?"
 _REPLICAS: Final = """
 SELECT store, object_key FROM chunks WHERE uuid = ?1
 UNION ALL
@@ -104,7 +104,7 @@ class SnapshotFiles:
             after: The last path of the page before; None for the first page.
             limit: Largest number of paths in the page.
         """
-        low = folder if after is None else after
+        low = folder if after is None else f"{after}\x01"
         if not folder:
             rows = self._rows.select(_PAGE_TO_THE_END, low, limit)
         else:
@@ -120,8 +120,9 @@ class SnapshotFiles:
             limit: Largest number of locations in the page.
         """
         bound, high = ("AND f.file_path < ?3", (f"{folder[:-1]}0",)) if folder else ("", ())
+        low = folder if after is None else f"{after}\x01"
         statement = self._statement(_LOCATIONS.format(upper_bound=bound))
-        return [_location(row) for row in self._rows.select(statement, after or folder, limit, *high)]
+        return [_location(row) for row in self._rows.select(statement, low, limit, *high)]
 
     def folder_page(
         self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS

@@ -1,0 +1,135 @@
+"""Folders of a mount: few queries, and the same entries from the catalog, from a snapshot, and by definition."""
+
+import random
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.model import Folder, Location
+from cafcat.mount import folders as mount_folders
+from cafcat.mount.folders import FolderCatalog, Folders, Item
+from cafcat.snapshots.database import PooledRows, SnapshotFile
+from cafcat.snapshots.lookup import SnapshotFiles
+from tests.worlds.catalog_world import commit
+
+PARTS = ("a", "a!", "a.txt", "a0", "b", "é", "日", "\x01", "", ".", "c" * 300, "a b")
+
+
+class Counted:
+    """Counts the queries that reach a catalog."""
+
+    def __init__(self, catalog: FolderCatalog) -> None:
+        self.catalog = catalog
+        self.pages = self.others = 0
+
+    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+        self.others += 1
+        return self.catalog.locate_many(paths)
+
+    def folders_among(self, names: Collection[str]) -> set[str]:
+        self.others += bool(names)
+        return self.catalog.folders_among(names)
+
+    def folder_page(self, folder: str, *, after: Item | None = None, limit: int = 1000) -> Sequence[Item]:
+        self.pages += 1
+        return self.catalog.folder_page(folder, after=after, limit=limit)
+
+
+def snapshot_files(repository: cafcat.Repository, path: Path) -> SnapshotFiles:
+    repository.snapshot(path)
+    return SnapshotFiles(PooledRows(SnapshotFile(str(path))))
+
+
+def listed(folders: Folders, folder: str) -> dict[str, Item]:
+    page = folders.page(folder, None)
+    found = dict(page.items or {})
+    while page.last is not None:
+        page = folders.page(folder, page.last)
+        found |= page.items or {}
+    return found
+
+
+def silent(cached_seconds: float, catalog: FolderCatalog) -> Folders:
+    return Folders(catalog, cached_seconds, lambda _: None)
+
+
+@pytest.fixture(params=["catalog", "snapshot"])
+def counted(request: pytest.FixtureRequest, local: cafcat.Repository, tmp_path: Path) -> Counted:
+    commit(local, {f"big/n{n:04}": b"%d" % n for n in range(2500)} | {"other/a": b"a"})
+    if request.param == "catalog":
+        return Counted(local.session.catalog.files)
+    return Counted(snapshot_files(local, tmp_path / "taken"))
+
+
+def test_a_listing_with_attributes_takes_one_query_per_page(counted: Counted) -> None:
+    folders = silent(1e9, counted)
+    names = listed(folders, "big/")
+    assert list(names) == [f"n{n:04}" for n in range(2500)]
+    for n in range(2500):
+        item = folders.find(f"big/n{n:04}")
+        assert isinstance(item, Location)
+        assert item.size_bytes == len(str(n))
+    assert folders.find("big/nothing") is folders.find("big/n2500") is None
+    assert (counted.pages, counted.others) == (3, 2)  # two more for the folders "n0999/" and "n1999/"
+
+
+def test_a_slow_listing_takes_few_queries(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`find` reads all names first, and requests the attributes when the listing is too old."""
+    now = 0.0
+    monkeypatch.setattr(mount_folders.time, "monotonic", lambda: now)
+    folders = silent(1.0, counted)
+    listed(folders, "big/")
+    now = 10.0
+    counted.pages = counted.others = 0
+    assert all(folders.find(f"big/n{n:04}") for n in range(2500))
+    assert counted.pages == 3
+    assert counted.others <= 3 * 2 + 2
+
+
+def test_single_look_ups_list_nothing(counted: Counted) -> None:
+    folders = silent(1e9, counted)
+    assert isinstance(folders.find("big"), Folder)
+    assert isinstance(folders.find("other/a"), Location)
+    assert folders.find("other/b") is None
+    assert (counted.pages, counted.others) == (0, 5)
+    assert folders.find("other/a") is not None
+    assert counted.others == 5
+
+
+def test_many_entries_are_not_all_cached(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount_folders, "_CACHED_ITEMS", 1500)
+    folders = silent(1e9, counted)
+    listed(folders, "big/")
+    assert folders._item_count <= 1501
+    assert all(folders.find(f"big/n{n:04}") for n in range(2500))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_entries_equal_their_definition(
+    local: cafcat.Repository, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random paths, among them such that are file and folder, or have names that no folder can have."""
+    drawn = random.Random(seed)
+    paths = {"/".join(drawn.choices(PARTS, k=drawn.randint(1, 4))) for _ in range(300)} - {"", "."}
+    commit(local, dict.fromkeys(paths, b"x"))
+    monkeypatch.setattr(mount_folders, "_PAGE_ROWS", drawn.randint(1, 9))
+    catalogs = local.session.catalog.files, snapshot_files(local, tmp_path / "taken")
+    folder_names = {""} | {path[: n + 1] for path in paths for n, c in enumerate(path) if c == "/"}
+    for catalog in catalogs:
+        for folder in sorted(folder_names):
+            for fresh in (silent(1e9, catalog), silent(0, catalog)):
+                found = listed(fresh, folder)
+                assert {name: item.path for name, item in found.items()} == expected(paths, folder)
+                for part in PARTS[:8]:
+                    item = fresh.find(folder + part)
+                    assert (item and item.path) == expected(paths, folder).get(part), (folder, part)
+
+
+def expected(paths: set[str], folder: str) -> dict[str, str]:
+    below = [path[len(folder) :] for path in paths if path.startswith(folder)]
+    folders = {name.split("/")[0] for name in below if "/" in name}
+    names = folders | {name for name in below if "/" not in name}
+    shown = (name for name in names if name not in ("", ".", "..") and len(name.encode()) <= 255)
+    return {name: f"{folder}{name}/" if name in folders else f"{folder}{name}" for name in shown}
