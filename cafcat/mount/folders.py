@@ -22,6 +22,8 @@ _CACHED_ITEMS: Final = 64_000
 """About the largest number of cached entries: some 40 MB."""
 _CACHED_SINGLES: Final = 1000
 """Largest number of cached entries that were looked up one by one."""
+_MOST_MISSES: Final = 3
+"""Number of look-ups in a page, or in a folder, for which listing it is cheaper than looking up single entries."""
 
 
 class FolderCatalog(Protocol):
@@ -46,7 +48,7 @@ class Page:
         items: The entries by name, in path order; None if they are not cached any more.
         last: The last entry, after which the next page begins; None if this is the last page of the folder.
         listed_at: When the query began, in seconds of the monotonic clock.
-        misses: Number of single look-ups in this page since it became too old.
+        misses: Number of look-ups in this page since it became too old.
     """
 
     after: Item | None
@@ -112,6 +114,7 @@ class Folders:
         self._listings: dict[str, _Listing] = {}
         self._pages: OrderedDict[Page, str] = OrderedDict()  # pages with cached entries, oldest first: their folder
         self._item_count = 0
+        self._unlisted_misses: OrderedDict[str, int] = OrderedDict()
         self._singles: OrderedDict[str, tuple[float, Item | None]] = OrderedDict()
 
     def page(self, folder: str, after: Item | None) -> Page:
@@ -132,7 +135,7 @@ class Folders:
         """Return the file or folder with a path; None if there is none.
 
         An entry of a listed folder takes no query. If the listing is too old, the page of the entry is listed again
-        at the second request for one of its entries: `ls -l` needs one query per page, even if it is slow.
+        at the third request for one of its entries: `ls -l` needs one query per page, even if it is slow.
 
         Args:
             path: A path without "/" at its end.
@@ -153,13 +156,29 @@ class Folders:
         """Return the page that has or lacks a path for certain; None if a single look-up is cheaper."""
         with self._lock:
             listing = self._listings.get(folder)
-            page = None if listing is None else listing.page_of(path)
+            if listing is None:
+                self._count_unlisted(folder)
+                return None
+            page = listing.page_of(path)
             if page is None or (page.items is not None and self._is_fresh(page)):
                 return page
             page.misses += 1
-            if page.misses < 2:
+            if page.misses < _MOST_MISSES or not page.covers(path):
                 return None
         return self._list(folder, page.after)
+
+    def _count_unlisted(self, folder: str) -> None:
+        """Count the look-ups in a folder that was not listed. After some, an empty page makes the next one list it.
+
+        A program that opens many files by their names then takes one query for each small folder.
+        """
+        misses = self._unlisted_misses.pop(folder, 0) + 1
+        if misses < _MOST_MISSES:
+            self._unlisted_misses[folder] = misses
+            if len(self._unlisted_misses) > _CACHED_SINGLES:
+                self._unlisted_misses.popitem(last=False)
+        else:
+            self._put(folder, Page(None, {}, None, float("-inf"), misses))
 
     def _is_fresh(self, page: Page) -> bool:
         return time.monotonic() - page.listed_at < self._cached_seconds

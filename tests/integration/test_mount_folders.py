@@ -85,7 +85,7 @@ def test_a_slow_listing_takes_few_queries(counted: Counted, monkeypatch: pytest.
     counted.pages = counted.others = 0
     assert all(folders.find(f"big/n{n:04}") for n in range(2500))
     assert counted.pages == 3
-    assert counted.others <= 3 * 2 + 2
+    assert counted.others <= 3 * 2 * 2 + 2
 
 
 def test_single_look_ups_list_nothing(counted: Counted) -> None:
@@ -96,6 +96,13 @@ def test_single_look_ups_list_nothing(counted: Counted) -> None:
     assert (counted.pages, counted.others) == (0, 5)
     assert folders.find("other/a") is not None
     assert counted.others == 5
+
+
+def test_many_look_ups_in_a_folder_list_its_page(counted: Counted) -> None:
+    folders = silent(1e9, counted)
+    assert all(folders.find(f"big/n{n:04}") for n in range(999))
+    assert counted.pages == 1
+    assert counted.others <= 2 * 3 + 2
 
 
 def test_many_entries_are_not_all_cached(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
