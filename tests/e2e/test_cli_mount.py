@@ -197,14 +197,13 @@ def test_new_versions_appear_and_open_files_keep_theirs(cafcat: Cafcat, tmp_path
             start = opened.read(1000)
             file.write_bytes(new)
             os.utime(file, ns=(5, 5))
+            file.with_name("b").write_bytes(b"more")
             cafcat("ingest", "tree")
+            wait_until(lambda: os.listdir(mount.folder / "tree") == ["a", "b"])  # the catalog is seen as it is now
             assert start + opened.read() == seen.read_bytes() == old
             assert seen.stat().st_size == len(old)
         wait_until(lambda: seen.stat().st_size == len(new))
         assert seen.read_bytes() == new
-        file.with_name("b").write_bytes(b"more")
-        cafcat("ingest", "tree")
-        wait_until(lambda: os.listdir(mount.folder / "tree") == ["a", "b"])
 
 
 def test_names_that_no_folder_can_have_are_left_out(cafcat: Cafcat, tmp_path: Path) -> None:
