@@ -12,7 +12,7 @@ from cafcat.reading.batch import Batch
 from cafcat.reading.plan import PLANNED_FILES, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
-from cafcat.support.forking import renew_after_fork
+from cafcat.support.forking import keep_open, renew_after_fork
 
 __all__ = ["AsyncReader"]
 
@@ -49,11 +49,10 @@ class AsyncReader:
             reader: Finds and reads the files.
         """
         self._reader = reader
-        self.after_fork()
+        self._start()
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
-        """Begin with no waiting call and no thread. A forked process has none of the threads of its parent."""
+    def _start(self) -> None:
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-async")
 
@@ -102,6 +101,11 @@ class AsyncReader:
     def close(self) -> None:
         """End the threads when their work is done. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def after_fork(self) -> None:
+        """In a forked process, forget the threads: only the parent process has them."""
+        keep_open(self._pool)
+        self._start()
 
 
 def _outcomes(

@@ -1,6 +1,6 @@
 """Look up files and chunks in a snapshot, for FileReader."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -8,6 +8,7 @@ from cafcat.errors import Corrupt, NotFound
 from cafcat.model import Folder, Location
 from cafcat.snapshots.database import PooledRows, Rows
 from cafcat.snapshots.schema import SnapshotInfo
+from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_nanoseconds
 
 __all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
@@ -144,6 +145,34 @@ class SnapshotFiles:
         statement = self._statement(_FOLDER_PAGE.format(upper_bound=bound))
         rows = self._rows.select(statement, low, limit, len(folder) + 1, *high)
         return [self._entry(folder, *row) for row in rows]
+
+    def folder(self, folder: str) -> Iterator[Location | Folder]:
+        """Yield the files and folders directly in a folder, in path order.
+
+        Args:
+            folder: A folder that ends in "/"; "" for the top level.
+        """
+        after = None
+        while page := self.folder_page(folder, after=after):
+            yield from page
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1]
+
+    def pages(self, prefix: str) -> Iterator[Sequence[Location]]:
+        """Yield the file with a name, and then all files below the folder with that name, in lists and path order.
+
+        Args:
+            prefix: The name, as typed.
+        """
+        file, folder, after = file_of(prefix), folder_of(prefix), None
+        if file is not None and (found := self.locate_many([file])):
+            yield list(found.values())
+        while page := self.location_page(folder, after=after):
+            yield page
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1].path
 
     def _entry(self, folder: str, path: str, slash: int, *location: Any) -> Location | Folder:
         if slash:

@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from functools import partial
 from os import pread
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
 from cafcat.model import Location
@@ -18,11 +19,16 @@ from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.cached_chunks import CachedChunks
 from cafcat.snapshots.database import Rows, SnapshotFile
-from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog
+from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog, SnapshotFiles
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
 from cafcat.support.forking import keep_open, renew_after_fork
 from cafcat.support.paths import file_of, folder_of
+
+if TYPE_CHECKING:
+    import io
+
+    from cafcat.reading.asynchronous import AsyncReader
 
 __all__ = ["Snapshot"]
 
@@ -103,6 +109,12 @@ class Snapshot:
         self._catalog = SnapshotCatalog(self._rows)
         self._reader = FileReader(self._catalog, self._stores, Warnings(warn))
         self._open = CachedChunks(self._stores)
+        self._async: AsyncReader | None = None
+
+    @property
+    def files(self) -> SnapshotFiles:
+        """Looks up and lists the files page by page, with locations and folders."""
+        return self._catalog.files
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or bytes `[start, end)` of it.
@@ -191,6 +203,56 @@ class Snapshot:
         for path, content in Batch(self._reader, start, end).read(paths):
             yield path, content if isinstance(content, bytes) else self._explained(content)
 
+    def open(self, path: str) -> "io.BufferedReader":
+        """Open a file for reading, as `PackedFiles.open` does.
+
+        Raises:
+            NotFound, InvalidInput, Conflict, Corrupt, Unavailable: As `locate` raises them, by the call itself.
+            CafcatError: As `PackedFiles.open` describes, by the methods of the file.
+        """
+        from cafcat.reading.packed_file import open_packed
+
+        try:
+            return open_packed(self._reader, path)
+        except NotFound as error:
+            raise self._explained(error) from None
+
+    def _async_reader(self) -> "AsyncReader":
+        from cafcat.reading.asynchronous import AsyncReader
+
+        if self._async is None:
+            self._async = AsyncReader(self._reader)
+        return self._async
+
+    async def aread(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of a file, or a range of them, without blocking the event loop of asyncio.
+
+        Calls that are made together share requests to the stores. Raises the errors of `read`.
+
+        Args:
+            path: Path of the file in the catalog.
+            start: First byte; a negative number counts from the end of the file.
+            end: One past the last byte; None for the end of the file.
+        """
+        try:
+            return await self._async_reader().read(path, start, end)
+        except CafcatError as error:
+            raise self._explained(error) from error.__cause__
+
+    async def aread_many(
+        self, paths: Iterable[str], start: int = 0, end: int | None = None
+    ) -> AsyncIterator[tuple[str, bytes | CafcatError]]:
+        """Yield what `read_many` yields, without blocking the event loop of asyncio. Raises its errors.
+
+        Args:
+            paths: Paths of files in the catalog.
+            start: First byte of each file; a negative number counts from its end.
+            end: One past the last byte; None for the end of the file.
+        """
+        async with aclosing(self._async_reader().read_many(paths, start, end)) as outcomes:
+            async for path, content in outcomes:
+                yield path, content if isinstance(content, bytes) else self._explained(content)
+
     def locate(self, path: str) -> Location:
         """Return the location of a file.
 
@@ -260,6 +322,8 @@ class Snapshot:
     def close(self) -> None:
         """Close all open files and connections. Idempotent; the next read opens them again."""
         self._stores.close()
+        if self._async is not None:
+            self._async.close()
         self._start(self._file)
 
     def __enter__(self) -> Self:
@@ -294,5 +358,5 @@ class Snapshot:
         The connections of the parent process are neither used nor closed here: SQLite forbids both, and a fork does
         not copy the threads of S3 clients.
         """
-        keep_open(self._rows, self._stores, self._reader)
+        keep_open(self._rows, self._stores, self._reader, self._async)
         self._start(self._file)

@@ -1,0 +1,21 @@
+"""Settings as a text, which a pickled file system carries to another process."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from cafcat.settings.settings import NamedStore, Settings
+
+__all__ = ["settings_of", "text_of"]
+
+
+def text_of(settings: Settings) -> str:
+    """Return settings as JSON. The text contains the URL of the database, with a password if the URL has one."""
+    return json.dumps(asdict(settings) | {"home": str(settings.home)}, sort_keys=True)
+
+
+def settings_of(text: str) -> Settings:
+    """Return the settings that `text_of` made a text of."""
+    fields = json.loads(text)
+    stores = {name: NamedStore(**store) for name, store in fields["stores"].items()}
+    return Settings(**fields | {"home": Path(fields["home"]), "stores": stores})
