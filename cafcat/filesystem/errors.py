@@ -22,9 +22,9 @@ def file_exists(path: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, "the catalog has a file with this path", path)
 
 
-def read_only(path: str) -> PermissionError:
-    """Return the exception for a path that is written to a snapshot."""
-    return PermissionError(errno.EROFS, "a snapshot is read-only; open the catalog to write", path)
+def read_only(path: str) -> OSError:
+    """Return the exception for a path that is written to a snapshot, as a read-only disk raises it."""
+    return OSError(errno.EROFS, "a snapshot is read-only; open the catalog to write", path)
 
 
 def shown_error(error: CafcatError, path: str, *, is_folder: bool) -> Exception:

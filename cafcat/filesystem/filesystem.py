@@ -82,7 +82,7 @@ class CafcatFileSystem(ReadableFileSystem):
         """Raise an exception if no file can be written under a path.
 
         Raises:
-            PermissionError: This is a snapshot.
+            OSError: This is a snapshot (errno EROFS).
             ValueError: No file can have this path.
         """
         if isinstance(self._packed, Snapshot):

@@ -2,13 +2,10 @@
 
 import asyncio
 import io
-import json
 import multiprocessing
 import os
 import pickle
 import random
-import shutil
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +20,7 @@ import cafcat
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CatalogUnavailable, Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.filesystem import CafcatFileSystem, lookups
+from cafcat.reading.reader import FileReader
 from cafcat.snapshots import lookup as snapshot_lookup
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import MODIFIED, commit, live, sql
@@ -100,6 +98,10 @@ def tree(files: dict[str, bytes], folder: Path) -> Path:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
     return folder
+
+
+def from_pickle(pickled: bytes) -> Any:
+    return pickle.loads(pickled)  # noqa: S301 - our own
 
 
 # Finding and listing
@@ -245,7 +247,7 @@ def test_listings_are_cached_only_on_request(local: cafcat.Repository, options: 
 
 def test_checksum_changes_with_the_content_only(local: cafcat.Repository, catalog_fs: CafcatFileSystem) -> None:
     first, key = catalog_fs.checksum("top"), catalog_fs.ukey("top")
-    local.repack(all_chunks=True) if False else commit(local, {"top": b"top"})  # another chunk
+    commit(local, {"top": b"top"})  # in another chunk
     assert (catalog_fs.checksum("top"), catalog_fs.ukey("top")) == (first, key)
     commit(local, {"top": b"pot"})
     assert catalog_fs.checksum("top") != first
@@ -290,23 +292,17 @@ def test_cat_of_many_files_takes_one_query_and_few_reads(
 ) -> None:
     many = {f"many/{number:04}": b"%d" % number for number in range(900)}
     commit(local, many)
-    queries, reads = [], []
-    find, read = Lookup.locate_many, type(local.session.stores[local.settings.store]).read
+    queries: list[object] = []
+    reads: list[object] = []
+    find = Lookup.locate_many
     monkeypatch.setattr(Lookup, "locate_many", lambda self, paths: queries.append(paths) or find(self, paths))
-    store = type(catalog_fs._packed.session.stores[local.settings.store])
-    for name in ("read", "read_into", "stream", "open"):
-        if hasattr(store, name):
-            original = getattr(store, name)
-
-            def counted(*args: Any, original: Any = original, **kwargs: Any) -> Any:
-                reads.append(args)
-                return original(*args, **kwargs)
-
-            monkeypatch.setattr(store, name, counted)
-    assert read
+    read_blocks = FileReader.files
+    monkeypatch.setattr(
+        FileReader, "files", lambda self, ranges: read_blocks(self, (reads.append(r) or r for r in ranges))
+    )
     assert catalog_fs.cat(list(many)) == many
     assert len(queries) == 1
-    assert len(reads) <= 5
+    assert len(reads) == 1
     queries.clear()
     ranges = catalog_fs.cat_ranges(list(many), 0, 2)
     assert ranges == [content[:2] for content in many.values()]
@@ -329,7 +325,7 @@ def test_errors_of_cat_ranges(fs: CafcatFileSystem) -> None:
     assert [type(error) for error in found[1:]] == [FileNotFoundError, IsADirectoryError]
     with pytest.raises(TypeError):
         fs.cat_ranges("top", 0, 1)
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match="zip"):
         fs.cat_ranges(["top"], [0, 1], 1)
 
 
@@ -468,12 +464,12 @@ def test_threads_share_a_file_system(fs: CafcatFileSystem) -> None:
 def test_pickled_file_systems(fs: CafcatFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAFCAT_DATABASE_URL", "postgresql:///other?host=/nonexistent")  # of the other process
     monkeypatch.chdir("/")
-    again = pickle.loads(pickle.dumps(fs))
+    again = from_pickle(pickle.dumps(fs))
     assert again.cat("top") == b"top"
     assert again == fs
     assert hash(again) == hash(fs)
     assert again.fsid == fs.fsid
-    assert pickle.loads(pickle.dumps(fs)) is pickle.loads(pickle.dumps(again)) is again
+    assert from_pickle(pickle.dumps(fs)) is from_pickle(pickle.dumps(again)) is again
     assert fsspec.AbstractFileSystem.from_json(again.to_json()) is again
     assert fsspec.AbstractFileSystem.from_json(fs.to_json()) is fs
 
@@ -487,8 +483,8 @@ def test_settings_of_the_environment_travel_with_a_pickle(
         fs = fsspec.filesystem("cafcat")
         pickled = pickle.dumps(fs)
     other = fsspec.filesystem("cafcat", home="/nonexistent", skip_instance_cache=True)
-    assert pickle.loads(pickled).cat("top") == b"top"
-    assert pickle.loads(pickled) == fs
+    assert from_pickle(pickled).cat("top") == b"top"
+    assert from_pickle(pickled) == fs
     assert other != fs
 
 
@@ -501,12 +497,12 @@ def test_the_password_is_not_in_the_name(tmp_path: Path) -> None:
 def test_pickled_open_files(fs: CafcatFileSystem) -> None:
     with fs.open("large") as file:
         file.seek(1234)
-        again = pickle.loads(pickle.dumps(file))
+        again = from_pickle(pickle.dumps(file))
         assert again.tell() == 1234
         assert again.read() == file.read() == LARGE[1234:]
         again.close()
     opened = fsspec.open("cafcat://top", **fs.storage_options)
-    with pickle.loads(pickle.dumps(opened)) as file:
+    with from_pickle(pickle.dumps(opened)) as file:
         assert file.read() == b"top"
 
 
@@ -515,7 +511,7 @@ def test_a_pickled_file_that_was_replaced(local: cafcat.Repository, catalog_fs: 
         pickled = pickle.dumps(file)
     commit(local, {"top": b"pot"})
     with pytest.raises(Conflict, match="was replaced after it was opened"):
-        pickle.loads(pickled)
+        from_pickle(pickled)
 
 
 def read_all(fs: CafcatFileSystem) -> bool:
@@ -655,10 +651,15 @@ def test_an_error_in_the_block_of_a_file_discards_it(
     local: cafcat.Repository, catalog_fs: CafcatFileSystem
 ) -> None:
     before = live(local)
-    for mode in ("wb", "w"):
-        with pytest.raises(ZeroDivisionError), catalog_fs.open("half", mode) as file:
-            file.write("half" if mode == "w" else b"half")
-            print(1 // 0)
+
+    def write_half(mode: str, half: str | bytes) -> None:
+        with catalog_fs.open("half", mode) as file:
+            file.write(half)
+            raise ZeroDivisionError
+
+    for mode, half in (("wb", b"half"), ("w", "half")):
+        with pytest.raises(ZeroDivisionError):
+            write_half(mode, half)
     assert live(local) == before
 
 
@@ -685,10 +686,12 @@ def test_new_files(local: cafcat.Repository, catalog_fs: CafcatFileSystem) -> No
         file.close()
     assert file.closed
     assert local.read("fresh") == b"of another"
-    with pytest.raises(FileExistsError), fs.transaction:
-        fs.pipe("new/a", b"1", mode="create")
-        fs.pipe("new/b", b"1")
-        commit(local, {"new/a": b"of another"})
+    fs.start_transaction()
+    fs.pipe("new/a", b"1", mode="create")
+    fs.pipe("new/b", b"1")
+    commit(local, {"new/a": b"of another"})
+    with pytest.raises(FileExistsError):
+        fs.end_transaction()
     assert local.read("new/a") == b"of another"
     assert "new/b" not in local
 
@@ -732,7 +735,7 @@ def test_a_snapshot_is_read_only(snapshot_options: dict[str, Any], tmp_path: Pat
         lambda: fs.put(str(tmp_path / "file"), "new"),
         lambda: fs.touch("new"),
     ):
-        with pytest.raises(PermissionError, match="a snapshot is read-only"):
+        with pytest.raises(OSError, match="a snapshot is read-only"):
             call()
 
 
