@@ -5,7 +5,9 @@ import io
 import multiprocessing
 import os
 import pickle
+import pkgutil
 import random
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -758,3 +760,10 @@ def test_wrong_options(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no such snapshot"):
         fsspec.filesystem("cafcat", snapshot=str(tmp_path / "nothing"))
     assert fsspec.get_filesystem_class("cafcat") is CafcatFileSystem
+
+
+def test_the_entry_point_is_the_file_system() -> None:
+    """fsspec imports this name when a program uses `cafcat://` for the first time."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    name = project["entry-points"]["fsspec.specs"]["cafcat"]
+    assert pkgutil.resolve_name(name) is CafcatFileSystem
