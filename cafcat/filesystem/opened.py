@@ -1,5 +1,6 @@
 """Packed files that are opened through fsspec."""
 
+import asyncio
 import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -62,7 +63,28 @@ def _opened_again(fs: "CafcatFileSystem", path: str, details: Info, position: in
 
 
 class AsyncOpenFile(AbstractAsyncStreamedFile):  # type: ignore[misc]
-    """A packed file that is open for reading in an asyncio program. Each `read` is one range read."""
+    """A packed file that is open for reading in an asyncio program. It is read in threads.
+
+    All bytes are of the file that the path had when it was opened.
+    """
+
+    def __init__(self, file: OpenFile) -> None:
+        """Wrap an open file, which is closed with this one.
+
+        Args:
+            file: The open file.
+        """
+        super().__init__(file.fs, file.path, "rb", size=file.size, cache_type="none")
+        self._file = file
 
     async def _fetch_range(self, start: int, end: int) -> bytes:
-        return cast(bytes, await self.fs._cat_file(self.path, start, end))
+        return await asyncio.get_running_loop().run_in_executor(None, self._read, start, end)
+
+    def _read(self, start: int, end: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(end - start)
+
+    async def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._file.close()
+        await super().close()

@@ -145,10 +145,7 @@ class ReadableFileSystem(ListedFileSystem):
         """
         if mode != "rb" or kwargs.get("compression"):
             raise ValueError('a file is opened with open_async for reading only: mode "rb", no compression')
-        info = await self._info(path)
-        if info["type"] != "file":
-            raise is_a_folder(info["name"])
-        return AsyncOpenFile(self, info["name"], "rb", size=info["size"], cache_type="none")
+        return AsyncOpenFile(await self._in_thread(self._open_packed, self._strip_protocol(path)))
 
 
 def _raise_first(results: Iterable[Any]) -> None:

@@ -25,8 +25,8 @@ from cafcat.filesystem import CafcatFileSystem, lookups
 from cafcat.reading.reader import FileReader
 from cafcat.snapshots import lookup as snapshot_lookup
 from tests.worlds.archives.damage import flip
-from tests.worlds.catalog_world import MODIFIED, commit, live, sql
-from tests.worlds.places import Folder
+from tests.worlds.catalog_world import MODIFIED, Opener, commit, live, sql
+from tests.worlds.places import Bucket, Folder
 
 fsspec.register_implementation("cafcat", CafcatFileSystem, clobber=True)  # as the entry point of the package does
 
@@ -427,6 +427,31 @@ def test_asynchronous(options: dict[str, Any]) -> None:
             await fs.open_async("new", "wb")
 
     asyncio.run(read())
+
+
+def test_an_open_file_stays_the_same(local: cafcat.Repository, options: dict[str, Any]) -> None:
+    """A file that is replaced while it is read does not become a mixture of two files."""
+
+    async def read() -> bytes:
+        fs = fsspec.filesystem("cafcat", asynchronous=True, **options)
+        async with await fs.open_async("large") as file:
+            first = await file.read(10)
+            await asyncio.to_thread(commit, local, {"large": LARGE[::-1]})
+            return first + bytes(await file.read())
+
+    assert asyncio.run(read()) == LARGE
+
+
+def test_files_in_a_bucket(open_at: Opener, bucket: Bucket, tmp_path: Path) -> None:
+    repository = open_at(bucket)
+    commit(repository, FILES)
+    settings = repository.settings
+    fs = fsspec.filesystem("cafcat", database_url=settings.database_url, home=str(settings.home))
+    assert fs.cat(list(FILES)) == FILES
+    with fs.open("large") as file:
+        assert b"".join(iter(lambda: file.read(100_000), b"")) == LARGE
+    fs.get("data", str(tmp_path / "out"), recursive=True)
+    assert (tmp_path / "out/deep/er/c.csv").read_bytes() == FILES["data/deep/er/c.csv"]
 
 
 def test_look_ups_made_together_share_a_query(
