@@ -9,6 +9,30 @@ END $$;
 
 COMMENT ON FUNCTION public.chunks_are_kept() IS 'Refuses DELETE and TRUNCATE on chunks.';
 
+CREATE TABLE public.access_keys (
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    access_key_id text NOT NULL COLLATE pg_catalog."C",
+    prefix text NOT NULL COLLATE pg_catalog."C",
+    sealed_secret bytea,
+    CONSTRAINT access_keys_sealed_secret_check CHECK (((sealed_secret IS NULL) = (revoked_at IS NOT NULL)))
+);
+
+COMMENT ON TABLE public.access_keys IS 'Keys with which programs read files through the S3 server.';
+
+COMMENT ON COLUMN public.access_keys.created_at IS 'When the key was made.';
+
+COMMENT ON COLUMN public.access_keys.expires_at IS 'From when on the key is refused; NULL if it does not expire.';
+
+COMMENT ON COLUMN public.access_keys.revoked_at IS 'When the key was revoked; NULL if it was not.';
+
+COMMENT ON COLUMN public.access_keys.access_key_id IS 'Name of the key, which every request of its user has.';
+
+COMMENT ON COLUMN public.access_keys.prefix IS 'Folder of the catalog that the key can read, with a slash at its end; empty for all files.';
+
+COMMENT ON COLUMN public.access_keys.sealed_secret IS 'The secret, encrypted with the sealing key, which the database does not have; NULL once revoked.';
+
 CREATE TABLE public.alembic_version (
     version_num character varying(32) NOT NULL
 );
@@ -824,6 +848,9 @@ ALTER TABLE public.verify_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY public.access_keys
+    ADD CONSTRAINT access_keys_pkey PRIMARY KEY (access_key_id);
 
 ALTER TABLE ONLY public.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);

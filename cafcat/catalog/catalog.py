@@ -11,6 +11,7 @@ from cafcat.progress import Progress
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from cafcat.catalog.access_keys import AccessKeys
     from cafcat.catalog.chunks.adopting import Adopting
     from cafcat.catalog.chunks.chunks import Chunks
     from cafcat.catalog.chunks.commit import Commit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.files.log_units import LogUnits
     from cafcat.catalog.files.removal import Removal
     from cafcat.catalog.files.sources import Sources
+    from cafcat.catalog.files.versions import Versions
     from cafcat.catalog.history.journal import Journal
     from cafcat.catalog.history.listings import Listings
     from cafcat.catalog.history.runs import Runs
@@ -260,3 +262,17 @@ class Catalog:
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)
+
+    @cached_property
+    def access_keys(self) -> "AccessKeys":
+        """Return the queries on the keys with which programs read files through the S3 server."""
+        from cafcat.catalog.access_keys import AccessKeys
+
+        return AccessKeys(self._connection)
+
+    @cached_property
+    def versions(self) -> "Versions":
+        """Return the queries that find the present and former contents of paths."""
+        from cafcat.catalog.files.versions import Versions
+
+        return Versions(self._connection)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Numeric,
     Table,
@@ -26,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 __all__ = [
+    "access_keys",
     "backups",
     "catalog_identity",
     "chunk_copies",
@@ -621,4 +623,31 @@ chunk_times = Table(
     Column("end_ms", Numeric, comment="Latest time, inclusive."),
     Column("timestamp_key", Text(collation="C"), primary_key=True, comment="Key of the records that has the time."),
     comment="Which times the records of an archive of logs (clp-s) span: what a search by time looks at first.",
+)
+
+access_keys = Table(
+    "access_keys",
+    metadata,
+    _time("created_at", "When the key was made.", default=True),
+    _time("expires_at", "From when on the key is refused; NULL if it does not expire."),
+    _time("revoked_at", "When the key was revoked; NULL if it was not."),
+    Column(
+        "access_key_id",
+        Text(collation="C"),
+        primary_key=True,
+        comment="Name of the key, which every request of its user has.",
+    ),
+    Column(
+        "prefix",
+        Text(collation="C"),
+        nullable=False,
+        comment="Folder of the catalog that the key can read, with a slash at its end; empty for all files.",
+    ),
+    Column(
+        "sealed_secret",
+        LargeBinary,
+        comment="The secret, encrypted with the sealing key, which the database does not have; NULL once revoked.",
+    ),
+    CheckConstraint("(sealed_secret IS NULL) = (revoked_at IS NOT NULL)", name="sealed_secret"),
+    comment="Keys with which programs read files through the S3 server.",
 )

@@ -1,6 +1,13 @@
 """Converts text that users type to paths of the catalog, and checks which texts can be such a path."""
 
-__all__ = ["file_of", "folder_of", "from_root", "is_text"]
+from typing import Final
+
+__all__ = ["end_of_prefix", "file_of", "folder_of", "from_root", "is_text"]
+
+
+_LAST_CHARACTER: Final = 0x10FFFF
+_FIRST_SURROGATE: Final = 0xD800
+_AFTER_SURROGATES: Final = 0xE000
 
 
 def from_root(typed: str) -> str:
@@ -29,3 +36,18 @@ def is_text(name: str) -> bool:
         return b"\0" not in name.encode()
     except UnicodeEncodeError:
         return False
+
+
+def end_of_prefix(prefix: str) -> str | None:
+    """Return the first text after all texts that begin with `prefix`, in the order of code points.
+
+    Returns:
+        The text; None if there is no such text, because `prefix` is empty or has no character but U+10FFFF.
+    """
+    for last in reversed(range(len(prefix))):
+        code = ord(prefix[last])
+        if code < _LAST_CHARACTER:
+            # No text in UTF-8 has a surrogate.
+            following = _AFTER_SURROGATES if code + 1 == _FIRST_SURROGATE else code + 1
+            return prefix[:last] + chr(following)
+    return None

@@ -33,7 +33,7 @@ PRIVATE_FOLDER: Final = 0o700
 _OTHERS: Final = 0o077
 _ENTER: Final = 0o011
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OF_HOME: Final = ("postgres", "chunks", "cafcat.toml")
+_OF_HOME: Final = ("postgres", "chunks", "cafcat.toml", "seal.key")
 """Prefixes of the names of cafcat's own files and folders in its home."""
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "folder_range",
     "location_of",
     "size_of",
+    "successor",
 ]
 
 PAGE_ROWS: Final = 1000
@@ -93,36 +94,6 @@ CROSS JOIN LATERAL (SELECT * FROM file_locations WHERE caf_file_id = c.id AND fi
 WHERE c.uuid = %(chunk)s
 ORDER BY l.file_path
 LIMIT %(limit)s
-"""  # noqa: S608
-
-# One level of a folder: after each entry, skip all paths below it and find the next one (a "loose index scan"). The
-# paths below a folder end before the folder's name with "0", the next character, instead of its last "/".
-_FOLDER_PAGE: Final = f"""
-WITH RECURSIVE walk(entry, is_folder, n) AS (
-    SELECT NULL::text COLLATE "C", false, 0
-  UNION ALL
-    SELECT step.entry, step.is_folder, walk.n + 1
-    FROM walk CROSS JOIN LATERAL (
-        SELECT CASE WHEN slash > 0 THEN left(path, %(length)s + slash) ELSE path END, slash > 0
-        FROM (
-            SELECT file_path, position('/' in substr(file_path, %(length)s + 1))
-            FROM file_locations
-            WHERE file_path >= CASE WHEN walk.n = 0 THEN %(from)s
-                                    WHEN walk.is_folder THEN left(walk.entry, -1) || '0'
-                                    ELSE walk.entry || chr(1) END COLLATE "C"
-              {{upper_bound}}
-            ORDER BY file_path
-            LIMIT 1
-        ) AS found(path, slash)
-    ) AS step(entry, is_folder)
-    WHERE walk.n < %(limit)s
-)
-SELECT walk.is_folder, walk.entry, {LOCATION}
-FROM walk
-LEFT JOIN LATERAL (SELECT * FROM file_locations WHERE file_path = walk.entry OFFSET 0) AS l ON NOT walk.is_folder
-LEFT JOIN chunks AS c ON c.id = l.caf_file_id
-WHERE walk.n > 0
-ORDER BY walk.n
 """  # noqa: S608
 
 
@@ -329,11 +300,35 @@ class Lookup:
         low, high = folder_range(folder)
         if after is not None:
             low = after.path[:-1] + "0" if isinstance(after, Folder) else successor(after.path)
-        statement = _FOLDER_PAGE.format(upper_bound="AND file_path < %(high)s" if high else "")
-        parameters = {"from": low, "high": high, "length": len(folder), "limit": limit}
-        with self._connection.statement() as connection:
-            rows = connection.execute(statement.encode(), parameters).fetchall()
-        return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]
+        return self.level_page(low, high, skipped=len(folder), limit=limit)
+
+    def level_page(
+        self, low: str, high: str | None, *, skipped: int, delimiter: str = "/", limit: int = PAGE_ROWS
+    ) -> list[Location | Folder]:
+        """Return the files in a range of paths, and one Folder for all paths with the same text up to a delimiter.
+
+        Each entry costs a look-up in the index, whatever the number of paths below a Folder.
+
+        Args:
+            low: Lowest path.
+            high: The first path after the range; None for no end.
+            skipped: Number of characters at the start of each path in which no delimiter is looked for.
+            delimiter: Text at which a Folder ends. One of its characters must not be U+10FFFF.
+            limit: Largest number of entries.
+        """
+        from cafcat.catalog.files.levels import level_page
+
+        return level_page(self._connection, low, high, skipped=skipped, delimiter=delimiter, limit=limit)
+
+    def range_page(self, low: str, high: str | None, limit: int = PAGE_ROWS) -> list[Location]:
+        """Return the locations in a range of paths, in path order.
+
+        Args:
+            low: Lowest path.
+            high: The first path after the range; None for no end.
+            limit: Largest number of locations.
+        """
+        return self._page({"low": low, "high": high}, limit)
 
     def totals(self, prefix: str) -> tuple[int, int]:
         """Return the number of the files that `pages` yields for a name, and their total size in bytes.

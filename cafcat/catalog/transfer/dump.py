@@ -40,6 +40,7 @@ TABLES: Final = (
     "verify_runs",
     "verifications",
     "findings",
+    "access_keys",
 )
 """All tables of cafcat.catalog.tables, in an order in which they can be filled: a table comes after those to
 which it refers."""
@@ -49,6 +50,7 @@ _ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
 yet."""
 
 _ORDER: Final = {
+    "access_keys": "access_key_id",
     "catalog_identity": "only_row",
     "file_locations": "file_path",
     "journal_files": "journal_id, file_path",

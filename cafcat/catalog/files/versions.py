@@ -1,0 +1,104 @@
+"""The present and former contents of paths, which the S3 protocol calls versions."""
+
+from collections.abc import Sequence
+from heapq import merge
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cafcat.catalog.connection import Connection
+from cafcat.catalog.files.lookup import LOCATION, location_of
+from cafcat.model import Location
+
+__all__ = ["Version", "Versions"]
+
+_LIVE: Final = f"""
+SELECT {LOCATION}
+FROM (SELECT * FROM file_locations WHERE file_path >= %(low)s {{upper_bound}}
+      ORDER BY file_path LIMIT %(limit)s OFFSET 0) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+ORDER BY l.file_path
+"""  # noqa: S608
+# The content of a skipped file was never at its path. A moved file has the same content in its new chunk.
+_FORMER: Final = f"""
+SELECT {LOCATION}
+FROM (SELECT r.* FROM retired_locations AS r JOIN chunks AS k ON k.id = r.caf_file_id
+      WHERE r.file_path >= %(low)s {{upper_bound}} AND r.reason IN ('replaced', 'removed')
+        AND k.state IN ('committed', 'retired')
+      ORDER BY r.file_path, r.id DESC LIMIT %(limit)s) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+ORDER BY l.file_path, l.id DESC
+"""  # noqa: S608
+_AT: Final = f"""
+SELECT {LOCATION}
+FROM (SELECT * FROM {{table}} WHERE file_path = %(path)s AND start_byte = %(start)s AND end_byte = %(end)s
+      {{condition}} OFFSET 0) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+WHERE c.uuid = %(chunk)s AND c.state IN ('committed', 'retired')
+LIMIT 1
+"""  # noqa: S608
+_LIVE_AT: Final = _AT.format(table="file_locations", condition="")
+_FORMER_AT: Final = _AT.format(table="retired_locations", condition="AND reason <> 'skipped'")
+
+
+class Version(NamedTuple):
+    """One content of a path.
+
+    Attributes:
+        location: Where the content is.
+        is_live: True if the path has this content now.
+    """
+
+    location: Location
+    is_live: bool
+
+
+class Versions:
+    """Queries on present and former contents of paths. A content whose chunk was pruned is left out."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(self, path: str, chunk: UUID, start: int, end: int) -> Location | None:
+        """Return the location of a content that a path has or had; None if there is none, or it was pruned.
+
+        Args:
+            path: Path of the file.
+            chunk: UUID of the chunk with the content.
+            start: First byte of the content in the chunk.
+            end: One past its last byte.
+        """
+        parameters = {"path": path, "chunk": chunk, "start": start, "end": end}
+        with self._connection.by_index() as connection:
+            for statement in (_LIVE_AT, _FORMER_AT):
+                row = connection.execute(statement.encode(), parameters).fetchone()
+                if row is not None:
+                    return location_of(row)
+        return None
+
+    def page(self, low: str, high: str | None, limit: int) -> list[Version]:
+        """Return versions of the paths in a range: in path order, and of each path the newest first.
+
+        Args:
+            low: Lowest path.
+            high: The first path after the range; None for no end.
+            limit: Largest number of versions. The last path may have more.
+        """
+        parameters = {"low": low, "high": high, "limit": limit}
+        with self._connection.by_index() as connection:
+            live, former = (
+                connection.execute(_bounded(statement, high), parameters).fetchall()
+                for statement in (_LIVE, _FORMER)
+            )
+        return list(merge(_versions(live, True), _versions(former, False), key=_path))[:limit]
+
+
+def _bounded(statement: str, high: str | None) -> bytes:
+    return statement.format(upper_bound="" if high is None else "AND file_path < %(high)s").encode()
+
+
+def _versions(rows: Sequence[Sequence[Any]], is_live: bool) -> list[Version]:
+    return [Version(location_of(row), is_live) for row in rows]
+
+
+def _path(version: Version) -> str:
+    return version.location.path
