@@ -216,6 +216,21 @@ class PackedFiles:
         """
         return self._reader.stream(ReadRequest.of(path, self._reader.locate(path), start, end))
 
+    def stream_location(self, location: Location, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes of a file that was found before, or a range of them, as `stream` does, without a query.
+
+        Args:
+            location: Where the file is.
+            start: First byte; a negative number counts from the end.
+            end: One past the last byte; None for the end of the file.
+
+        Raises:
+            InvalidInput: As `read` raises it, by the call itself.
+            Corrupt, StoreFailed, AccessDenied, Conflict, Unavailable, NotInstalled, Unsupported: As `read` raises
+                them, during the iteration.
+        """
+        return self._reader.stream(ReadRequest.of(location.path, location, start, end))
+
     def open(self, path: str) -> io.BufferedReader:
         """Open a file of the catalog for reading, as the built-in `open(path, "rb")` opens a file on disk.
 

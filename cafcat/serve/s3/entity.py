@@ -1,0 +1,74 @@
+"""What the S3 protocol says of a packed file: entity tag, time, type, checksum, version."""
+
+import base64
+import mimetypes
+import re
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Final
+from uuid import UUID
+
+from cafcat.model import Location
+
+__all__ = [
+    "content_type",
+    "entity_tag",
+    "http_time",
+    "iso_time",
+    "modified_seconds",
+    "parse_version",
+    "shown_checksum",
+    "version_of",
+]
+
+_LAST_SECOND: Final = 253_402_300_799
+"""The end of the year 9999."""
+_VERSION: Final = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{1,15})\.([0-9a-f]{1,15})")
+_UNKNOWN_TYPE: Final = "binary/octet-stream"
+
+
+def entity_tag(location: Location) -> str:
+    """Return the entity tag of a file, in quotes.
+
+    It is made of checksum, size and modification time, and stays the same when the file moves into another chunk.
+    It has dashes: programs then do not take it for the MD5 checksum of the content.
+    """
+    time = 0 if location.modified_ns is None else location.modified_ns // 1000
+    return f'"{location.crc32c:08x}-{location.size_bytes:x}-{time & 0xFFFFFFFFFFFFFFFF:x}"'
+
+
+def shown_checksum(location: Location) -> str:
+    """Return the CRC-32C of a file in base64."""
+    return base64.b64encode(location.crc32c.to_bytes(4, "big")).decode()
+
+
+def modified_seconds(location: Location) -> int:
+    """Return the modification time in seconds since 1970, from 1970 to 9999; 0 if it is unknown."""
+    return min(max((location.modified_ns or 0) // 10**9, 0), _LAST_SECOND)
+
+
+def http_time(location: Location) -> str:
+    """Return the modification time in the form of HTTP headers."""
+    return format_datetime(datetime.fromtimestamp(modified_seconds(location), UTC), usegmt=True)
+
+
+def iso_time(location: Location) -> str:
+    """Return the modification time in the form of XML documents."""
+    return datetime.fromtimestamp(modified_seconds(location), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def content_type(path: str) -> str:
+    """Return the media type that belongs to the suffix of a name."""
+    found, encoding = mimetypes.guess_type(path.rpartition("/")[2])
+    return _UNKNOWN_TYPE if found is None or encoding is not None else found
+
+
+def version_of(location: Location) -> str:
+    """Return the name of a version: the chunk and the span of its bytes there."""
+    return f"{location.chunk.hex}.{location.start_byte:x}.{location.end_byte:x}"
+
+
+def parse_version(text: str) -> tuple[UUID, int, int] | None:
+    """Return chunk, first byte and one past the last byte of a version; None if the text names no version."""
+    found = _VERSION.fullmatch(text)
+    return None if found is None else (UUID(found[1]), int(found[2], 16), int(found[3], 16))

@@ -1,0 +1,49 @@
+"""Options of the S3 server."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cafcat.errors import InvalidInput
+from cafcat.support.paths import folder_of, is_text
+
+__all__ = ["S3Options"]
+
+_KEY_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Options:
+    """Options of the S3 server.
+
+    Attributes:
+        bucket: Name of the one bucket, whose keys are all paths of the catalog. None: each top-level folder is a
+            bucket.
+        domain: Host name of the server for requests to `BUCKET.domain`, without a port; None for paths only.
+        region: Region that clients have to sign.
+        public: Folders that anybody can read without an access key; "" for all files.
+        key_seconds: How long an access key is remembered: how long a revoked key is still accepted.
+    """
+
+    bucket: str | None = None
+    domain: str | None = None
+    region: str = "us-east-1"
+    public: tuple[str, ...] = ()
+    key_seconds: float = _KEY_SECONDS
+
+    def check(self) -> None:
+        """Check the names.
+
+        Raises:
+            InvalidInput: A name is empty, or no path can have it.
+        """
+        for name in self.public:
+            if not is_text(name):
+                raise InvalidInput("no folder of the catalog can have this name", path=name)
+        if self.bucket is not None and (not self.bucket or "/" in self.bucket or not is_text(self.bucket)):
+            raise InvalidInput(f"no bucket can have the name {self.bucket!r}", hint="use letters, digits and -")
+        if not self.region or self.domain == "":
+            raise InvalidInput("the region and the domain must not be empty")
+
+    def public_folders(self) -> list[str]:
+        """Return the public folders, each with "/" at its end; "" for all files."""
+        return [folder_of(name) for name in self.public]

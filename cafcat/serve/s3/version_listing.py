@@ -1,0 +1,144 @@
+"""Lists the present and former contents of keys: ListObjectVersions."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from cafcat.catalog.files.lookup import successor
+from cafcat.catalog.files.versions import Version, Versions
+from cafcat.model import Folder
+from cafcat.serve.s3.answer import Answer, xml_answer
+from cafcat.serve.s3.entity import version_of
+from cafcat.serve.s3.errors import S3Error
+from cafcat.serve.s3.listing import KeyEncoding, Values, file_texts, shown_prefixes
+from cafcat.serve.s3.namespace import OWNER, Namespace
+from cafcat.serve.s3.paging import Ranges, common_prefix, delimiter_of, invalid, max_keys, start_after
+from cafcat.serve.s3.request import S3Request
+from cafcat.serve.s3.visible import Visible
+from cafcat.serve.s3.xml import document, texts
+from cafcat.support.paths import end_of_prefix
+
+__all__ = ["list_versions"]
+
+_PAGE_ROWS: Final = 1000
+Group = tuple[str, list[Version]]
+"""A path, and all its versions, the newest first."""
+
+
+def list_versions(
+    versions: Versions, namespace: Namespace, request: S3Request, bucket: str, visible: Visible
+) -> Answer:
+    """Return the answer to ListObjectVersions. Removed files have versions, but no delete markers.
+
+    Args:
+        versions: Queries on versions.
+        namespace: Finds buckets.
+        request: The request.
+        bucket: Name of the bucket.
+        visible: What the client may see.
+
+    Raises:
+        S3Error: AccessDenied, if the client may see no key with the requested prefix; NoSuchBucket; or a parameter
+            is invalid.
+    """
+    base, parameters = namespace.base(bucket), request.parameters
+    prefix, delimiter, limit = base + parameters.get("prefix", ""), delimiter_of(request), max_keys(request)
+    encoding, key, version = KeyEncoding(request, base), parameters.get("key-marker", ""), _version_marker(request)
+    ranges = visible.ranges(prefix)
+    if not ranges:
+        raise S3Error("AccessDenied", "Access Denied")
+    page = _Page(prefix, delimiter, key and base + key, version)
+    entries, is_truncated = page.entries(versions, ranges, limit)
+    if not entries:
+        namespace.check_visible(bucket, visible)
+    values: Values = [("Name", bucket), ("Prefix", encoding.key(prefix)), ("MaxKeys", limit)]
+    values += [("Delimiter", encoding.text(delimiter) or None), ("EncodingType", encoding.kind)]
+    values += [("KeyMarker", encoding.text(key)), ("VersionIdMarker", version), ("IsTruncated", is_truncated)]
+    content = texts(values + (_next(entries[-1], encoding) if is_truncated else []))
+    content += "".join(_shown(entry, encoding) for entry in entries if isinstance(entry, Version))
+    return xml_answer(document("ListVersionsResult", content + shown_prefixes(entries, encoding)))
+
+
+def _version_marker(request: S3Request) -> str:
+    marker = request.parameters.get("version-id-marker", "")
+    if marker and not request.parameters.get("key-marker"):
+        message = "A version-id marker cannot be specified without a key marker."
+        raise invalid("version-id-marker", marker, message)
+    return marker
+
+
+def _next(last: Version | Folder, encoding: KeyEncoding) -> Values:
+    if isinstance(last, Folder):
+        return [("NextKeyMarker", encoding.key(last.path))]
+    return [
+        ("NextKeyMarker", encoding.key(last.location.path)),
+        ("NextVersionIdMarker", version_of(last.location)),
+    ]
+
+
+def _shown(version: Version, encoding: KeyEncoding) -> str:
+    values = texts([("VersionId", version_of(version.location)), ("IsLatest", version.is_live)])
+    return f"<Version>{file_texts(version.location, encoding)}{values}<Owner>{OWNER}</Owner></Version>"
+
+
+class _Page:
+    """A page of versions and common prefixes."""
+
+    def __init__(self, prefix: str, delimiter: str, key_marker: str, version_marker: str) -> None:
+        """Create the page that begins after a version.
+
+        Args:
+            prefix: Text at the start of all listed paths, in which no delimiter is looked for.
+            delimiter: Text at which common prefixes end; "" for no common prefixes.
+            key_marker: Path or common prefix after which the page begins; "" for the first page.
+            version_marker: Version of this path after which the page begins; "" for the next path.
+        """
+        self._prefix = prefix
+        self._delimiter = delimiter
+        self._key_marker = key_marker
+        self._version_marker = version_marker
+        self._bound = key_marker if version_marker else start_after(key_marker, prefix, delimiter)
+
+    def entries(self, versions: Versions, ranges: Ranges, limit: int) -> tuple[list[Version | Folder], bool]:
+        """Return the versions and common prefixes of the page, and True if there are more of them.
+
+        Args:
+            versions: Queries on versions.
+            ranges: The paths that are listed.
+            limit: Largest number of entries.
+        """
+        entries: list[Version | Folder] = []
+        for low, high in ranges if limit else ():
+            for group in self._groups(versions, low, high):
+                entries += self._entries_of(group)
+                if len(entries) > limit:
+                    return entries[:limit], True
+        return entries, False
+
+    def _groups(self, versions: Versions, low: str, high: str | None) -> Iterator[Group]:
+        """Yield the paths of a range with all their versions. Paths below `_bound`, which may rise, are skipped."""
+        rows, first = _PAGE_ROWS, max(low, self._bound)
+        while high is None or first < high:
+            page = versions.page(first, high, rows)
+            groups = [(path, list(group)) for path, group in groupby(page, lambda version: version.location.path)]
+            is_full = len(page) == rows
+            if is_full and len(groups) == 1:
+                rows *= 2  # one path has more versions than fit into a page
+                continue
+            for group in groups[:-1] if is_full else groups:
+                if group[0] >= self._bound:
+                    yield group
+            if not is_full:
+                return
+            first = max(groups[-1][0], self._bound)
+
+    def _entries_of(self, group: Group) -> Sequence[Version | Folder]:
+        path, versions = group
+        folder = common_prefix(path, self._prefix, self._delimiter)
+        if folder is not None:
+            self._bound = end_of_prefix(folder) or successor(path)
+            return [Folder(folder)]
+        self._bound = successor(path)
+        names = [version_of(version.location) for version in versions]
+        is_marked = path == self._key_marker and self._version_marker in names
+        return versions[names.index(self._version_marker) + 1 :] if is_marked else versions
