@@ -68,6 +68,8 @@ class S3App:
         request_id = os.urandom(8).hex().upper()
         answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, scope, request_id)
         answer.headers |= {"x-amz-request-id": request_id, "x-amz-id-2": "cafcat"}
+        if _has_body(scope):  # which is not read, and must not be taken for the next request
+            answer.headers["connection"] = "close"
         headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body, "more_body": answer.rest is not None})
@@ -111,6 +113,12 @@ class S3App:
         finally:
             gone.cancel()
             await loop.run_in_executor(self._pool, _close, blocks)
+
+
+def _has_body(scope: MutableMapping[str, Any]) -> bool:
+    """Return True if a request has a body, or a client waits for permission to send one."""
+    headers = {name.lower(): value for name, value in scope.get("headers", ())}
+    return headers.get(b"content-length", b"0").strip() != b"0" or b"transfer-encoding" in headers
 
 
 async def _disconnected(receive: Receive) -> None:
