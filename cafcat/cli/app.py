@@ -54,6 +54,7 @@ _MODULES: Final = {
     "backup": "catalog.backup",
     "restore": "catalog.backup",
     "sql": "catalog.sql",
+    "keys": "catalog.keys",
     "config": "admin.config",
     "completion": "admin.completion",
     "version": "admin.version",

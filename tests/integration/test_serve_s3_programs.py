@@ -1,4 +1,4 @@
-"""The S3 server, read by programs of other projects: the extra `test-programs`. A missing program skips its test."""
+"""The S3 server, read by programs of other projects (extra `test-programs`). A missing program skips its test."""
 
 import os
 import subprocess
@@ -47,7 +47,9 @@ def run(server: Gateway, folder: Path, name: str, *arguments: str | Path) -> str
     # Programs of a virtual environment that are scripts must not find the modules of the tests.
     environment = {key: value for key, value in server.environment().items() if key != "PYTHONPATH"}
     environment |= {"HOME": str(folder), "AWS_CONFIG_FILE": str(folder / "aws.config"), "NO_PROXY": "127.0.0.1"}
-    done = subprocess.run([path, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [path, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -72,16 +74,16 @@ def test_aws_ls_cp_sync_presign(server: Gateway, tmp_path: Path) -> None:
     # Version 1 of the program still signs URLs for us-east-1 with version 2 of the signature.
     run(server, tmp_path, "aws", "configure", "set", "default.s3.signature_version", "s3v4")
     url = run(server, tmp_path, "aws", "s3", "presign", "s3://data/sub/deep/c d+e&é.txt").strip()
-    with urlopen(url) as answer:
+    with urlopen(url) as answer:  # noqa: S310 - an HTTP URL
         assert answer.read() == b"odd name"
 
 
 def test_rclone_lsf_copy_check(server: Gateway, tmp_path: Path) -> None:
     remote = f":s3,provider=Other,env_auth=true,force_path_style=true,region=us-east-1,endpoint='{server.url}':"
     assert run(server, tmp_path, "rclone", "lsf", remote).split() == ["data/", "other/"]
-    assert sorted(run(server, tmp_path, "rclone", "lsf", "-R", "--files-only", f"{remote}data").splitlines()) == sorted(
-        OF_DATA
-    )
+    assert sorted(
+        run(server, tmp_path, "rclone", "lsf", "-R", "--files-only", f"{remote}data").splitlines()
+    ) == sorted(OF_DATA)
     few = ("--exclude", "many/**", f"{remote}data", tmp_path / "copy")
     run(server, tmp_path, "rclone", "copy", *few)
     assert tree(tmp_path / "copy") == FEW
@@ -133,13 +135,15 @@ def test_s3fs(server: Gateway, tmp_path: Path) -> None:
 def _has_s3fs(folder: Path) -> bool:
     python = folder / "python"
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    return python.exists() and not subprocess.run([python, "-c", "import s3fs"], env=environment, capture_output=True).returncode
+    return (
+        python.exists()
+        and not subprocess.run([python, "-c", "import s3fs"], env=environment, capture_output=True).returncode
+    )
 
 
 def test_obstore(server: Gateway) -> None:
-    from obstore.store import S3Store
-
     import obstore
+    from obstore.store import S3Store
 
     store = S3Store(
         "data",

@@ -40,6 +40,13 @@ def code_of(request: S3Request) -> str:
     return error.value.code
 
 
+def is_accepted(request: S3Request) -> bool:
+    try:
+        return check(request) is not None
+    except S3Error:
+        return False
+
+
 @pytest.mark.parametrize(
     ("target", "headers", "signature"),
     [
@@ -53,9 +60,11 @@ def test_signed_headers_of_the_documentation(target: str, headers: dict[str, str
     authorization = f"AWS4-HMAC-SHA256 Credential={EXAMPLE_ID}/{SCOPE},SignedHeaders={names},Signature={signature}"
     given = {"host": HOST, "x-amz-content-sha256": EMPTY, "x-amz-date": "20130524T000000Z"} | headers
     assert check(request(target, given | {"authorization": authorization})) is EXAMPLE
-    assert Signer(EXAMPLE_ID, EXAMPLE.secret).headers("GET", target, {"host": HOST} | headers, EXAMPLE_TIME)[
-        "Authorization"
-    ].endswith(signature)
+    assert (
+        Signer(EXAMPLE_ID, EXAMPLE.secret)
+        .headers("GET", target, {"host": HOST} | headers, EXAMPLE_TIME)["Authorization"]
+        .endswith(signature)
+    )
 
 
 PRESIGNED = (
@@ -74,7 +83,9 @@ def test_unsigned_requests_have_no_key() -> None:
     assert check(request("/test.txt?response-content-type=x", {"host": HOST})) is None
 
 
-@pytest.mark.parametrize(("seconds", "accepted"), [(0, True), (899, True), (-899, True), (901, False), (-901, False)])
+@pytest.mark.parametrize(
+    ("seconds", "accepted"), [(0, True), (899, True), (-899, True), (901, False), (-901, False)]
+)
 def test_the_clock_may_differ_by_15_minutes(seconds: int, accepted: bool) -> None:
     signed = Signer(EXAMPLE_ID, EXAMPLE.secret).headers("GET", "/x", {"host": HOST}, EXAMPLE_TIME + seconds)
     if accepted:
@@ -109,11 +120,10 @@ def test_presigned_urls_expire(age: int, expires: int | str, outcome: str | None
 
 def test_every_changed_character_of_a_url_is_noticed() -> None:
     whole = Signer(EXAMPLE_ID, EXAMPLE.secret).presigned("/a/b?prefix=c&list-type=2", HOST, EXAMPLE_TIME)
+    assert is_accepted(request(whole, {"host": HOST}))
     for place in range(1, len(whole)):
         changed = whole[:place] + ("0" if whole[place] != "0" else "1") + whole[place + 1 :]
-        with pytest.raises(S3Error):
-            assert check(request(changed, {"host": HOST})) is None
-            raise S3Error("AccessDenied", "an unsigned request")
+        assert not is_accepted(request(changed, {"host": HOST})), changed
 
 
 @pytest.mark.parametrize(
@@ -176,7 +186,9 @@ def test_two_signatures_are_refused() -> None:
 def test_a_body_is_refused() -> None:
     signed = Signer(EXAMPLE_ID, EXAMPLE.secret).headers("GET", "/x", {"host": HOST}, EXAMPLE_TIME, "a" * 64)
     assert code_of(request("/x", signed)) == "XAmzContentSHA256Mismatch"
-    unsigned = Signer(EXAMPLE_ID, EXAMPLE.secret).headers("GET", "/x", {"host": HOST}, EXAMPLE_TIME, "UNSIGNED-PAYLOAD")
+    unsigned = Signer(EXAMPLE_ID, EXAMPLE.secret).headers(
+        "GET", "/x", {"host": HOST}, EXAMPLE_TIME, "UNSIGNED-PAYLOAD"
+    )
     assert check(request("/x", unsigned)) is EXAMPLE
 
 

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 __all__ = ["EMPTY", "Signer"]
 
@@ -72,7 +72,7 @@ class Signer:
         pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
         encoded = sorted((_quoted(name), _quoted(value)) for name, value in pairs)
         lower = {name.lower(): value for name, value in headers.items()}
-        lines = [method, path, "&".join(f"{name}={value}" for name, value in encoded)]
+        lines = [method, _path(path), "&".join(f"{name}={value}" for name, value in encoded)]
         lines += [f"{name}:{lower[name].strip()}" for name in names.split(";")]
         canonical = "\n".join([*lines, "", names, payload])
         digest = hashlib.sha256(canonical.encode("utf-8", "surrogateescape")).hexdigest()
@@ -81,6 +81,11 @@ class Signer:
         for part in self._scope(time).split("/"):
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
         return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _path(path: str) -> str:
+    """Return a path as it is signed: with its bytes encoded in one way."""
+    return quote(unquote_to_bytes(path), safe="/-_.~")
 
 
 def _quoted(text: str) -> str:

@@ -1,8 +1,6 @@
 """The present and former contents of paths, which the S3 protocol calls versions."""
 
-from collections.abc import Sequence
-from heapq import merge
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection
@@ -14,19 +12,18 @@ __all__ = ["Version", "Versions"]
 _LIVE: Final = f"""
 SELECT {LOCATION}
 FROM (SELECT * FROM file_locations WHERE file_path >= %(low)s {{upper_bound}}
-      ORDER BY file_path LIMIT %(limit)s OFFSET 0) AS l
+      ORDER BY file_path LIMIT %(limit)s) AS l
 JOIN chunks AS c ON c.id = l.caf_file_id
-ORDER BY l.file_path
 """  # noqa: S608
-# The content of a skipped file was never at its path. A moved file has the same content in its new chunk.
+# The content of a skipped file was never at its path. A moved file has the same content in its new chunk. The
+# condition on the chunk is no join: the server reads the rows in the order of the index on paths, up to the limit.
 _FORMER: Final = f"""
-SELECT {LOCATION}
-FROM (SELECT r.* FROM retired_locations AS r JOIN chunks AS k ON k.id = r.caf_file_id
+SELECT {LOCATION}, l.id
+FROM (SELECT r.* FROM retired_locations AS r
       WHERE r.file_path >= %(low)s {{upper_bound}} AND r.reason IN ('replaced', 'removed')
-        AND k.state IN ('committed', 'retired')
-      ORDER BY r.file_path, r.id DESC LIMIT %(limit)s) AS l
+        AND (SELECT k.state FROM chunks AS k WHERE k.id = r.caf_file_id) IN ('committed', 'retired')
+      ORDER BY r.file_path LIMIT %(limit)s) AS l
 JOIN chunks AS c ON c.id = l.caf_file_id
-ORDER BY l.file_path, l.id DESC
 """  # noqa: S608
 _AT: Final = f"""
 SELECT {LOCATION}
@@ -81,24 +78,17 @@ class Versions:
         Args:
             low: Lowest path.
             high: The first path after the range; None for no end.
-            limit: Largest number of versions. The last path may have more.
+            limit: Largest number of versions. If so many are returned, the last path may have others.
         """
         parameters = {"low": low, "high": high, "limit": limit}
         with self._connection.by_index() as connection:
-            live, former = (
-                connection.execute(_bounded(statement, high), parameters).fetchall()
-                for statement in (_LIVE, _FORMER)
-            )
-        return list(merge(_versions(live, True), _versions(former, False), key=_path))[:limit]
+            live = connection.execute(_bounded(_LIVE, high), parameters).fetchall()
+            former = connection.execute(_bounded(_FORMER, high), parameters).fetchall()
+        former.sort(key=lambda row: row[-1], reverse=True)  # the row of the newest has the highest id
+        found = [Version(location_of(row), is_live=True) for row in live]
+        found += [Version(location_of(row[:-1]), is_live=False) for row in former]
+        return sorted(found, key=lambda version: version.location.path)[:limit]
 
 
 def _bounded(statement: str, high: str | None) -> bytes:
     return statement.format(upper_bound="" if high is None else "AND file_path < %(high)s").encode()
-
-
-def _versions(rows: Sequence[Sequence[Any]], is_live: bool) -> list[Version]:
-    return [Version(location_of(row), is_live) for row in rows]
-
-
-def _path(version: Version) -> str:
-    return version.location.path

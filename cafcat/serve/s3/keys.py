@@ -9,17 +9,14 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt, InvalidInput, NotFound
 from cafcat.serve.s3.sealing import Seal, seal_of
 from cafcat.session import Session
 from cafcat.support.paths import folder_of, is_text
 
-if TYPE_CHECKING:
-    from cafcat.catalog.access_keys import AccessKey
-
-__all__ = ["Key", "KeyRing", "NewKey", "add_key", "list_keys", "revoke_key"]
+__all__ = ["Key", "KeyRing", "NewKey", "add_key", "revoke_key"]
 
 _log = logging.getLogger("cafcat")
 
@@ -77,11 +74,6 @@ def _new_id() -> str:
     """Return a random name of 20 capital letters and digits, as programs expect it of S3."""
     text = base64.b32encode(os.urandom(_ID_BYTES)).decode()
     return (_ID_PREFIX + text)[:_ID_LENGTH]
-
-
-def list_keys(session: Session) -> "list[AccessKey]":
-    """Return all access keys, the oldest first, without their secrets."""
-    return session.catalog.access_keys.all()
 
 
 def revoke_key(session: Session, access_key_id: str) -> None:

@@ -107,7 +107,7 @@ def seal_of(home: Path, *, create: bool = False) -> Seal:
 
 def _decoded(text: str, origin: str) -> bytes:
     try:
-        key = base64.b64decode(text.strip(), altchars=b"-_", validate=True)
+        key = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != _KEY_BYTES:

@@ -45,7 +45,11 @@ class Gateway:
         from botocore.config import Config
 
         signer = key or self.key
-        config = {"retries": {"total_max_attempts": 1}, "s3": {"addressing_style": "path"}, "signature_version": "s3v4"} | config
+        config = {
+            "retries": {"total_max_attempts": 1},
+            "s3": {"addressing_style": "path"},
+            "signature_version": "s3v4",
+        } | config
         return boto3.client(
             "s3",
             endpoint_url=self.url,
@@ -58,7 +62,9 @@ class Gateway:
     def environment(self, key: NewKey | None = None) -> dict[str, str]:
         """Return the variables with which other programs find the server and the key."""
         signer = key or self.key
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RCLONE_", "S3_"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RCLONE_", "S3_"))
+        }
         return kept | {
             "AWS_ACCESS_KEY_ID": signer.access_key_id,
             "AWS_SECRET_ACCESS_KEY": signer.secret_access_key,

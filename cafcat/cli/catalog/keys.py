@@ -1,0 +1,74 @@
+"""The commands of `cafcat keys`, for the access keys of the S3 server."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.call import Call, group, verb
+from cafcat.support.arguments import parse_duration, parse_text
+
+if TYPE_CHECKING:
+    from cafcat.catalog.access_keys import AccessKey
+
+__all__ = ["register"]
+
+
+def add(
+    call: Call,
+    *,
+    prefix: Annotated[
+        str,
+        typer.Option("--prefix", metavar="P", parser=parse_text, help="Folder that the key can list and read."),
+    ] = "",
+    expires: Annotated[
+        int | None,
+        typer.Option(
+            "--expires", metavar="TIME", parser=parse_duration, help="How long the key is valid: 12h, 30d."
+        ),
+    ] = None,
+) -> None:
+    """Make an access key for the S3 server, and print it with its secret, which is not shown again.
+
+    Example: cafcat keys add --prefix photos/2026 --expires 30d
+    """
+    from cafcat.serve.s3.keys import add_key
+
+    with call.repository() as repository:
+        key = add_key(repository.session, prefix, expires)
+    call.output.fields(asdict(key), asdict(key) | {"prefix": key.prefix or "(all files)"})
+
+
+def list_(call: Call) -> None:
+    """List the access keys, without their secrets."""
+    with call.files() as repository:
+        for key in repository.session.catalog.access_keys.all():
+            call.output.show(key._asdict(), [call.output.shown(_row(key))])
+
+
+def _row(key: "AccessKey") -> str:
+    end = key.revoked_at or key.expires_at or "-"
+    return f"{key.access_key_id}  {key.state:7}  {key.created_at}  {end:27}  {key.prefix or '(all files)'}"
+
+
+def revoke(
+    call: Call,
+    *,
+    access_key_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", parser=parse_text, help="Name of the access key, as `keys list` shows it."),
+    ],
+) -> None:
+    """Revoke an access key for ever. Running servers refuse it within 5 seconds."""
+    from cafcat.serve.s3.keys import revoke_key
+
+    with call.repository() as repository:
+        revoke_key(repository.session, access_key_id)
+    call.output.show({"revoked": access_key_id}, [call.output.shown(f"revoked {access_key_id}")])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group `cafcat keys` to the commands of the program."""
+    below = group(app, "keys", "Make, list and revoke access keys of the S3 server.")
+    for name, function in (("add", add), ("list", list_), ("revoke", revoke)):
+        verb(below, name, function)

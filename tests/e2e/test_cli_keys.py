@@ -1,0 +1,110 @@
+"""keys add, keys list, keys revoke."""
+
+import re
+import stat
+
+import psycopg
+import pytest
+
+import cafcat as cafcat_package
+from cafcat.errors import InvalidInput
+from cafcat.serve.s3.keys import KeyRing
+from cafcat.serve.s3.sealing import SEAL_KEY_VARIABLE, seal_of
+from tests.e2e.conftest import Cafcat, documented_keys
+
+SEAL_KEY = "c2VhbGluZyBrZXkgb2YgMzIgYnl0ZXMgZm9yIHRlc3Q="
+
+
+def find(cafcat: Cafcat, access_key_id: str) -> str | None:
+    """Return the secret of a key, as the server finds it."""
+    with cafcat_package.open(database_url=cafcat.database_url, home=cafcat.folder / "home") as repository:
+        key = KeyRing(repository.session, 0.0).find(access_key_id)
+    return None if key is None else key.secret
+
+
+def test_a_key_is_shown_once(cafcat: Cafcat) -> None:
+    made = cafcat("keys", "add", "--prefix", "./photos/2026", "--expires", "30d", "--json").document
+    assert set(made) == documented_keys("keys add")
+    assert re.fullmatch("CAFCAT[A-Z2-7]{14}", made["access_key_id"])
+    assert len(made["secret_access_key"]) == 40
+    assert made["prefix"] == "photos/2026/"
+    listed = cafcat("keys", "list", "--json").document
+    assert set(listed) == documented_keys("keys list")
+    assert (listed["access_key_id"], listed["state"]) == (made["access_key_id"], "active")
+    assert listed["expires_at"] == made["expires_at"]
+    assert made["secret_access_key"] not in cafcat("keys", "list").text
+    assert find(cafcat, made["access_key_id"]) == made["secret_access_key"]
+
+
+def test_keys_in_lines(cafcat: Cafcat) -> None:
+    lines = cafcat("keys", "add").lines
+    assert [line.split()[0] for line in lines] == ["access_key_id", "secret_access_key", "prefix"]
+    assert lines[2].endswith("(all files)")
+    name = lines[0].split()[1]
+    assert cafcat("keys", "revoke", name).lines == [f"revoked {name}"]
+    assert cafcat("keys", "list").lines[0].split()[:2] == [name, "revoked"]
+
+
+def test_a_revoked_key_is_refused_for_ever(cafcat: Cafcat) -> None:
+    name = cafcat("keys", "add", "--json").document["access_key_id"]
+    assert cafcat("keys", "revoke", name, "--json").document == {"revoked": name}
+    first = cafcat("keys", "list", "--json").document["revoked_at"]
+    cafcat("keys", "revoke", name)
+    assert cafcat("keys", "list", "--json").document["revoked_at"] == first
+    assert find(cafcat, name) is None
+    assert "no access key" in cafcat("keys", "revoke", "CAFCATNOTHING", code=4).err
+
+
+def test_an_expired_key_is_refused(cafcat: Cafcat) -> None:
+    name = cafcat("keys", "add", "--expires", "1h", "--json").document["access_key_id"]
+    assert find(cafcat, name)
+    assert cafcat.database_url
+    with psycopg.connect(cafcat.database_url) as connection:
+        connection.execute("UPDATE access_keys SET expires_at = now()")
+    assert find(cafcat, name) is None
+    assert cafcat("keys", "list", "--json").document["state"] == "expired"
+
+
+@pytest.mark.parametrize("expires", ["0", "-1h", "soon", "200000d"])
+def test_invalid_durations_are_refused(cafcat: Cafcat, expires: str) -> None:
+    cafcat("keys", "add", f"--expires={expires}", code=2)
+    assert cafcat("keys", "list").lines == []
+
+
+def test_the_secret_is_sealed(cafcat: Cafcat) -> None:
+    made = cafcat("keys", "add", "--json").document
+    assert cafcat.database_url
+    with psycopg.connect(cafcat.database_url) as connection:
+        [(sealed,)] = connection.execute("SELECT sealed_secret FROM access_keys").fetchall()
+        assert made["secret_access_key"].encode() not in sealed
+        path = cafcat.folder / "home" / "seal.key"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        # Whoever can write to the database cannot give a key another folder.
+        connection.execute("UPDATE access_keys SET prefix = 'secret/'")
+    assert find(cafcat, made["access_key_id"]) is None
+    with psycopg.connect(cafcat.database_url) as connection:
+        connection.execute("UPDATE access_keys SET prefix = ''")
+    assert find(cafcat, made["access_key_id"]) == made["secret_access_key"]
+    path.write_text(SEAL_KEY)
+    assert find(cafcat, made["access_key_id"]) is None
+
+
+def test_the_sealing_key_is_made_once(cafcat: Cafcat) -> None:
+    cafcat("keys", "add")
+    path = cafcat.folder / "home" / "seal.key"
+    first = path.read_bytes()
+    cafcat("keys", "add")
+    assert path.read_bytes() == first
+
+
+def test_the_sealing_key_can_be_in_the_environment(cafcat: Cafcat, monkeypatch: pytest.MonkeyPatch) -> None:
+    cafcat.extra[SEAL_KEY_VARIABLE] = SEAL_KEY
+    made = cafcat("keys", "add", "--json").document
+    assert not (cafcat.folder / "home" / "seal.key").exists()
+    monkeypatch.setenv(SEAL_KEY_VARIABLE, SEAL_KEY)
+    assert find(cafcat, made["access_key_id"]) == made["secret_access_key"]
+    cafcat.extra[SEAL_KEY_VARIABLE] = "short"
+    assert "32 bytes" in cafcat("keys", "add", code=2).err
+    monkeypatch.setenv(SEAL_KEY_VARIABLE, "not base64!")
+    with pytest.raises(InvalidInput, match="32 bytes"):
+        seal_of(cafcat.folder)
