@@ -83,6 +83,9 @@ CASES = {
     "backup": Case("backup", "backed up", after="backup --list", proof="backups/"),
     "restore": Case("restore", "restored", before=("backup",), after="cat tree/a", proof="first"),
     "sql": Case("sql -c 'SELECT count(*) FROM file_locations'", "2"),
+    "keys add": Case("keys add", "secret_access_key", after="keys list", proof="active"),
+    "keys list": Case("keys list", "(all files)", before=("keys add",)),
+    "keys revoke": Case("keys revoke {key}", "revoked", before=("keys add",), after="keys list", proof="revoked"),
     "config": Case("config", "target_size = 30000000000"),
     "completion": Case("completion bash", "_CAFCAT_COMPLETE"),
     "version": Case("version", "cafcat "),
@@ -138,7 +141,9 @@ def test_the_verb_does_its_work(filled: Cafcat, databases: Databases, verb: str)
         filled(*shlex.split(command))
     shutil.copytree(filled.folder / "store", filled.folder / "moved")
     [chunk, *_] = filled("chunks", "ls", "--json").documents
+    keys = filled("keys", "list", "--json").documents
     names = {"chunk": chunk["uuid"], "url": shlex.quote(str(filled.database_url))}
+    names["key"] = keys[0]["access_key_id"] if keys else ""
     with databases.fresh(databases.template()) as empty:
         subject = in_its_catalog(filled, verb, empty)
         result = run(subject, case.command.format(**names))

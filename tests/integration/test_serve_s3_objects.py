@@ -285,6 +285,28 @@ def test_pages_of_versions_have_every_version_once(
     assert len(set(entries)) == len(entries)
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+def test_pages_of_the_catalog_have_every_version_once(local: cafcat.Repository, limit: int) -> None:
+    for content in (b"1", b"22", b"333", b"4444"):
+        with local.writer() as writer:
+            for path in ("a", "b/c", "b/d"):
+                writer.add(path, content, modified_ns=MODIFIED)
+    with local.writer() as writer:
+        writer.add("b", b"never replaced")
+    local.rm(["b/d"])
+    versions, found, following = local.session.catalog.versions, [], ""
+    while following is not None:
+        page = versions.page(following, None, limit)
+        found += [
+            (version.location.path, version.location.size_bytes, version.is_live) for version in page.versions
+        ]
+        assert page.following is None or page.following > following
+        following = page.following
+    of_c = [(4, True), (3, False), (2, False), (1, False)]
+    expected = [("a", *version) for version in of_c] + [("b", 14, True)]
+    assert found == expected + [("b/c", *v) for v in of_c] + [("b/d", size, False) for size, _ in of_c]
+
+
 def test_writing_is_refused(client: Any) -> None:
     key = {"Bucket": "photos", "Key": "2024/cat.jpg"}
     refused("MethodNotAllowed", 405, client.put_object, **key, Body=b"x")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -15,6 +16,7 @@ from cafcat.catalog import schema
 from cafcat.catalog.tables import metadata
 from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CatalogOutdated, CatalogUnavailable
+from cafcat.repository import open as open_repository
 from tests.migrations.snapshot import SNAPSHOT, dump
 
 
@@ -79,6 +81,25 @@ def test_an_empty_database_has_no_revision_and_is_not_migrated_unasked(empty_dat
     ):
         repository.read("x")
     assert schema.current_revision(empty_database_url) is None
+
+
+def test_revision_0005_is_upgraded_and_keeps_its_rows(empty_database_url: str) -> None:
+    command.upgrade(schema._config(empty_database_url), "0005")
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("INSERT INTO stores (url, name) VALUES ('file:///store', 'kept')")
+        identity = connection.execute("SELECT uuid FROM catalog_identity").fetchone()
+        assert schema.revision_of(connection) == "0005"
+    with (
+        pytest.raises(CatalogOutdated, match="cafcat db upgrade"),
+        open_repository(database_url=empty_database_url) as repository,
+    ):
+        repository.session.catalog.access_keys.all()
+    schema.upgrade(empty_database_url)
+    with open_repository(database_url=empty_database_url) as repository:
+        assert repository.session.catalog.access_keys.all() == []
+        assert [store.name for store in repository.stores()] == ["kept"]
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute("SELECT uuid FROM catalog_identity").fetchone() == identity
 
 
 @pytest.mark.parametrize(("revision", "advice"), [("0000", "cafcat db upgrade"), ("9999", "newer cafcat")])

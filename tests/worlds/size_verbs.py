@@ -248,6 +248,26 @@ def list_logs(world: SizeWorld, repository: cafcat.Repository, round: str) -> No
     assert not list(repository.session.catalog.logs.archives("caf", "synthetic/absent", None, None))
 
 
+def list_keys(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
+    """List pages and levels as the S3 server does, with other delimiters than a slash, too."""
+    files = repository.session.catalog.files
+    assert len(files.range_page("tree/", "tree0", FILES)) == FILES
+    assert len(files.range_page("", None, FILES)) == FILES
+    for delimiter in ("/", "e", "e/"):
+        assert files.level_page("", None, skipped=0, delimiter=delimiter, limit=FILES)
+        assert files.level_page("t", "u", skipped=1, delimiter=delimiter, limit=FILES)
+
+
+def list_versions(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
+    versions = repository.session.catalog.versions
+    found = versions.page("tree/", "tree0", FILES)
+    assert found.following
+    assert len(found.versions) > 1
+    assert versions.page("", None, FILES).following
+    first = found.versions[0].location
+    assert versions.find(first.path, first.chunk, first.start_byte, first.end_byte) == first
+
+
 READING: list[Verb] = [
     read_one,
     read_many,
@@ -260,6 +280,8 @@ READING: list[Verb] = [
     snapshot,
     export,
     list_logs,
+    list_keys,
+    list_versions,
 ]
 
 

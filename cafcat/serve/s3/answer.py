@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.request import S3Request
-from cafcat.serve.s3.xml import document, texts
+from cafcat.serve.s3.xml import document, texts, without_controls
 
 __all__ = ["Answer", "error_answer", "xml_answer"]
 
@@ -43,7 +43,8 @@ def error_answer(error: S3Error, request: S3Request | None, request_id: str) -> 
     """
     resource = "" if request is None else request.raw_path.decode("latin-1")
     values = [("Code", error.code), ("Message", error.message), *error.details.items()]
-    content = texts([*values, ("Resource", resource), ("RequestId", request_id), ("HostId", "cafcat")])
+    values += [("Resource", resource), ("RequestId", request_id), ("HostId", "cafcat")]
+    content = texts((name, without_controls(value)) for name, value in values)
     answer = xml_answer(document("Error", content, namespace=False), error.headers)
     answer.status = error.status
     if request is not None and request.method == "HEAD":

@@ -117,20 +117,13 @@ class _Page:
 
     def _groups(self, versions: Versions, low: str, high: str | None) -> Iterator[Group]:
         """Yield the paths of a range with all their versions. Paths below `_bound`, which may rise, are skipped."""
-        rows, first = _PAGE_ROWS, max(low, self._bound)
-        while high is None or first < high:
-            page = versions.page(first, high, rows)
-            groups = [(path, list(group)) for path, group in groupby(page, lambda version: version.location.path)]
-            is_full = len(page) == rows
-            if is_full and len(groups) == 1:
-                rows *= 2  # one path has more versions than fit into a page
-                continue
-            for group in groups[:-1] if is_full else groups:
-                if group[0] >= self._bound:
-                    yield group
-            if not is_full:
-                return
-            first = max(groups[-1][0], self._bound)
+        following: str | None = max(low, self._bound)
+        while following is not None and (high is None or following < high):
+            page = versions.page(following, high, _PAGE_ROWS)
+            for path, group in groupby(page.versions, lambda version: version.location.path):
+                if path >= self._bound:
+                    yield path, list(group)
+            following = page.following and max(page.following, self._bound)
 
     def _entries_of(self, group: Group) -> Sequence[Version | Folder]:
         path, versions = group

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["document", "element", "escape", "texts"]
+__all__ = ["document", "element", "escape", "texts", "without_controls"]
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NAMESPACE: Final = ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 _SPECIAL: Final = re.compile('[&<>"\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]')
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _NAMES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
@@ -19,6 +20,11 @@ def escape(text: str) -> str:
     parsers refuse this one: clients ask for `encoding-type=url` to read such names.
     """
     return _SPECIAL.sub(lambda found: _NAMES.get(found[0]) or f"&#x{ord(found[0]):X};", text)
+
+
+def without_controls(text: str) -> str:
+    """Return a text for people, with U+FFFD for each control character, which no XML parser accepts."""
+    return _CONTROL.sub("\ufffd", text)
 
 
 def element(name: str, text: object) -> str:
