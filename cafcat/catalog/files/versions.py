@@ -24,7 +24,7 @@ FROM (SELECT * FROM retired_locations WHERE file_path >= %(low)s {{upper_bound}}
 JOIN chunks AS c ON c.id = l.caf_file_id
 """  # noqa: S608
 _IN_ORDER: Final = "SET LOCAL enable_sort = off"
-"""Read an index in its order. With wrong statistics, the server would sort all rows of the range, to return a few."""
+"""Read an index in its order. With wrong statistics, the server would sort all rows of a range to return a few."""
 _AT: Final = f"""
 SELECT {LOCATION}
 FROM (SELECT * FROM {{table}} WHERE file_path = %(path)s AND start_byte = %(start)s AND end_byte = %(end)s
