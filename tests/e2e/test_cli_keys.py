@@ -2,13 +2,14 @@
 
 import re
 import stat
+import sys
 
 import psycopg
 import pytest
 
 import cafcat as cafcat_package
-from cafcat.errors import InvalidInput
-from cafcat.serve.s3.keys import KeyRing
+from cafcat.errors import InvalidInput, NotInstalled
+from cafcat.serve.s3.keys import KeyRing, add_key
 from cafcat.serve.s3.sealing import SEAL_KEY_VARIABLE, seal_of
 from tests.e2e.conftest import Cafcat, documented_keys
 
@@ -87,6 +88,17 @@ def test_the_secret_is_sealed(cafcat: Cafcat) -> None:
     assert find(cafcat, made["access_key_id"]) == made["secret_access_key"]
     path.write_text(SEAL_KEY)
     assert find(cafcat, made["access_key_id"]) is None
+
+
+def test_without_cryptography_no_key_is_made(cafcat: Cafcat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with (
+        cafcat_package.open(database_url=cafcat.database_url, home=cafcat.folder / "home") as repository,
+        pytest.raises(NotInstalled, match="cryptography") as error,
+    ):
+        add_key(repository.session)
+    assert error.value.hint == "pip install 'cafcat[serve]'"
+    assert cafcat("keys", "list").lines == []
 
 
 def test_the_sealing_key_is_made_once(cafcat: Cafcat) -> None:

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import http.client
+import socket
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +17,7 @@ from cafcat.support.checksums import crc32c
 from tests.integration.conftest import Folder
 from tests.worlds.catalog_world import MODIFIED
 from tests.worlds.servers.s3_gateway import Gateway, gateway
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 boto3 = pytest.importorskip("boto3")
 
@@ -365,6 +368,32 @@ def wire(server: Gateway, url: str, headers: dict[str, str] | None = None) -> tu
     result = answer.status, answer.read()
     connection.close()
     return result
+
+
+def test_a_client_that_leaves_ends_its_stream(
+    server: Gateway, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server neither reads the rest of the file, nor keeps the file open."""
+    taken: list[int] = []
+    ended = threading.Event()
+    stream = server.repository.stream_location
+
+    def watched(*arguments: Any) -> Iterator[bytes]:
+        try:
+            for block in stream(*arguments):
+                taken.append(len(block))
+                yield block
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(server.repository, "stream_location", watched)
+    url = client.generate_presigned_url("get_object", {"Bucket": "video", "Key": "big.bin"})
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        target = url.removeprefix(server.url)
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+    assert ended.wait(PATIENCE_SECONDS)
+    assert sum(taken) < len(BIG)
 
 
 def test_a_damaged_object_is_not_delivered(server: Gateway, client: Any, folder: Folder) -> None:
