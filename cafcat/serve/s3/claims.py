@@ -21,7 +21,7 @@ UNSIGNED: Final = "UNSIGNED-PAYLOAD"
 _HEADER: Final = re.compile(
     rf"{ALGORITHM}\s+Credential=([^,\s]+)\s*,\s*SignedHeaders=([^,\s]+)\s*,\s*Signature=([^,\s]+)"
 )
-_TIME: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_TIME: Final = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z", re.ASCII)
 _SKEW_SECONDS: Final = 15 * 60
 _MAX_EXPIRES: Final = 7 * 86_400
 _HEADER_ERROR: Final = "AuthorizationHeaderMalformed"
@@ -189,11 +189,12 @@ def _check_token(token: str | None) -> None:
 
 def _seconds(text: str) -> float | None:
     """Return a time such as 20261124T100000Z in seconds since 1970; None for any other text."""
+    found = _TIME.fullmatch(text)
     try:
-        moment = datetime.strptime(f"{text}+0000", "%Y%m%dT%H%M%SZ%z") if _TIME.fullmatch(text) else None
+        year, month, day, hour, minute, second = map(int, found.groups() if found else ())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
     except ValueError:
         return None
-    return None if moment is None else moment.timestamp()
 
 
 def _iso(seconds: float) -> str:
