@@ -1,4 +1,4 @@
-"""The S3 server, read by programs of other projects (extra `test-programs`). A missing program skips its test."""
+"""The S3 server, read by programs of other projects (extra `test-clients`). A missing program skips its test."""
 
 import os
 import subprocess
@@ -43,7 +43,7 @@ def run(server: Gateway, folder: Path, name: str, *arguments: str | Path) -> str
     """Run a program, which must succeed, and return what it prints."""
     path = program(name)
     if path is None:
-        pytest.skip(f"{name} is not installed: see the extra test-programs, and CAFCAT_TEST_PROGRAMS")
+        pytest.skip(f"{name} is not installed: see the extra test-clients, and CAFCAT_TEST_PROGRAMS")
     # Programs of a virtual environment that are scripts must not find the modules of the tests.
     environment = {key: value for key, value in server.environment().items() if key != "PYTHONPATH"}
     environment |= {"HOME": str(folder), "AWS_CONFIG_FILE": str(folder / "aws.config"), "NO_PROXY": "127.0.0.1"}
@@ -125,7 +125,7 @@ def test_s3fs(server: Gateway, tmp_path: Path) -> None:
     folders = [Path(text) for text in os.environ.get("CAFCAT_TEST_PROGRAMS", "").split(os.pathsep) if text]
     pythons = [str(folder / "python") for folder in folders if _has_s3fs(folder)]
     if not pythons:
-        pytest.skip("s3fs is not installed: see the extra test-programs, and CAFCAT_TEST_PROGRAMS")
+        pytest.skip("s3fs is not installed: see the extra test-clients, and CAFCAT_TEST_PROGRAMS")
     environment = {key: value for key, value in server.environment().items() if key != "PYTHONPATH"}
     command = [pythons[0], "-c", S3FS, server.url, str(len(OF_DATA))]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)

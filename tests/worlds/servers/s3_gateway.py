@@ -106,7 +106,7 @@ def program(name: str) -> str | None:
     """Return the path of a program of another project; None if it is not installed.
 
     It is looked for in the folders of CAFCAT_TEST_PROGRAMS, such as the `bin` of a virtual environment with the
-    extra `test-programs`, and then in PATH.
+    extra `test-clients`, and then in PATH.
     """
     folders = [Path(text) for text in os.environ.get("CAFCAT_TEST_PROGRAMS", "").split(os.pathsep) if text]
     found = [str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)]
