@@ -9,7 +9,7 @@ from glob import has_magic
 from threading import Lock
 from typing import Any, Final, cast
 
-from fsspec.asyn import AsyncFileSystem, get_loop, sync_wrapper
+from fsspec.asyn import AsyncFileSystem, get_loop, reset_lock, sync_wrapper
 
 from cafcat.filesystem.carried import settings_of, text_of
 from cafcat.filesystem.errors import is_a_folder, no_such_file
@@ -24,6 +24,9 @@ __all__ = ["ListedFileSystem"]
 
 _PORTABLE_OPTIONS: Final = ("asynchronous", "batch_size", "use_listings_cache", "listings_expiry_time", "max_paths")
 """Options of fsspec that a pickled file system carries to another process."""
+
+# Later versions of fsspec do this themselves. 2025.3 keeps the event loop of the parent, which has no thread.
+os.register_at_fork(after_in_child=reset_lock)
 
 
 class ListedFileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -191,7 +194,8 @@ class ListedFileSystem(AsyncFileSystem):  # type: ignore[misc]
         found = await asyncio.gather(*(self._lookups.find(name) for name in names if has_magic(name)))
         literal = {location.path for location in found if isinstance(location, Location)}
         if not literal or assume_literal:
-            return cast(list[str], await super()._expand_path(names, recursive, maxdepth, assume_literal))
+            options = {"assume_literal": True} if assume_literal else {}  # fsspec of 2025 does not have it
+            return cast(list[str], await super()._expand_path(names, recursive, maxdepth, **options))
         others = [name for name in names if name not in literal]
         expanded = await super()._expand_path(others, recursive, maxdepth) if others else []
         return sorted({*literal, *expanded})

@@ -119,6 +119,7 @@ def test_asyncio(taken: cafcat.Snapshot) -> None:
         taken.close()  # the next read opens it again
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 def test_a_fork_after_asyncio(taken: cafcat.Snapshot, local: cafcat.Repository) -> None:
     """The threads of the parent, which read for asyncio, do not exist in the child."""
     path = next(iter(FILES))
