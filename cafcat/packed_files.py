@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput, NotFound
@@ -20,6 +20,7 @@ from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from cafcat.reading.archive_stream import ArchiveStream, OnError
     from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.batch import Batch
     from cafcat.reading.plan import ReadPlan
@@ -303,27 +304,64 @@ class PackedFiles:
         return request.location
 
     def read_many(
-        self, paths: Iterable[str], start: int = 0, end: int | None = None
+        self,
+        paths: Iterable[str],
+        start: int = 0,
+        end: int | None = None,
+        *,
+        order: Literal["archive", "given"] = "archive",
     ) -> Iterator[tuple[str, bytes | CafcatError]]:
         """Yield the path and the bytes of many files, with one query per thousand files, and few range reads.
 
         Of each five thousand paths, those that cannot be found or have no such range come first, then the others in
-        the order of archives and offsets. If a single file fails, its error is yielded in place of its bytes:
-        NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, Conflict for an object that was replaced while it
-        was read, or InvalidInput for a range that `read` refuses or a name that no path can have.
+        the order of archives and offsets. With `order` "given", all come in the order of the paths; near files
+        still share range reads, and up to 64 MiB of files wait for their turn in memory.
+
+        If a single file fails, its error is yielded in place of its bytes: NotFound, Corrupt, StoreFailed,
+        NotInstalled, Unsupported, Conflict for an object that was replaced while it was read, or InvalidInput for a
+        range that `read` refuses or a name that no path can have.
 
         Args:
             paths: Paths of files in the catalog.
             start: First byte of each file; a negative number counts from the end.
             end: One past the last byte of each file, not negative; None, or a number beyond the end, for the end of
                 the file.
+            order: "archive" for the cheapest order, "given" for the order of the paths.
 
         Raises:
-            InvalidInput: `paths` is a single string, not a list.
+            InvalidInput: `paths` is a single string, not a list, or `order` is something else.
             AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        return self._batch(start, end).read(_names(paths))
+        if order not in ("archive", "given"):
+            raise InvalidInput(f"order must be archive or given, not {order!r}")
+        batch = self._batch(start, end)
+        return batch.read(_names(paths)) if order == "archive" else batch.read_in_order(_names(paths))
+
+    def stream_archive(
+        self, paths: Iterable[str], *, format: str = "tar", on_error: "OnError" = "fail"
+    ) -> "ArchiveStream":
+        """Return the bytes of a tar or zip with many files, in the order of the paths, as an iterator of blocks.
+
+        Near files share range reads, as in `read_many` with `order` "given". The archive is not compressed.
+
+        Args:
+            paths: Paths of files in the catalog.
+            format: "tar" or "zip".
+            on_error: "fail": the iteration raises the error of the first file that is missing or damaged. "skip":
+                such files are left out, and the last member, `.cafcat-errors.json`, names them.
+
+        Returns:
+            The stream. Its attribute `failed` has the files that were left out. Close it if you stop earlier.
+
+        Raises:
+            InvalidInput: `paths` is a single string, not a list, or `format` or `on_error` is something else.
+            NotFound, Corrupt, StoreFailed, NotInstalled, Unsupported, Conflict: With "fail", by the iteration.
+            AccessDenied, Unavailable, CatalogUnavailable, CatalogOutdated: By the iteration, as by `read_many`.
+        """
+        from cafcat.reading.archive_stream import ArchiveStream
+
+        return ArchiveStream(self._reader, partial(self._batch(0, None).contents, _names(paths)), format, on_error)
 
     async def aread(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, without blocking the event loop of asyncio.

@@ -6,6 +6,7 @@ from itertools import islice
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import Location
+from cafcat.reading.given_order import Content, Item, read_in_given_order, windows_of
 from cafcat.reading.outputs import Output, write_single
 from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
@@ -53,6 +54,26 @@ class Batch:
             with closing(self._reader.files(reads)) as files:
                 for request, blocks in files:
                     yield request.name, self._joined(request, blocks)
+
+    def read_in_order(self, paths: Iterable[str]) -> Generator[tuple[str, bytes | CafcatError], None, None]:
+        """Yield each path with the requested bytes of its file, or with its error, in the order of the paths."""
+        with closing(self.contents(paths)) as contents:
+            for name, request, result in contents:
+                if result is None and request is not None:
+                    yield name, self._joined(request, self._reader.stream(request))
+                elif result is not None:
+                    yield name, result
+
+    def contents(self, paths: Iterable[str]) -> Generator[Content, None, None]:
+        """Yield the files in the order of the paths. The caller reads those of more than 8 MiB.
+
+        Files are read together, in the order of archives and offsets: up to five thousand of them, and 64 MiB.
+        """
+        rest = iter(paths)
+        while names := list(islice(rest, PLANNED_FILES)):
+            for window in windows_of(self._items(names)):
+                with closing(read_in_given_order(self._reader, window)) as contents:
+                    yield from contents
 
     def stream(self, paths: Iterable[str]) -> Iterator[tuple[str, Iterator[bytes] | CafcatError]]:
         """Yield each path with an iterator over the requested bytes of its file, or with its error.
@@ -149,19 +170,27 @@ class Batch:
             yield failed, range_reads(requests if in_order else in_read_order(requests), self._reader.stores)
 
     def _requests(self, names: Sequence[str]) -> tuple[_Failures, list[ReadRequest]]:
-        locations = self._reader.locate_many(names)
         failed: _Failures = []
         requests: list[ReadRequest] = []
-        for name in names:
-            location = locations[name]
-            if isinstance(location, CafcatError):
-                failed.append((name, location))
-                continue
-            try:
-                requests.append(ReadRequest.of(name, location, *self._range))
-            except InvalidInput as error:
-                failed.append((name, error))
+        for name, found in self._items(names):
+            if isinstance(found, CafcatError):
+                failed.append((name, found))
+            else:
+                requests.append(found)
         return failed, requests
+
+    def _items(self, names: Sequence[str]) -> list[Item]:
+        """Return each name with the request for its file, or with the reason why there is none."""
+        locations = self._reader.locate_many(names)
+        return [(name, self._request(name, locations[name])) for name in names]
+
+    def _request(self, name: str, location: Location | CafcatError) -> ReadRequest | CafcatError:
+        if isinstance(location, CafcatError):
+            return location
+        try:
+            return ReadRequest.of(name, location, *self._range)
+        except InvalidInput as error:
+            return error
 
     def _joined(self, request: ReadRequest, blocks: Iterator[bytes]) -> bytes | CafcatError:
         try:
