@@ -40,7 +40,10 @@ Explain = Annotated[bool, typer.Option("--explain", help="Show the planned reque
 def get(
     call: Call,
     *,
-    paths: Paths,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATH...]", parser=parse_text, help="Paths of files in the catalog."),
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="File or folder to write to; - for stdout."),
@@ -48,11 +51,32 @@ def get(
     force: Force = False,
     byte_range: Range = None,
     explain: Explain = False,
+    files_from: Annotated[
+        str | None,
+        typer.Option(
+            "--files-from", metavar="LIST", help="Write the files that are listed here into one tar or zip."
+        ),
+    ] = None,
+    null: Annotated[bool, typer.Option("--null", "-0", help="Names in LIST end with NUL, not newline.")] = False,
+    on_error: Annotated[
+        str | None,
+        typer.Option("--on-error", metavar="fail|skip", help="With --files-from: what to do if a file fails."),
+    ] = None,
 ) -> int:
     """Copy files out of their archives. Default: to the current folder, under their base names.
 
     Example: cafcat get photos/a.jpg -o /tmp/
     """
+    if files_from is not None:
+        from cafcat.cli.reading.get_list import get_list, list_arguments
+
+        others = {"PATH": paths, "--range": byte_range, "--explain": explain}
+        return get_list(call, list_arguments(files_from, output, on_error, others, null=null, force=force))
+    if not paths or null or on_error:
+        raise InvalidInput(
+            "--null and --on-error need --files-from" if paths else "no file is named",
+            hint="name a PATH, or use --files-from LIST -o FILE.tar",
+        )
     if output == "-":
         return cat(call, paths, byte_range, explain)
     from cafcat.cli.stopping import interrupted_by_signals
