@@ -33,6 +33,7 @@ _MODULES: Final = {
     "url": "reading.url",
     "snapshot": "reading.snapshot",
     "mount": "reading.mount",
+    "serve": "reading.serve",
     "export": "archives.convert",
     "inspect": "archives.inspect",
     "convert": "archives.convert",

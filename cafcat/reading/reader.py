@@ -114,25 +114,29 @@ class FileReader:
             check(request.location, found)
         return data
 
-    def stream(self, request: ReadRequest) -> Iterator[bytes]:
+    def stream(self, request: ReadRequest, *, checked_bytes: int = _CHECKED_BYTES) -> Iterator[bytes]:
         """Yield the requested bytes of a file in blocks of at most 1 MiB.
 
-        A file of at most 8 MiB is compared with its checksum before its first block is yielded. Of a larger file,
-        the last block is yielded only if the checksum is right: until then the bytes are not proven. A range of a
-        file that need not be decoded cannot be checked.
+        A file of at most `checked_bytes` is compared with its checksum before its first block is yielded. Of a
+        larger file, the last block is yielded only if the checksum is right: until then the bytes are not proven. A
+        range of a file that need not be decoded cannot be checked.
+
+        Args:
+            request: The requested file and range.
+            checked_bytes: Largest size of a file that is in memory as a whole, in bytes.
 
         Raises:
-            Damaged: A file of more than 8 MiB proved to be damaged at its end.
+            Damaged: A larger file proved to be damaged at its end.
             Corrupt, StoreFailed, AccessDenied, Conflict, Unavailable, NotInstalled, Unsupported: As `read` raises
                 them.
         """
         if not request.is_whole and request.decoded_range is None:
             yield from self._blocks(request)
-        elif request.memory_bytes <= _CHECKED_BYTES:
+        elif request.memory_bytes <= checked_bytes:
             data = self.read(request)
             for start in range(0, len(data), _BLOCK_BYTES):
                 yield data if len(data) <= _BLOCK_BYTES else data[start : start + _BLOCK_BYTES]
-        elif request.location.size_bytes <= _CHECKED_BYTES:
+        elif request.location.size_bytes <= checked_bytes:
             attempts = ReplicaAttempts(self._replicas, request.location)
             yield from attempts.first(lambda replica: list(_checked(request, self._open(replica, request))))
         else:

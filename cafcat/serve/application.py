@@ -1,0 +1,81 @@
+"""The HTTP side: files by a raw ASGI application, all other paths by Starlette."""
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from cafcat.errors import CafcatError, NotFound
+from cafcat.serve.asgi import App, Receive, Scope, Send
+from cafcat.serve.batches import Batches
+from cafcat.serve.failures import BadRequest, record, respond_error
+from cafcat.serve.files import PREFIX, Files
+from cafcat.serve.observing import Metrics
+from cafcat.serve.serving import Serving
+
+__all__ = ["http_app"]
+
+_NO_FILE = "\x01"
+"""A name that no file has, with which /healthz asks the catalog."""
+
+
+def http_app(serving: Serving, metrics: Metrics) -> App:
+    """Return the ASGI application of the HTTP side.
+
+    Args:
+        serving: What the requests of one process share.
+        metrics: Shown at /metrics.
+    """
+    files = Files(serving)
+    batches = Batches(serving)
+    others = _other_paths(serving, metrics)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raw: bytes = scope["raw_path"]
+        if raw.startswith(PREFIX):
+            await files(scope, receive, send)
+        elif raw == b"/batch":
+            await batches(scope, receive, send)
+        else:
+            await others(scope, receive, send)
+
+    return app
+
+
+def _other_paths(serving: Serving, metrics: Metrics) -> App:
+    async def health(request: Request) -> Response:
+        try:
+            await serving.finder.find(_NO_FILE)
+        except CafcatError as error:
+            record(request.scope, error)
+            return JSONResponse({"status": "the catalog does not answer"}, 503)
+        return JSONResponse({"status": "ok"})
+
+    async def show_metrics(_: Request) -> Response:
+        kind, text = metrics.document()
+        return Response(text, media_type=kind.decode())
+
+    async def top(_: Request) -> Response:
+        return Response(status_code=308, headers={"location": "/files/"})
+
+    routes = [Route("/healthz", health), Route("/metrics", show_metrics), Route("/", top), Route("/files", top)]
+    return Starlette(routes=routes, exception_handlers={404: _absent, 405: _not_allowed})
+
+
+async def _absent(_: Request, _error: Exception) -> Response:
+    return _Refusal(NotFound("there is nothing at this path"))
+
+
+async def _not_allowed(_: Request, _error: Exception) -> Response:
+    return _Refusal(BadRequest(405, "this path can be read only", [(b"allow", b"GET, HEAD")]))
+
+
+class _Refusal(Response):
+    """A response of Starlette with the document of an error."""
+
+    def __init__(self, error: CafcatError) -> None:
+        super().__init__()
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as Starlette calls it
+        await respond_error(scope, send, self._error)

@@ -1,0 +1,179 @@
+"""Folders as JSON and as plain HTML pages, page by page."""
+
+import asyncio
+import html
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from cafcat.catalog.files.lookup import Lookup
+from cafcat.errors import NotFound
+from cafcat.model import MAX_PATH_BYTES, Folder, Location
+from cafcat.serve.asgi import Headers, Send, respond
+from cafcat.serve.failures import BadRequest
+from cafcat.serve.names import Query, quoted
+from cafcat.serve.representation import etag_of
+from cafcat.support.paths import is_text
+from cafcat.support.quantities import format_size
+
+__all__ = ["Folders"]
+
+_PAGE_ENTRIES: Final = 1000
+"""Most entries of one page."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STYLE: Final = "body{font-family:sans-serif}td{padding:0 1em 0 0}td.n{text-align:right;white-space:nowrap}"
+_POLICY: Final = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+Entry = Location | Folder
+
+
+class Folders:
+    """Answers GET and HEAD of folders."""
+
+    def __init__(self, files: Lookup, pool: Executor) -> None:
+        """Create an object.
+
+        Args:
+            files: Lists the folders.
+            pool: Threads that query the catalog.
+        """
+        self._files = files
+        self._pool = pool
+
+    async def respond(self, folder: str, headers: Mapping[bytes, bytes], query: Query, send: Send) -> None:
+        """Send one page of a folder.
+
+        Args:
+            folder: Path of the folder, with "/" at its end; "" for the top.
+            headers: Headers of the request.
+            query: `after` (name of the last entry of the page before), `limit` and `format`.
+            send: The function of ASGI.
+
+        Raises:
+            BadRequest: A value of the query is invalid.
+            NotFound: The catalog has no such folder.
+        """
+        after, limit = _after(folder, query), _limit(query)
+        loop = asyncio.get_running_loop()
+        entries = await loop.run_in_executor(self._pool, self._page, folder, after, limit)
+        if folder and not entries and after is None:
+            raise NotFound("the catalog has no such folder")
+        following = entries[limit - 1] if len(entries) > limit else None
+        entries = entries[:limit]
+        if _wants_html(headers, query):
+            kind, body = b"text/html; charset=utf-8", _html(folder, entries, following, limit)
+        else:
+            kind, body = b"application/json", _json(folder, entries, following)
+        await respond(send, 200, _headers(kind, body), body)
+
+    def _page(self, folder: str, after: Entry | None, limit: int) -> list[Entry]:
+        """Return up to `limit` + 1 entries: the last one shows that there is another page."""
+        return self._files.folder_page(folder, after=after, limit=limit + 1)
+
+
+def _headers(kind: bytes, body: bytes) -> Headers:
+    return [
+        (b"content-type", kind),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-content-type-options", b"nosniff"),
+        (b"content-security-policy", _POLICY),
+        (b"cache-control", b"no-cache"),
+        (b"vary", b"accept"),
+    ]
+
+
+def _after(folder: str, query: Query) -> Entry | None:
+    """Return the entry after which the page begins, from its name: that of a folder ends in a slash."""
+    name = query.get("after", [""])[-1]
+    if not name:
+        return None
+    path = folder + name
+    if not is_text(path) or len(path.encode()) > MAX_PATH_BYTES + 1:
+        raise BadRequest(400, "after is not the name of an entry")
+    if path.endswith("/"):
+        return Folder(path)
+    return Location(path, 0, 0, 0, None, UUID(int=0), "", "")  # only its path is used
+
+
+def _limit(query: Query) -> int:
+    text = query.get("limit", [str(_PAGE_ENTRIES)])[-1]
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _PAGE_ENTRIES):
+        raise BadRequest(400, f"limit must be a number from 1 to {_PAGE_ENTRIES:,}")
+    return int(text)
+
+
+def _wants_html(headers: Mapping[bytes, bytes], query: Query) -> bool:
+    """Return True for a page, False for JSON: as `format` says, else as the header Accept does.
+
+    A client that accepts anything gets a page, because programs that walk through folders of web servers read
+    pages.
+    """
+    format = query.get("format", [""])[-1]
+    if format in ("html", "json"):
+        return format == "html"
+    if format:
+        raise BadRequest(400, "format must be html or json")
+    accepted = headers.get(b"accept", b"*/*").lower()
+    return b"text/html" in accepted or b"application/json" not in accepted
+
+
+def _json(folder: str, entries: Sequence[Entry], following: Entry | None) -> bytes:
+    document = {
+        "path": folder,
+        "folders": [_name(entry, folder) for entry in entries if isinstance(entry, Folder)],
+        "files": [_document(entry, folder) for entry in entries if isinstance(entry, Location)],
+        "after": None if following is None else _name(following, folder),
+    }
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+def _document(location: Location, folder: str) -> dict[str, Any]:
+    return {
+        "name": _name(location, folder),
+        "size_bytes": location.size_bytes,
+        "modified_at": _time(location),
+        "crc32c": location.crc32c,
+        "etag": etag_of(location).decode().strip('"'),
+    }
+
+
+def _name(entry: Entry, folder: str) -> str:
+    return entry.path[len(folder) :]
+
+
+def _time(location: Location) -> str | None:
+    if location.modified_ns is None:
+        return None
+    try:
+        when = _EPOCH + timedelta(microseconds=location.modified_ns // 1000)
+    except OverflowError:
+        return None
+    return when.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _html(folder: str, entries: Sequence[Entry], following: Entry | None, limit: int) -> bytes:
+    title = html.escape("/" + folder)
+    rows = ['<tr><td><a href="../">../</a></td></tr>'] if folder else []
+    rows += [_row(entry, folder) for entry in entries]
+    more = ""
+    if following is not None:
+        after = html.escape(quoted(_name(following, folder)).replace("/", "%2F"))
+        size = "" if limit == _PAGE_ENTRIES else f"&amp;limit={limit}"
+        more = f'<p><a rel="next" href="?after={after}{size}">more</a></p>'
+    page = (
+        f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
+        f"<body><h1>{title}</h1><table>{''.join(rows)}</table>{more}</body></html>\n"
+    )
+    return page.encode()
+
+
+def _row(entry: Entry, folder: str) -> str:
+    name = _name(entry, folder)
+    link = f'<a href="./{html.escape(quoted(name))}">{html.escape(name)}</a>'
+    if isinstance(entry, Folder):
+        return f"<tr><td>{link}</td></tr>"
+    return (
+        f'<tr><td>{link}</td><td class="n">{format_size(entry.size_bytes)}</td><td>{_time(entry) or ""}</td></tr>'
+    )

@@ -1,0 +1,72 @@
+"""The options of `cafcat serve`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cafcat.errors import InvalidInput
+
+__all__ = ["DEFAULT_PORT", "ServeOptions"]
+
+DEFAULT_PORT: Final = 8320
+"""Port of the HTTP side, unless another one is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How files are served, and which limits clients have.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port of the HTTP side; 0 for a free one.
+        workers: Number of processes.
+        redirect: True to send clients that ask for it to a signed URL of the store.
+        redirect_seconds: How long such a URL is valid.
+        access_log: File to which the log is appended; None for stderr.
+        certificate: PEM file with the certificate for TLS; None for no TLS.
+        key: PEM file with the private key; None if the file of the certificate has it.
+        connections: Most open connections of one process.
+        idle_seconds: How long a connection without a request stays open.
+        head_seconds: How long a client may take to send the head of a request.
+        request_seconds: How long a client may take to send a whole request.
+        stall_seconds: How long a client may take to read the next 48 KiB of a response.
+        stop_seconds: How long responses may go on after SIGTERM.
+        batches: Most batches that one process reads at the same time. Others wait.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    workers: int = 1
+    redirect: bool = False
+    redirect_seconds: int = 300
+    access_log: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    connections: int = 4096
+    idle_seconds: int = 60
+    head_seconds: int = 10
+    request_seconds: int = 60
+    stall_seconds: int = 60
+    stop_seconds: int = 30
+    batches: int = 4
+
+    def check(self) -> None:
+        """Check the ranges of all numbers.
+
+        Raises:
+            InvalidInput: A number is out of its range, or a key is given without a certificate.
+        """
+        ranges = {
+            "port": (0, 65_535),
+            "workers": (1, 256),
+            "connections": (1, 1_000_000),
+            "idle_seconds": (1, 86_400),
+            "head_seconds": (1, 86_400),
+            "stop_seconds": (0, 86_400),
+        }
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidInput(f"{name} must be from {low:,} to {high:,}, not {value}")
+        if self.key is not None and self.certificate is None:
+            raise InvalidInput("a private key needs a certificate", hint="use --certificate, too")

@@ -1,0 +1,294 @@
+"""HTTP/1.1 connections with limits, which uvicorn's own protocol does not have.
+
+Limited are: the number of connections, the size of a request's head and URL, the time that a client may take to
+send a request or to read a response, and the time that a connection may be idle. One timer for all connections
+checks the times, because a timer for each request would cost more.
+"""
+
+import asyncio
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from httptools import HttpParserError
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from cafcat.serve.observing import Metrics
+from cafcat.serve.options import ServeOptions
+from cafcat.serve.straight import StraightCycle, StraightFiles
+
+__all__ = ["Connections", "LimitedProtocol", "protocol_class"]
+
+_MOST_URL_BYTES: Final = 8192
+"""Longest target of a request: a name of 2,048 bytes, percent-encoded, and a query."""
+_MOST_HEAD_BYTES: Final = 32 << 10
+"""Largest head of a request, in bytes: its first line and all headers."""
+_MOST_HEADERS: Final = 100
+_CHECK_SECONDS: Final = 0.5
+_CLOSE_SECONDS: Final = 2.0
+"""How long a closed connection may take to send what is buffered."""
+_PHRASES: Final = {
+    408: b"Request Timeout",
+    414: b"URI Too Long",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
+
+
+class _Limits(NamedTuple):
+    """Times in seconds, as in ServeOptions."""
+
+    connections: int
+    idle: float
+    head: float
+    request: float
+    stall: float
+
+
+class Connections:
+    """The connections of one process, on all of its ports.
+
+    Attributes:
+        limits: Their number and times.
+        idle: The connections without a request, the longest idle first.
+        count: Number of open connections.
+    """
+
+    def __init__(self, options: ServeOptions, most: int) -> None:
+        """Create an object without connections.
+
+        Args:
+            options: Limits of times.
+            most: Most connections.
+        """
+        self.limits = _Limits(
+            most, options.idle_seconds, options.head_seconds, options.request_seconds, options.stall_seconds
+        )
+        self.open: dict[LimitedProtocol, None] = {}
+        self.idle: dict[LimitedProtocol, None] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of open connections."""
+        return len(self.open)
+
+    async def watch(self, metrics: Metrics) -> None:
+        """Close the connections that have exceeded a limit, twice a second, until this is cancelled.
+
+        Args:
+            metrics: Get the number of connections.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            now = loop.time()
+            metrics.set_connections(len(self.open), len(self.open) - len(self.idle))
+            for connection in list(self.open):
+                connection.check(now)
+
+    def make_room(self) -> bool:
+        """Close the connection that has been idle longest, if there are too many. Return False if none is idle."""
+        if self.count <= self.limits.connections:
+            return True
+        oldest = next(iter(self.idle), None)
+        if oldest is None:
+            return False
+        oldest.end()
+        return True
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. The names of most methods are those of asyncio.Protocol and of httptools."""
+
+    all: Connections
+    """The connections of this process. `protocol_class` sets this."""
+    straight: StraightFiles | None
+    """Answers plain GETs; None if all requests go through ASGI. `protocol_class` sets this."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection, if there may be another one."""
+        super().connection_made(transport)
+        self._reads_head = True
+        self._head_bytes = 0
+        self._deadline = self.loop.time() + self.all.limits.idle
+        self._stall_deadline = 0.0
+        self._refused = 0
+        self._is_fresh = True
+        self.all.open[self] = None
+        has_room = self.all.make_room()
+        self.all.idle[self] = None
+        if not has_room:
+            self._refuse(503)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.all.open.pop(self, None)
+        self.all.idle.pop(self, None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse a part of a request, unless its head is too large."""
+        if self._refused:
+            return
+        if self._is_fresh:
+            self._is_fresh = False
+            self.all.idle.pop(self, None)
+            self._deadline = self.loop.time() + self.all.limits.head
+        super().data_received(data)
+        if self._reads_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_HEAD_BYTES:
+                self._refuse(431)
+
+    def on_message_begin(self) -> None:
+        """Begin the head of a request."""
+        self._reads_head, self._head_bytes, self._url_bytes, self._header_bytes = True, 0, 0, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Add a part of the URL, unless it is too long."""
+        self._url_bytes += len(url)
+        if self._url_bytes > _MOST_URL_BYTES:
+            self._refuse(414)
+            raise HttpParserError("the URL is too long")
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header, unless there are too many."""
+        self._header_bytes += len(name) + len(value) + 4
+        if self._header_bytes > _MOST_HEAD_BYTES or len(self.headers) >= _MOST_HEADERS:
+            self._refuse(431)
+            raise HttpParserError("the head is too large")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer the request."""
+        self._reads_head = False
+        self._deadline = self.loop.time() + self.all.limits.request
+        if not self._begin_straight():
+            super().on_headers_complete()
+
+    def _begin_straight(self) -> bool:
+        """Begin to answer a plain GET without ASGI. Return False for any other request.
+
+        A client that does not read its responses, or sends requests before it has them, goes through ASGI, which
+        makes it wait.
+        """
+        files = self.straight
+        before: Any = self.cycle  # None before the first request
+        is_busy = self.flow.write_paused or (before is not None and not before.response_complete)
+        if files is None or is_busy or self.parser.get_method() != b"GET":
+            return False
+        name = files.name_in(self.url, self.headers)
+        if name is None or self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
+            return False
+        cycle = StraightCycle(files, self, (self.scope, self.url), name)
+        self.cycle = cycle  # type: ignore[assignment]
+        files.finder.ask(name, cycle, reads=True)
+        return True
+
+    def finish(self, response: bytes) -> None:
+        """Send the response of a StraightCycle, and go on with the next request."""
+        self.transport.write(response)
+        self.on_response_complete()
+
+    def fall_back(self, cycle: StraightCycle) -> None:
+        """Let the ASGI application answer the request of a StraightCycle."""
+        scope, url = cycle.scope
+        path = url.decode("ascii")
+        scope |= {"method": "GET", "path": unquote(path), "raw_path": url, "query_string": b""}
+        slow = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=cycle.keep_alive,
+            on_response=self.on_response_complete,
+        )
+        slow.more_body = False
+        cycle.response_complete = True
+        present: Any = self.cycle
+        if present is cycle:  # and no request was sent behind this one
+            self.cycle = slow
+        self._start_asgi_task(slow, self.app)
+
+    def on_message_complete(self) -> None:
+        """Note that the request has been read completely: from now on, only reading the response has a limit."""
+        self._deadline = 0.0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        if not self.pipeline:
+            self._is_fresh = self._reads_head = True
+            self._head_bytes = 0
+            self._deadline = self.loop.time() + self.all.limits.idle
+            self.all.idle[self] = None
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not HTTP, unless it was refused already."""
+        if not self._refused:
+            super().send_400_response(msg)
+
+    def pause_writing(self) -> None:
+        """Note that the client reads more slowly than the response comes."""
+        self._stall_deadline = self.loop.time() + self.all.limits.stall
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client has read nearly everything."""
+        self._stall_deadline = 0.0
+        super().resume_writing()
+
+    def check(self, now: float) -> None:
+        """Close the connection if a limit of time has passed.
+
+        Args:
+            now: Time of the event loop.
+        """
+        if self._stall_deadline and now > self._stall_deadline:
+            self.transport.abort()
+        elif self._deadline and now > self._deadline:
+            self._deadline = 0.0
+            if self._is_fresh or self._response_began:
+                self.end()
+            else:
+                self._refuse(408)
+
+    @property
+    def _response_began(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request
+        return not self._reads_head and cycle is not None and cycle.response_started
+
+    def end(self) -> None:
+        """Close the connection, even if the client does not read what is buffered."""
+        self.all.idle.pop(self, None)
+        self.transport.close()
+        self.loop.call_later(_CLOSE_SECONDS, self.transport.abort)
+
+    def _refuse(self, status: int) -> None:
+        """Answer with a status and no more, and close the connection."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = status
+        self._deadline = 0.0
+        body = b'{"error": {"kind": "invalid_input", "message": "%b"}}\n' % _PHRASES[status]
+        head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\n" % (status, _PHRASES[status])
+        self.transport.write(head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
+        self.end()
+
+
+def protocol_class(connections: Connections, straight: StraightFiles | None = None) -> type[LimitedProtocol]:
+    """Return the class of the connections of one door.
+
+    Args:
+        connections: The connections of the process.
+        straight: Answers plain GETs of files; None for a door without files.
+    """
+    attributes: dict[str, Any] = {"all": connections, "straight": straight}
+    return type("ProcessProtocol", (LimitedProtocol,), attributes)

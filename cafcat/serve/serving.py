@@ -1,0 +1,54 @@
+"""What all requests of one process share: repository, finder, threads and limits."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from cafcat.packed_files import PackedFiles
+from cafcat.progress import Progress
+from cafcat.reading.reader import FileReader
+from cafcat.serve.finding import Finder
+from cafcat.serve.options import ServeOptions
+
+__all__ = ["Serving"]
+
+_THREADS: Final = 64
+"""Most reads at the same time: as many as requests that one process keeps in flight to a server of a store."""
+
+
+class Serving:
+    """Repository, finder, threads and limits of one process.
+
+    Attributes:
+        repository: Has catalog and stores.
+        options: How files are served.
+        reader: Reads files.
+        finder: Finds files in the catalog.
+        pool: Threads that read files and query the catalog.
+        batch_pool: Threads of the batches, so that these cannot occupy the others.
+        batches: Limits the number of batches that are read at the same time.
+    """
+
+    def __init__(self, repository: PackedFiles, options: ServeOptions, warnings: Progress) -> None:
+        """Create the objects. Threads and connections are made by the first request.
+
+        Args:
+            repository: Has catalog and stores.
+            options: How files are served.
+            warnings: Receives warnings that copies are read.
+        """
+        session = repository.session
+        self.repository = repository
+        self.options = options
+        self.reader = FileReader(session.catalog, session.stores, warnings)
+        self.finder = Finder(session.catalog.files, self.reader)
+        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-serve")
+        self.batch_pool = ThreadPoolExecutor(options.batches, thread_name_prefix="cafcat-batch")
+        self.batches = asyncio.Semaphore(options.batches)
+
+    def close(self) -> None:
+        """End the threads when their work is done, and close the repository. Idempotent."""
+        self.finder.close()
+        for pool in (self.pool, self.batch_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self.repository.close()
