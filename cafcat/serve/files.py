@@ -20,7 +20,7 @@ from cafcat.serve.representation import (
     precondition,
     type_of,
 )
-from cafcat.serve.sending import ClientLeft, close_blocks, send_blocks
+from cafcat.serve.sending import ClientLeft, close_blocks, next_block, send_blocks
 from cafcat.serve.serving import Serving
 
 __all__ = ["PREFIX", "Files"]
@@ -157,8 +157,14 @@ class Files:
             await close_blocks(blocks, self._pool)
 
     async def _stream(self, request: "_Request", status: int, headers: Headers, blocks: Iterator[bytes]) -> None:
-        """Send a large body. After an error it ends early: the server closes the connection."""
+        """Send a large body.
+
+        An error before the first block is raised. After a later one the body ends early: the server closes the
+        connection.
+        """
+        first = await next_block(blocks, self._pool) or b""
         await request.send({"type": "http.response.start", "status": status, "headers": headers})
+        await request.send({"type": "http.response.body", "body": first, "more_body": True})
         try:
             await send_blocks(blocks, request.receive, request.send, self._pool)
         except ClientLeft:

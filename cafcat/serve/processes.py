@@ -73,8 +73,11 @@ class Server:
         self._doors.append(door)
         self._sockets.append(sockets)
 
-    def run(self) -> None:
+    def run(self, function: Callable[[], object]) -> None:
         """Serve files until SIGTERM, SIGINT or SIGHUP. Responses that have begun go on for `stop_seconds`.
+
+        Args:
+            function: Called when the server answers requests, and signals stop it as described.
 
         Raises:
             CafcatError: A process ended as soon as it had begun. The log has the reason.
@@ -86,6 +89,7 @@ class Server:
         try:
             for number in range(self._options.workers):
                 self._fork(number)
+            function()
             self._wait()
         finally:
             self._end_children()
@@ -95,7 +99,11 @@ class Server:
             shutil.rmtree(metrics, ignore_errors=True)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        """Stop all processes, and refuse new connections: the kernel accepts them while a socket is open."""
         self._stopping = True
+        for sockets in self._sockets:
+            for one in sockets:
+                one.close()
         for pid in list(self._children):
             os.kill(pid, signal.SIGTERM)
 
@@ -103,14 +111,14 @@ class Server:
         """Start the process with this number. Signals wait until both processes know about each other."""
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
+            if self._stopping:
+                return
             pid = os.fork()
-            if pid:
-                self._children[pid] = (number, time.monotonic())
+            if not pid:
+                _run_and_exit(lambda: self._be_child(number, blocked))
+            self._children[pid] = (number, time.monotonic())
         finally:
-            if pid:
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        if not pid:
-            _run_and_exit(lambda: self._be_child(number, blocked))
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _be_child(self, number: int, blocked: set[int | signal.Signals]) -> None:
         """Serve files in a forked process, with its own sockets only.
@@ -157,7 +165,7 @@ class Server:
         multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
     def _end_children(self) -> None:
-        """End all processes that are left, and close the sockets."""
+        """End all processes that are left."""
         self._stop(0, None)
         until = time.monotonic() + self._options.stop_seconds + _KILL_SECONDS
         while self._children:
@@ -172,9 +180,6 @@ class Server:
                 time.sleep(0.02)
         os.close(self._alive)
         os.close(self._alive_in_parent)
-        for sockets in self._sockets:
-            for one in sockets:
-                one.close()
 
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -85,6 +85,11 @@ class Connections:
             for connection in list(self.open):
                 connection.check(now)
 
+    def abort(self) -> None:
+        """Drop all connections, with the responses on them."""
+        for connection in list(self.open):
+            connection.transport.abort()
+
     def make_room(self) -> bool:
         """Close the connection that has been idle longest, if there are too many. Return False if none is idle."""
         if self.count <= self.limits.connections:

@@ -57,7 +57,7 @@ async def _serve(
         straight = StraightFiles(serving.finder, observer) if door.has_files else None
         app = Observed(door.make(serving, metrics), observer)
         servers.append(_Server(_config(app, options, protocol_class(connections, straight))))
-    _stop_on_signals(servers, alive)
+    _stop_on_signals(servers, connections, alive)
     watch = asyncio.ensure_future(connections.watch(metrics))
     try:
         await asyncio.gather(
@@ -98,13 +98,14 @@ def _config(app: Observed, options: ServeOptions, protocol: type[LimitedProtocol
     )
 
 
-def _stop_on_signals(servers: Sequence[_Server], alive: int) -> None:
+def _stop_on_signals(servers: Sequence[_Server], connections: Connections, alive: int) -> None:
     """Let responses end at SIGTERM, or at the death of the parent; drop them at the second signal."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
+        if any(server.should_exit for server in servers):
+            connections.abort()
         for server in servers:
-            server.force_exit = server.should_exit
             server.should_exit = True
 
     def orphaned() -> None:

@@ -64,13 +64,16 @@ def serve(
         stop_seconds=stop_seconds,
     )
     server = Server(call.settings(), options)
-    if call.json:
-        call.output.document({"urls": server.urls})
-    elif not call.quiet:
-        for url in server.urls.values():
-            call.output.notice(f"serving files at {url}")
-    call.output.flush()
-    server.run()
+
+    def announce() -> None:
+        if call.json:
+            call.output.document({"urls": server.urls})
+        elif not call.quiet:
+            for url in server.urls.values():
+                call.output.notice(f"serving files at {url}")
+        call.output.flush()
+
+    server.run(announce)
     return 0
 
 

@@ -1,0 +1,351 @@
+"""serve: hostile requests, limits, TLS, and the end of the server."""
+
+import http.client
+import os
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.e2e.conftest import BIG, TREE, Cafcat, write_tree
+from tests.worlds.file_server import FileServer, serving
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
+
+pytest.importorskip("uvicorn")
+
+CONTENTS = set(TREE.values())
+
+
+@pytest.fixture(scope="module")
+def server(filled: Cafcat, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileServer]:
+    with serving(filled, tmp_path_factory.mktemp("log") / "log") as running:
+        yield running
+
+
+def status_of(answer: bytes) -> int:
+    assert answer.startswith(b"HTTP/1.1 "), answer[:100]
+    return int(answer[9:12])
+
+
+def get(server: FileServer, target: bytes, headers: bytes = b"") -> bytes:
+    return server.raw(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + b"\r\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"/files/../tree/a.txt", 400),
+        (b"/files/tree/../tree/a.txt", 400),
+        (b"/files/tree/%2e%2e/tree/a.txt", 400),
+        (b"/files/tree/%2E/a.txt", 400),
+        (b"/files/tree/./a.txt", 400),
+        (b"/files/%2e%2e%2fetc/passwd", 400),
+        (b"/files/tree/..%2f..%2fa.txt", 400),
+        (b"/files//etc/passwd", 400),
+        (b"/files/tree//a.txt", 400),
+        (b"/files/tree%2F%2Fa.txt", 400),
+        (b"/files/tree/a.txt%00", 400),
+        (b"/files/tree/a.txt%00.png", 400),
+        (b"/files/%c0%ae%c0%ae/a.txt", 400),
+        (b"/files/tree%c0%afa.txt", 400),
+        (b"/files/%ff", 400),
+        (b"/files/%ed%a0%80", 400),
+        (b"/files/tree/a.txt%", 400),
+        (b"/files/tree/a.txt%4", 400),
+        (b"/files/tree/%zz", 400),
+        (b"/files/tree\\a.txt", 404),
+        (b"/files/" + b"a" * 2048, 404),
+        (b"/files/" + b"a" * 2050, 414),
+        (b"/files/" + b"%61" * 2050, 414),
+        (b"/files/" + b"a" * 9000, 414),
+        (b"/files/" + b"a" * 70_000, 414),
+        (b"/files/tree/a.txt?" + b"a=1&" * 100, 400),
+        (b"/files/tree/a.txt?x=%ff", 400),
+        (b"/files/tree%2Fa.txt", 200),
+        (b"http://elsewhere/files/tree/a.txt", 200),
+        (b"/FILES/tree/a.txt", 404),
+        (b"/%66iles/tree/a.txt", 404),
+        (b"*", 404),
+    ],
+)
+def test_odd_targets(server: FileServer, target: bytes, status: int) -> None:
+    answer = get(server, target)
+    assert status_of(answer) == status
+    if status != 200:
+        assert not any(content in answer for content in CONTENTS if len(content) > 10)
+    through_asgi = get(server, target, b"Range: bytes=0-\r\n")
+    assert status_of(through_asgi) == (206 if status == 200 else status)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /files/tree/a.txt HTTP/1.1\r\nHost: x\r\n" + b"X: " + b"a" * 40_000 + b"\r\n\r\n", 431),
+        (b"GET /files/tree/a.txt HTTP/1.1\r\nHost: x\r\n" + b"X: 1\r\n" * 200 + b"\r\n", 431),
+        (b"GET /files/tree/a.txt HTTP/1.1\r\n" + b"X" * 40_000, 431),
+        (b"hello\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET /files/tree/\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /files/tree/a.txt HTTP/9.9\r\n\r\n", 400),
+        (b"POST /batch HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400),
+        (
+            b"POST /batch HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (b"POST /batch HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    ],
+)
+def test_requests_that_are_not_http(server: FileServer, request_bytes: bytes, status: int) -> None:
+    assert status_of(server.raw(request_bytes)) == status
+
+
+def test_pipelined_requests_are_answered_in_their_order(server: FileServer) -> None:
+    names = ["tree/a.txt", "tree/b.bin", "none", "tree/big.dat", "tree/empty", "tree/a.txt", "tree/"]
+    data = b"".join(f"GET /files/{name} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for name in names)
+    with server.connect() as connection:
+        connection.sendall(data)
+        for name in names:
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+            body = response.read()
+            assert name not in TREE or body == TREE[name]
+            assert response.status == (404 if name == "none" else 200)
+
+
+def mutated(draw: random.Random) -> bytes:
+    """Return a request of which some bytes were changed, removed, doubled or inserted."""
+    path = draw.choice([*TREE, "none", "tree/", "", "tree/odd/"])
+    method = draw.choice(["GET", "GET", "GET", "HEAD", "POST", "PUT", "OPTIONS", "TRACE"])
+    target = draw.choice(
+        [f"/files/{quote(path)}", "/batch", "/healthz", "/metrics", "/", f"/files/{quote(path)}?after=a"]
+    )
+    headers = draw.sample(
+        [
+            "Range: bytes=0-1,5-",
+            "If-None-Match: *",
+            "If-Range: x",
+            "If-Modified-Since: Sat, 21 Nov 2026 10:00:00 GMT",
+            "Accept: application/json",
+            "Content-Length: 3",
+            "Content-Type: application/json",
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+            "Upgrade: websocket",
+            "Connection: upgrade",
+        ],
+        draw.randrange(4),
+    )
+    lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers, "Connection: close"]
+    data = bytearray(
+        "\r\n".join(lines).encode() + b"\r\n\r\n" + draw.choice([b"", b"[1]", b"3\r\n[1]\r\n0\r\n\r\n"])
+    )
+    for _ in range(draw.randrange(4)):
+        at = draw.randrange(len(data))
+        kind = draw.randrange(4)
+        if kind == 0:
+            data[at] = draw.randrange(256)
+        elif kind == 1:
+            del data[at : at + draw.randrange(1, 5)]
+        elif kind == 2:
+            data[at:at] = data[at : at + 20]
+        else:
+            data[at:at] = draw.choice([b"%00", b"..", b"/", b"%2e%2e%2f", b"\r\n", b"\xc0\xaf", b"%", b" ", b"\0"])
+    return bytes(data)
+
+
+def test_no_mutated_request_is_an_error_of_the_server(server: FileServer) -> None:
+    draw = random.Random(15)
+    counts: dict[int, int] = {}
+    for _ in range(2000):
+        data = mutated(draw)
+        with server.connect() as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            answer = bytearray()
+            while part := connection.recv(1 << 16):
+                answer += part
+        if answer:
+            status = status_of(bytes(answer))
+            assert status < 500, data
+            counts[status] = counts.get(status, 0) + 1
+    assert counts[200] > 50
+    assert counts[400] > 100
+    assert not [line for line in server.lines() if "error" in line]
+    assert server.request("/files/tree/a.txt").body == TREE["tree/a.txt"]
+
+
+@pytest.fixture
+def strict(filled: Cafcat, tmp_path: Path) -> Iterator[FileServer]:
+    """A server with short times, and few connections."""
+    limits = ["--idle-seconds", "1", "--head-seconds", "1", "--connections", "20"]
+    with serving(filled, tmp_path / "log", *limits) as running:
+        yield running
+
+
+def test_a_slow_head_gets_408(strict: FileServer) -> None:
+    with strict.connect() as connection:
+        connection.sendall(b"GET /files/tree/a.txt HTTP/1.1\r\nHost:")
+        assert status_of(connection.recv(1000)) == 408
+        assert connection.recv(1000) == b""
+
+
+def test_a_head_that_drips_gets_408(strict: FileServer) -> None:
+    with strict.connect() as connection:
+        connection.settimeout(0.1)
+        connection.sendall(b"GET /files/tree/a.txt HTTP/1.1\r\nX:")
+        answer = b""
+        for _ in range(PATIENCE_SECONDS * 10):
+            try:
+                connection.sendall(b"x")
+                answer = connection.recv(1000)
+                break
+            except TimeoutError:
+                continue
+        assert status_of(answer) == 408
+
+
+def test_idle_connections_are_closed(strict: FileServer) -> None:
+    with strict.connect() as fresh, strict.connect() as used:
+        used.sendall(b"GET /files/tree/a.txt HTTP/1.1\r\nHost: x\r\n\r\n")
+        data = b""
+        while part := used.recv(1000):
+            data += part
+        assert data.endswith(TREE["tree/a.txt"])
+        assert fresh.recv(1000) == b""
+
+
+def test_idle_connections_make_room_for_new_ones(strict: FileServer) -> None:
+    """A hundred idle connections, of twenty that are allowed, do not keep a client out."""
+    idle = [strict.connect() for _ in range(100)]
+    assert strict.request("/files/tree/a.txt").body == TREE["tree/a.txt"]
+    for connection in idle:
+        connection.close()
+
+
+def test_a_client_that_reads_nothing_does_not_stop_the_server(filled: Cafcat, tmp_path: Path) -> None:
+    with serving(filled, tmp_path / "log") as server:
+        slow = [server.connect() for _ in range(30)]
+        for connection in slow:
+            connection.sendall(b"GET /files/tree/big.dat HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert server.request("/files/tree/big.dat").body == BIG
+        for connection in slow:
+            connection.close()
+
+
+def test_the_client_may_leave(filled: Cafcat, tmp_path: Path) -> None:
+    with serving(filled, tmp_path / "log") as server:
+        with server.connect() as connection:
+            connection.sendall(b"GET /files/tree/big.dat HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.recv(1000)
+        assert server.logged("/files/tree/big.dat")["status"] == 200
+        assert "error" not in server.logged("/files/tree/big.dat")
+
+
+def test_a_response_in_flight_ends_after_sigterm(cafcat: Cafcat, tmp_path: Path) -> None:
+    """The socket's buffers hold less than the file, so the response cannot be over when the signal comes."""
+    content = random.Random(2).randbytes(60_000_000)
+    (cafcat.folder / "large").write_bytes(content)
+    cafcat("ingest", "large")
+    with serving(cafcat, tmp_path / "log", "--workers", "2") as server:
+        with server.connect() as connection:
+            connection.sendall(b"GET /files/large HTTP/1.1\r\nHost: x\r\n\r\n")
+            data = bytearray(connection.recv(1 << 16))
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: refused(server.port))
+            while part := connection.recv(1 << 20):
+                data += part
+        assert bytes(data).endswith(content)
+        assert server.process.wait(PATIENCE_SECONDS) == 0
+
+
+def refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_a_second_signal_drops_responses(cafcat: Cafcat, tmp_path: Path) -> None:
+    (cafcat.folder / "large").write_bytes(bytes(60_000_000))
+    cafcat("ingest", "large")
+    with serving(cafcat, tmp_path / "log") as server, server.connect() as connection:
+        connection.sendall(b"GET /files/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.recv(1 << 16)
+        server.process.send_signal(signal.SIGINT)
+        wait_until(lambda: refused(server.port))
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE_SECONDS) == 0
+
+
+def children(pid: int) -> list[int]:
+    done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.mark.skipif(not shutil.which("ps"), reason="ps is missing")
+def test_a_process_that_dies_is_replaced(filled: Cafcat, tmp_path: Path) -> None:
+    process = filled.popen("serve", "--port", "0", "--workers", "2", "--access-log", tmp_path / "log")
+    assert process.stderr
+    port = int(process.stderr.readline().decode().rstrip("/\n").rsplit(":", 1)[1])
+    server = FileServer(process, port, tmp_path / "log")
+    before = children(process.pid)
+    assert len(before) == 2
+    threading.Event().wait(5.5)  # a process that dies sooner counts as one that cannot begin
+    os.kill(before[0], signal.SIGKILL)
+    assert b"another one begins" in process.stderr.readline()
+    wait_until(lambda: len(children(process.pid)) == 2)
+    for _ in range(20):
+        assert server.request("/files/tree/a.txt").body == TREE["tree/a.txt"]
+    assert server.stop() == 0
+    process.communicate()
+
+
+@pytest.mark.skipif(not shutil.which("ps"), reason="ps is missing")
+def test_processes_end_with_their_parent(filled: Cafcat, tmp_path: Path) -> None:
+    process = filled.popen("serve", "--port", "0", "--workers", "2", "--access-log", tmp_path / "log")
+    assert process.stderr
+    process.stderr.readline()
+    below = children(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+    process.communicate()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is missing")
+def test_tls(filled: Cafcat, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    with serving(filled, tmp_path / "log", "--certificate", certificate, "--key", key) as server:
+        assert server.scheme == "https"
+        context = ssl.create_default_context(cafile=certificate)
+        for path in ("tree/a.txt", "tree/big.dat"):
+            connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context)
+            connection.request("GET", f"/files/{path}")
+            assert connection.getresponse().read() == TREE[path]
+            connection.close()
+
+
+def test_a_replaced_file_is_served_at_once(cafcat: Cafcat, tmp_path: Path) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree")
+    with serving(cafcat, tmp_path / "log") as server:
+        before = server.request("/files/tree/a.txt").headers["etag"]
+        (cafcat.folder / "tree/a.txt").write_bytes(b"another content")
+        cafcat("ingest", "tree")
+        answer = server.request("/files/tree/a.txt", {"If-None-Match": before})
+        assert (answer.status, answer.body) == (200, b"another content")
+        cafcat("rm", "tree/a.txt", "--yes")
+        assert server.request("/files/tree/a.txt").status == 404
