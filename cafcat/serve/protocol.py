@@ -79,9 +79,9 @@ class Connections:
         """
         loop = asyncio.get_running_loop()
         while True:
+            metrics.set_connections(len(self.open), len(self.open) - len(self.idle))
             await asyncio.sleep(_CHECK_SECONDS)
             now = loop.time()
-            metrics.set_connections(len(self.open), len(self.open) - len(self.idle))
             for connection in list(self.open):
                 connection.check(now)
 

@@ -27,6 +27,15 @@ print(*sorted(set(sys.modules) - before), file=sys.stderr)
 sys.exit(code)
 """
 
+SERVED = """
+import sys
+import cafcat
+from cafcat.cli.app import run
+code = run(sys.argv[1:])
+found = {"cafcat.serve", "starlette", "uvicorn", "prometheus_client", "httptools", "tarfile"} & set(sys.modules)
+sys.exit(f"loaded: {found}" if found else code)
+"""
+
 INSTALLED = {"_cython", "_sysconfigdata", "annotated_doc", "cafcat", "cython_runtime", "google_crc32c", "psycopg"}
 INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 """Packages outside the standard library that may be loaded: those of typer and psycopg, and their dependencies."""
@@ -90,5 +99,17 @@ def test_folders_load_nothing_of_s3(cafcat: Cafcat, tmp_path: Path, arguments: t
         (tmp_path / "tree" / name).write_bytes(b"content")
     cafcat("ingest", "tree")
     command = [sys.executable, "-c", LISTED, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=cafcat.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("get", "tree/a", "-o", "copy"), ("ls",)], ids=lambda arguments: arguments[0]
+)
+def test_nothing_of_the_server_is_loaded(cafcat: Cafcat, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/a").write_bytes(b"content")
+    cafcat("ingest", "tree")
+    command = [sys.executable, "-c", SERVED, *arguments]
     done = subprocess.run(command, cwd=tmp_path, env=cafcat.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
