@@ -91,7 +91,6 @@ def _config(app: Observed, options: ServeOptions, protocol: type[LimitedProtocol
         server_header=False,
         proxy_headers=False,
         interface="asgi3",
-        timeout_keep_alive=options.idle_seconds + 1,
         timeout_graceful_shutdown=options.stop_seconds,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,

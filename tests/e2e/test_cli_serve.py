@@ -320,3 +320,16 @@ def test_json_output_names_the_urls(filled: Cafcat) -> None:
     process.terminate()
     out, errors = process.communicate()
     assert (process.returncode, out, errors) == (0, b"", b"")
+
+
+def test_the_log_is_on_stderr_by_default(filled: Cafcat) -> None:
+    process = filled.popen("serve", "--port", "0", "--quiet", "--json")
+    assert process.stdout
+    assert process.stderr
+    url = json.loads(process.stdout.readline())["urls"]["http"]
+    port = int(url.rstrip("/").rsplit(":", 1)[1])
+    assert FileServer(process, port, Path("none")).request("/files/none").status == 404
+    line = json.loads(process.stderr.readline())
+    assert (line["path"], line["status"]) == ("/files/none", 404)
+    process.terminate()
+    assert process.communicate() == (b"", b"")
