@@ -62,6 +62,8 @@ class ServeOptions:
             "connections": (1, 1_000_000),
             "idle_seconds": (1, 86_400),
             "head_seconds": (1, 86_400),
+            "request_seconds": (1, 86_400),
+            "stall_seconds": (1, 86_400),
             "stop_seconds": (0, 86_400),
         }
         for name, (low, high) in ranges.items():

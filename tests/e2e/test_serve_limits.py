@@ -185,7 +185,7 @@ def test_no_mutated_request_is_an_error_of_the_server(server: FileServer) -> Non
 @pytest.fixture
 def strict(filled: Cafcat, tmp_path: Path) -> Iterator[FileServer]:
     """A server with short times, and few connections."""
-    limits = ["--idle-seconds", "1", "--head-seconds", "1", "--connections", "20"]
+    limits = ["--idle-seconds", "1", "--head-seconds", "1", "--connections", "20", "--request-seconds", "1"]
     with serving(filled, tmp_path / "log", *limits) as running:
         yield running
 
@@ -210,6 +210,23 @@ def test_a_head_that_drips_gets_408(strict: FileServer) -> None:
             except TimeoutError:
                 continue
         assert status_of(answer) == 408
+
+
+def test_a_slow_body_gets_408(strict: FileServer) -> None:
+    with strict.connect() as connection:
+        connection.sendall(b"POST /batch HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n[")
+        assert status_of(connection.recv(1000)) == 408
+        assert connection.recv(1000) == b""
+
+
+def test_a_client_that_stops_to_read_is_disconnected(cafcat: Cafcat, tmp_path: Path) -> None:
+    (cafcat.folder / "large").write_bytes(bytes(60_000_000))
+    cafcat("ingest", "large")
+    with serving(cafcat, tmp_path / "log", "--stall-seconds", "1") as server, server.connect() as connection:
+        connection.sendall(b"GET /files/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        line = server.logged("/files/large")
+        assert (line["status"], line["incomplete"]) == (200, True)
+        assert line["size_bytes"] < 60_000_000
 
 
 def test_idle_connections_are_closed(strict: FileServer) -> None:

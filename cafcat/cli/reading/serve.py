@@ -36,6 +36,12 @@ def serve(
     head_seconds: Annotated[
         int, typer.Option("--head-seconds", metavar="N", help="How long the head of a request may take.")
     ] = 10,
+    request_seconds: Annotated[
+        int, typer.Option("--request-seconds", metavar="N", help="How long a whole request may take to arrive.")
+    ] = 60,
+    stall_seconds: Annotated[
+        int, typer.Option("--stall-seconds", metavar="N", help="How long a client may read nothing.")
+    ] = 60,
     stop_seconds: Annotated[
         int, typer.Option("--stop-seconds", metavar="N", help="How long responses may go on after SIGTERM.")
     ] = 30,
@@ -61,6 +67,8 @@ def serve(
         connections=connections,
         idle_seconds=idle_seconds,
         head_seconds=head_seconds,
+        request_seconds=request_seconds,
+        stall_seconds=stall_seconds,
         stop_seconds=stop_seconds,
     )
     server = Server(call.settings(), options)
