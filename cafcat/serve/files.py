@@ -66,7 +66,7 @@ class Files:
         headers = {key: value for key, value in scope["headers"] if key in _USED}
         query = query_of(scope["query_string"])
         if not name or name.endswith("/"):
-            await self._folders.respond(name, headers, query, send)
+            await self._folders.respond(name, headers, query, (scope, receive, send))
             return
         is_plain = scope["method"] == "GET" and _CONDITIONS.isdisjoint(headers)
         found = await self._finder.find(name, reads=is_plain)

@@ -3,19 +3,20 @@
 import asyncio
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from cafcat.catalog.files.lookup import Lookup
-from cafcat.errors import NotFound
+from cafcat.errors import CafcatError, NotFound
 from cafcat.model import MAX_PATH_BYTES, Folder, Location
-from cafcat.serve.asgi import Headers, Send, respond
-from cafcat.serve.failures import BadRequest
+from cafcat.serve.asgi import Headers, Receive, Scope, Send, respond
+from cafcat.serve.failures import BadRequest, record
 from cafcat.serve.names import Query, quoted
 from cafcat.serve.representation import etag_of
+from cafcat.serve.sending import ClientLeft, send_blocks
 from cafcat.support.paths import is_text
 from cafcat.support.quantities import format_size
 
@@ -42,14 +43,16 @@ class Folders:
         self._files = files
         self._pool = pool
 
-    async def respond(self, folder: str, headers: Mapping[bytes, bytes], query: Query, send: Send) -> None:
-        """Send one page of a folder.
+    async def respond(
+        self, folder: str, headers: Mapping[bytes, bytes], query: Query, asgi: tuple[Scope, Receive, Send]
+    ) -> None:
+        """Send one page of a folder, or all of it to a program that cannot know of pages.
 
         Args:
             folder: Path of the folder, with "/" at its end; "" for the top.
             headers: Headers of the request.
             query: `after` (name of the last entry of the page before), `limit` and `format`.
-            send: The function of ASGI.
+            asgi: The request.
 
         Raises:
             BadRequest: A value of the query is invalid.
@@ -60,23 +63,54 @@ class Folders:
         entries = await loop.run_in_executor(self._pool, self._page, folder, after, limit)
         if folder and not entries and after is None:
             raise NotFound("the catalog has no such folder")
+        if after is None and "limit" not in query and _cannot_page(headers, query):
+            await self._send_all(folder, entries, asgi)
+            return
         following = entries[limit - 1] if len(entries) > limit else None
         entries = entries[:limit]
         if _wants_html(headers, query):
             kind, body = b"text/html; charset=utf-8", _html(folder, entries, following, limit)
         else:
             kind, body = b"application/json", _json(folder, entries, following)
-        await respond(send, 200, _headers(kind, body), body)
+        length = (b"content-length", b"%d" % len(body))
+        await respond(asgi[2], 200, [*_headers(kind), length], body)
+
+    async def _send_all(self, folder: str, entries: Sequence[Entry], asgi: tuple[Scope, Receive, Send]) -> None:
+        """Send a page of HTML with all entries of a folder, while they are read."""
+        scope, receive, send = asgi
+        start = {"type": "http.response.start", "status": 200, "headers": _headers(b"text/html; charset=utf-8")}
+        await send(start)
+        blocks = self._all(folder, entries) if scope["method"] == "GET" else iter(())
+        try:
+            await send_blocks(blocks, receive, send, self._pool)
+        except ClientLeft:
+            return
+        except CafcatError as error:
+            record(scope, error)
+            return
+        await send({"type": "http.response.body", "body": b""})
+
+    def _all(self, folder: str, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """Yield a page of HTML in blocks. This runs in a thread.
+
+        Args:
+            folder: Path of the folder.
+            entries: Its first entries.
+        """
+        yield _head(folder)
+        while entries:
+            yield "".join(_row(entry, folder) for entry in entries).encode()
+            entries = self._page(folder, entries[-1], _PAGE_ENTRIES)
+        yield _TAIL
 
     def _page(self, folder: str, after: Entry | None, limit: int) -> list[Entry]:
         """Return up to `limit` + 1 entries: the last one shows that there is another page."""
         return self._files.folder_page(folder, after=after, limit=limit + 1)
 
 
-def _headers(kind: bytes, body: bytes) -> Headers:
+def _headers(kind: bytes) -> Headers:
     return [
         (b"content-type", kind),
-        (b"content-length", b"%d" % len(body)),
         (b"x-content-type-options", b"nosniff"),
         (b"content-security-policy", _POLICY),
         (b"cache-control", b"no-cache"),
@@ -119,6 +153,11 @@ def _wants_html(headers: Mapping[bytes, bytes], query: Query) -> bool:
     return b"text/html" in accepted or b"application/json" not in accepted
 
 
+def _cannot_page(headers: Mapping[bytes, bytes], query: Query) -> bool:
+    """Return True for a program that gets HTML, although it does not ask for it, as browsers do."""
+    return _wants_html(headers, query) and b"text/html" not in headers.get(b"accept", b"").lower()
+
+
 def _json(folder: str, entries: Sequence[Entry], following: Entry | None) -> bytes:
     document = {
         "path": folder,
@@ -154,19 +193,23 @@ def _time(location: Location) -> str | None:
 
 
 def _html(folder: str, entries: Sequence[Entry], following: Entry | None, limit: int) -> bytes:
-    title = html.escape("/" + folder)
-    rows = ['<tr><td><a href="../">../</a></td></tr>'] if folder else []
-    rows += [_row(entry, folder) for entry in entries]
+    rows = "".join(_row(entry, folder) for entry in entries).encode()
     more = ""
     if following is not None:
         after = html.escape(quoted(_name(following, folder)).replace("/", "%2F"))
         size = "" if limit == _PAGE_ENTRIES else f"&amp;limit={limit}"
-        more = f'<p><a rel="next" href="?after={after}{size}">more</a></p>'
-    page = (
-        f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
-        f"<body><h1>{title}</h1><table>{''.join(rows)}</table>{more}</body></html>\n"
-    )
-    return page.encode()
+        more = f'<tr><td><a rel="next" href="?after={after}{size}">more</a></td></tr>'
+    return _head(folder) + rows + more.encode() + _TAIL
+
+
+def _head(folder: str) -> bytes:
+    title = html.escape("/" + folder)
+    up = '<tr><td><a href="../">../</a></td></tr>' if folder else ""
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    return f"<!doctype html><html><head>{head}</head><body><h1>{title}</h1><table>{up}".encode()
+
+
+_TAIL: Final = b"</table></body></html>\n"
 
 
 def _row(entry: Entry, folder: str) -> str:

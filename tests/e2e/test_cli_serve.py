@@ -333,3 +333,19 @@ def test_the_log_is_on_stderr_by_default(filled: Cafcat) -> None:
     assert (line["path"], line["status"]) == ("/files/none", 404)
     process.terminate()
     assert process.communicate() == (b"", b"")
+
+
+def test_programs_get_all_entries_of_a_large_folder(cafcat: Cafcat, tmp_path: Path) -> None:
+    """A program such as rclone reads one page. A browser gets 1,000 entries and a link."""
+    (cafcat.folder / "many").mkdir()
+    names = [f"n{number:04}" for number in range(2500)]
+    for name in names:
+        (cafcat.folder / "many" / name).touch()
+    cafcat("ingest", "many")
+    with serving(cafcat, tmp_path / "log") as server:
+        page = server.request("/files/many/").body.decode()
+        assert re.findall(r'href="\./([^"]*)"', page) == names
+        assert server.request("/files/many/", method="HEAD").status == 200
+        shown = server.request("/files/many/", {"Accept": "text/html"}).body.decode()
+        assert re.findall(r'href="\./([^"]*)"', shown) == names[:1000]
+        assert "?after=n0999" in shown
