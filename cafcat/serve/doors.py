@@ -7,6 +7,7 @@ from cafcat.serve.application import http_app
 from cafcat.serve.asgi import App
 from cafcat.serve.observing import Metrics
 from cafcat.serve.options import ServeOptions
+from cafcat.serve.s3 import s3_app
 from cafcat.serve.serving import Serving
 
 __all__ = ["Door", "doors"]
@@ -29,9 +30,20 @@ class Door(NamedTuple):
 
 
 def doors(options: ServeOptions) -> Sequence[Door]:
-    """Return the doors that are to be opened. The S3 protocol becomes another item of this list.
+    """Return the doors that are to be opened.
 
     Args:
         options: How files are served.
     """
-    return [Door("http", options.port, http_app, has_files=True)]
+    found = []
+    if options.port is not None:
+        found.append(Door("http", options.port, http_app, has_files=True))
+    if options.s3_port is not None:
+        found.append(Door("s3", options.s3_port, _s3))
+    return found
+
+
+def _s3(serving: Serving, _: Metrics) -> App:
+    app = s3_app(serving.repository, serving.options.s3)
+    serving.call_at_end(app.close)
+    return app

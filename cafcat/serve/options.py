@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from cafcat.errors import InvalidInput
+from cafcat.serve.s3.options import S3Options
 
 __all__ = ["DEFAULT_PORT", "ServeOptions"]
 
@@ -18,7 +19,9 @@ class ServeOptions:
 
     Attributes:
         host: Address to listen on.
-        port: Port of the HTTP side; 0 for a free one.
+        port: Port of the HTTP side; 0 for a free one, None to leave this side out.
+        s3_port: Port of the S3 protocol; 0 for a free one, None to leave it out.
+        s3: How the S3 protocol is answered.
         workers: Number of processes.
         redirect: True to send clients that ask for it to a signed URL of the store.
         redirect_seconds: How long such a URL is valid.
@@ -35,7 +38,9 @@ class ServeOptions:
     """
 
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
+    port: int | None = DEFAULT_PORT
+    s3_port: int | None = None
+    s3: S3Options = S3Options()
     workers: int = 1
     redirect: bool = False
     redirect_seconds: int = 300
@@ -51,13 +56,20 @@ class ServeOptions:
     batches: int = 4
 
     def check(self) -> None:
-        """Check the ranges of all numbers.
+        """Check the ranges of all numbers, and the options of the S3 protocol.
 
         Raises:
-            InvalidInput: A number is out of its range, or a key is given without a certificate.
+            InvalidInput: A number is out of its range, there is no port, an option of the S3 protocol is not valid
+                or given without its port, or a key is given without a certificate.
         """
+        if self.port is None and self.s3_port is None:
+            raise InvalidInput("nothing is to be served", hint="give --s3-port, or leave --no-http out")
+        if self.s3_port is None and self.s3 != S3Options():
+            raise InvalidInput("an option of the S3 protocol is given without its port", hint="add --s3-port 8333")
+        self.s3.check()
         ranges = {
             "port": (0, 65_535),
+            "s3_port": (0, 65_535),
             "workers": (1, 256),
             "connections": (1, 1_000_000),
             "idle_seconds": (1, 86_400),
@@ -68,7 +80,7 @@ class ServeOptions:
         }
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
-            if not low <= value <= high:
+            if value is not None and not low <= value <= high:
                 raise InvalidInput(f"{name} must be from {low:,} to {high:,}, not {value}")
         if self.key is not None and self.certificate is None:
             raise InvalidInput("a private key needs a certificate", hint="use --certificate, too")

@@ -1,7 +1,9 @@
 """What all requests of one process share: repository, finder, threads and limits."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Final
 
 from cafcat.packed_files import PackedFiles
@@ -45,9 +47,15 @@ class Serving:
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-serve")
         self.batch_pool = ThreadPoolExecutor(options.batches, thread_name_prefix="cafcat-batch")
         self.batches = asyncio.Semaphore(options.batches)
+        self._cleanup = ExitStack()
+
+    def call_at_end(self, function: Callable[[], object]) -> None:
+        """Call a function when this object is closed, before the repository is closed."""
+        self._cleanup.callback(function)
 
     def close(self) -> None:
         """End the threads when their work is done, and close the repository. Idempotent."""
+        self._cleanup.close()
         self.finder.close()
         for pool in (self.pool, self.batch_pool):
             pool.shutdown(wait=False, cancel_futures=True)

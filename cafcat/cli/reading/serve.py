@@ -16,6 +16,23 @@ def serve(
     *,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="PORT", help="Port for HTTP; 0 for a free one.")] = 8320,
+    no_http: Annotated[bool, typer.Option("--no-http", help="Serve the S3 protocol only.")] = False,
+    s3_port: Annotated[
+        int | None, typer.Option("--s3-port", metavar="PORT", help="Also serve the S3 protocol; 0 for a free port.")
+    ] = None,
+    bucket: Annotated[
+        str | None, typer.Option("--bucket", metavar="NAME", help="One S3 bucket with all paths as its keys.")
+    ] = None,
+    s3_domain: Annotated[
+        str | None, typer.Option("--s3-domain", metavar="HOST", help="Host of S3 requests to BUCKET.HOST.")
+    ] = None,
+    s3_region: Annotated[
+        str, typer.Option("--s3-region", metavar="NAME", help="Region that S3 clients sign.")
+    ] = "us-east-1",
+    public: Annotated[
+        list[str] | None,
+        typer.Option("--public", metavar="FOLDER", help="Folder that S3 clients read without a key. Repeatable."),
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", metavar="N", help="Number of processes.")] = 1,
     redirect: Annotated[
         bool, typer.Option("--redirect", help="Send clients that ask for it to signed URLs of the store.")
@@ -46,19 +63,22 @@ def serve(
         int, typer.Option("--stop-seconds", metavar="N", help="How long responses may go on after SIGTERM.")
     ] = 30,
 ) -> int:
-    """Serve the files of the catalog over HTTP, for reading only.
+    """Serve the files of the catalog over HTTP, and over the S3 protocol, for reading only.
 
-    Example: cafcat serve --port 8320
+    Example: cafcat serve --s3-port 8333
     """
     try:
         from cafcat.serve.options import ServeOptions
         from cafcat.serve.processes import Server
+        from cafcat.serve.s3.options import S3Options
     except ImportError as error:
         raise NotInstalled(f"serving files needs {error.name}", hint="pip install 'cafcat[serve]'") from error
 
     options = ServeOptions(
         host=host,
-        port=port,
+        port=None if no_http else port,
+        s3_port=s3_port,
+        s3=S3Options(bucket=bucket, domain=s3_domain, region=s3_region, public=tuple(public or ())),
         workers=workers,
         redirect=redirect,
         access_log=access_log,
@@ -77,8 +97,8 @@ def serve(
         if call.json:
             call.output.document({"urls": server.urls})
         elif not call.quiet:
-            for url in server.urls.values():
-                call.output.notice(f"serving files at {url}")
+            for door, url in server.urls.items():
+                call.output.notice(f"serving files at {url}" + (" (S3)" if door == "s3" else ""))
         call.output.flush()
 
     server.run(announce)
