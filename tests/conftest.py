@@ -45,8 +45,10 @@ __all__ = [
     "s3_server",
 ]
 
-# A shell starts background programs with SIGINT ignored, and so all commands under test would ignore it.
+# A shell starts background programs with SIGINT ignored, nohup with SIGHUP ignored. All commands under test would
+# ignore these signals, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # If this variable is set, each of thousands of commands under test compiles all of cafcat again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,6 +1,6 @@
 """The options of `cafcat serve`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +40,7 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int | None = DEFAULT_PORT
     s3_port: int | None = None
-    s3: S3Options = S3Options()
+    s3: S3Options = field(default_factory=S3Options)
     workers: int = 1
     redirect: bool = False
     redirect_seconds: int = 300

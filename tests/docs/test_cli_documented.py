@@ -45,7 +45,7 @@ def section(name: str) -> str:
 
 
 def documented_options(text: str) -> set[str]:
-    spans = re.findall(r"`(--?[A-Za-z0-9][a-z-]*)", text)
+    spans = re.findall(r"`(--?[A-Za-z0-9][a-z0-9-]*)", text)
     return {span for span in spans if span == "-0" or not re.match(r"-\d", span)}
 
 

@@ -47,11 +47,21 @@ class S3Side:
 @pytest.fixture
 def s3_side(filled: Cafcat) -> Iterator[S3Side]:
     """The S3 protocol alone, by two processes, with a public folder."""
-    arguments = ["--no-http", "--s3-port", "0", "--workers", "2", "--public", "tree/odd", "--access-log", os.devnull]
+    arguments = [
+        "--no-http",
+        "--s3-port",
+        "0",
+        "--workers",
+        "2",
+        "--public",
+        "tree/odd",
+        "--access-log",
+        os.devnull,
+    ]
     process = filled.popen("serve", *arguments)
     try:
         line = process.stderr.readline().decode()
-        found = re.fullmatch(r"serving files at (http://127\.0\.0\.1:\d+/) \(S3\)\n", line)
+        found = re.fullmatch(r"cafcat: serving files at (http://127\.0\.0\.1:\d+/) \(S3\)\n", line)
         assert found, line
         yield S3Side(filled, found[1])
         process.send_signal(signal.SIGTERM)
@@ -87,7 +97,8 @@ def test_a_key_of_a_folder_and_no_key_at_all(s3_side: S3Side) -> None:
     from botocore.exceptions import ClientError
 
     key = s3_side.cafcat("keys", "add", "--prefix", "tree/folder", "--json").document
-    for client, allowed in ((s3_side.client(**key), "tree/folder/"), (s3_side.client(), "tree/odd/")):
+    own, public = ("tree/folder/", "tree/odd/"), ("tree/odd/",)
+    for client, allowed in ((s3_side.client(**key), own), (s3_side.client(), public)):
         try:
             for path, content in TREE.items():
                 if path.startswith(allowed):
@@ -102,7 +113,7 @@ def test_a_key_of_a_folder_and_no_key_at_all(s3_side: S3Side) -> None:
 def test_http_and_s3_side_by_side(filled: Cafcat, tmp_path: Path) -> None:
     with serving(filled, tmp_path / "log", "--s3-port", "0", "--public", ".", "--bucket", "all") as server:
         line = server.process.stderr.readline().decode()  # type: ignore[union-attr]
-        found = re.fullmatch(r"serving files at (http://127\.0\.0\.1:\d+/) \(S3\)\n", line)
+        found = re.fullmatch(r"cafcat: serving files at (http://127\.0\.0\.1:\d+/) \(S3\)\n", line)
         assert found, line
         client = S3Side(filled, found[1]).client()
         try:
