@@ -17,7 +17,10 @@ from cafcat.filesystem import CafcatFileSystem
 
 fsspec.register_implementation("cafcat", CafcatFileSystem, clobber=True)  # as the entry point of the package does
 
-pytestmark = pytest.mark.filterwarnings("default")  # the libraries have warnings of their own
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # the libraries have warnings of their own
+    pytest.mark.slow,  # importing the libraries takes most of the time
+]
 
 
 @pytest.fixture(params=["catalog", "snapshot"])

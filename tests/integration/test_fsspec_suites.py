@@ -60,6 +60,7 @@ class TestGet(CatalogFixtures, abstract.AbstractGetTests):
     pass
 
 
+@pytest.mark.slow
 class TestPut(CatalogFixtures, abstract.AbstractPutTests):
     pass
 

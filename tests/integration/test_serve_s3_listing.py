@@ -70,6 +70,7 @@ PREFIXES = ["", "a", "a/", "-", "é", "日/", "\U0010ffff", "a/b/", "nothing"]
 DELIMITERS = ["", "/", "a", "ab", "é", "\ud7ff", "\U0010ffffa", "-/"]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("function", ["list_objects_v2", "list_objects"])
 @pytest.mark.parametrize("delimiter", DELIMITERS)
 def test_listings_are_those_of_the_model(server: Gateway, function: str, delimiter: str) -> None:

@@ -25,6 +25,9 @@ FEW = {path.removeprefix("data/"): FILES[path] for path in FILES if path.startsw
 OF_DATA = {path.removeprefix("data/"): content for path, content in FILES.items() if path.startswith("data/")}
 
 
+pytestmark = pytest.mark.slow  # each program takes seconds to start
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, databases: Any) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("served")
