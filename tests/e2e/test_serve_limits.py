@@ -23,6 +23,8 @@ from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 pytest.importorskip("uvicorn")
 
+pytestmark = pytest.mark.slow  # most tests wait for limits of time
+
 CONTENTS = set(TREE.values())
 
 

@@ -23,6 +23,8 @@ from fsspec.tests import abstract
 import cafcat
 from cafcat.filesystem import CafcatFileSystem
 
+pytestmark = pytest.mark.slow
+
 
 class RemovingFileSystem(CafcatFileSystem):
     """A file system whose `rm` removes files from the catalog: the suites remove what they wrote."""
@@ -60,7 +62,6 @@ class TestGet(CatalogFixtures, abstract.AbstractGetTests):
     pass
 
 
-@pytest.mark.slow
 class TestPut(CatalogFixtures, abstract.AbstractPutTests):
     pass
 

@@ -16,6 +16,8 @@ from cafcat.serve.s3.keys import NewKey, add_key
 from tests.worlds.aws_signing import Signer
 from tests.worlds.servers.s3_gateway import Gateway, gateway
 
+pytestmark = pytest.mark.slow
+
 SECRET = b"only for the key of the other folder"
 MUTATED = 1000
 """Number of requests with changed bytes, and of requests with odd parts and a valid signature."""

@@ -13,6 +13,8 @@ from tests.worlds.servers.s3_gateway import Gateway, gateway
 
 pytest.importorskip("boto3")
 
+pytestmark = pytest.mark.slow
+
 LETTERS = ["a", "b", "/", "-", "é", "日", "\U0010ffff", "\U0001f600", "%", " ", "\x01", "\ud7ff"]
 
 
@@ -70,7 +72,6 @@ PREFIXES = ["", "a", "a/", "-", "é", "日/", "\U0010ffff", "a/b/", "nothing"]
 DELIMITERS = ["", "/", "a", "ab", "é", "\ud7ff", "\U0010ffffa", "-/"]
 
 
-@pytest.mark.covering
 @pytest.mark.parametrize("function", ["list_objects_v2", "list_objects"])
 @pytest.mark.parametrize("delimiter", DELIMITERS)
 def test_listings_are_those_of_the_model(server: Gateway, function: str, delimiter: str) -> None:

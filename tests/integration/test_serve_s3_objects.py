@@ -21,6 +21,8 @@ from tests.worlds.waiting import PATIENCE_SECONDS
 
 boto3 = pytest.importorskip("boto3")
 
+pytestmark = pytest.mark.slow
+
 BIG = bytes(range(251)) * 90_000
 """22 MB: more than is checked before the first byte is sent."""
 FILES = {

@@ -16,6 +16,8 @@ from cafcat.datasets import PackedDataset, PackedStream
 from tests.worlds.catalog_world import commit
 from tests.worlds.servers.services import Databases
 
+pytestmark = pytest.mark.slow
+
 CONTENT = random.Random(3)
 FILES = {f"tree/{n % 7}/n{n:03}": CONTENT.randbytes(CONTENT.choice((0, 1, 100, 3000))) for n in range(240)}
 CHUNKS = 5
