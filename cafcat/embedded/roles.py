@@ -3,7 +3,8 @@
 `cafcat` is the superuser of the cluster. It is only used to set up the database and the other two roles.
 `cafcat_owner` owns the database and cafcat's objects in it, and nothing outside; commands and psql connect as this
 role. `cafcat_reader` owns nothing and can only read the tables; the queries of `cafcat sql -c` and
-`Repository.query` run as this role. A session cannot leave the role of its login.
+`Repository.query` run as this role. A session of `cafcat_owner` or `cafcat_reader` cannot become another of these
+three roles.
 """
 
 from pathlib import Path

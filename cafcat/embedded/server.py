@@ -354,7 +354,7 @@ class EmbeddedServer:
         )
 
     def _raise_failure(self, log_start: int) -> None:
-        """Raise CatalogUnavailable with the server's message in the log, unless another start can succeed soon."""
+        """Raise CatalogUnavailable with the error from the server's log, unless a new start can succeed soon."""
         with open(self.log_file, "rb") as log:
             log.seek(log_start)
             reason = fatal_line(log.read(1 << 20).decode("utf-8", "replace"))

@@ -188,7 +188,8 @@ class JsonCursor:
     def items(self, label: str, brackets: bytes) -> Iterator[None]:
         """Yield None for each item of the JSON object or list at the cursor, with the cursor at the item.
 
-        The caller must read or skip the item before it requests the next one.
+        An item of an object is a key, a colon and a value; the cursor is at the key. The caller must read or skip
+        the whole item before the caller requests the next one.
 
         Args:
             label: describes the object or list in messages.

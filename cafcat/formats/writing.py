@@ -95,7 +95,7 @@ class ArchiveWriter(ABC):
 
 
 class IndexedWriter(ArchiveWriter):
-    """Base class of the writers of formats whose index has the JSON text of a CAF's index, such as ChunkIO."""
+    """Base class of the writers of CAF, CAR and ChunkIO, whose index contains the same JSON text (`IndexText`)."""
 
     _INDEX_LABEL: str
     """The name of the index in messages."""

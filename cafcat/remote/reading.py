@@ -231,7 +231,8 @@ class RemoteObject:
 
     def _check_span(self, start_byte: int, end_byte: int) -> None:
         if not 0 <= start_byte <= end_byte:
-            raise InvalidInput(f"bad byte range [{start_byte}, {end_byte}) of {self.name}")
+            reason = f"no object can have the byte range [{start_byte}, {end_byte})"
+            raise InvalidInput(f"cannot read {self.name}: {reason}")
 
     def _too_short(self, found_bytes: int, end_byte: int) -> Corrupt:
         message = f"the object ends at byte {found_bytes:,}, expected at least {end_byte:,}"

@@ -100,7 +100,7 @@ def _new(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def _sqlite_errors(shown: str) -> Iterator[None]:
-    """Raise OutputFailed, with the name `shown`, in place of SQLite's errors from the `with` block."""
+    """Raise OutputFailed in place of SQLite's errors from the `with` block; `shown` is the name of the output."""
     try:
         yield
     except sqlite3.Error as error:

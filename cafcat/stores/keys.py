@@ -69,5 +69,5 @@ def probe_key() -> str:
 
 
 def is_probe_key(key: str) -> bool:
-    """Return True if `probe_key` can have returned this key. Such an object may be removed at any time."""
+    """Return True if the key has the form of a `probe_key`. Anybody is allowed to remove such an object."""
     return _PROBE_KEY.fullmatch(key) is not None

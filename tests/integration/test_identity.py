@@ -294,7 +294,7 @@ def joined_local(local: World, tmp_path: Path) -> cafcat.Repository:
 def test_backups_of_a_shared_store_belong_to_their_catalogs(local: World, joined_local: cafcat.Repository) -> None:
     ours, theirs = local.repository.backup(), joined_local.backup()
     empty = local.empty()
-    with pytest.raises(InvalidInput, match="has backups of 2 catalogs; the newest are ") as caught:
+    with pytest.raises(InvalidInput, match="has backups of 2 catalogs; the newest backup of each: ") as caught:
         empty.restore()
     assert f"{ours.object_key} of catalog {identity_of(local.repository)}" in caught.value.message
     assert f"{theirs.object_key} of catalog {identity_of(joined_local)}" in caught.value.message

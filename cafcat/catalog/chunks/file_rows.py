@@ -132,7 +132,7 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: Com
 def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Sequence[int]) -> ChunkCommit:
     """Let paths point to a new chunk into which their files were copied, in the caller's transaction.
 
-    A path that does not point to the same content in one of the sources any more is skipped.
+    A path is skipped if it now points to none of the sources, or to other content.
 
     Args:
         connection: A connection with an open transaction.

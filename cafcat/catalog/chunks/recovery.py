@@ -1,4 +1,4 @@
-"""The catalog's queries for recover: leftovers of dead writers, and states of chunks, copies and backups by key."""
+"""The catalog's queries for recover: leftovers of dead writers, leases, and states of objects by their keys."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

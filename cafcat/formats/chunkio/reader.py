@@ -51,7 +51,7 @@ class ChunkIoReader:
     def index_span(self) -> tuple[int, int]:
         """The span `[start, end)` of the index in bytes.
 
-        For an archive of another program, the span is empty and lies at the end of the archive.
+        For an empty file, or an archive of another program, the span is empty and lies at the end of the file.
         """
         if self._index is None:
             return self._archive.size_bytes, self._archive.size_bytes

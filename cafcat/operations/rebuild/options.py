@@ -16,15 +16,15 @@ class RebuildOptions:
 
     A rebuild reads the journal and the indexes of the chunks, but no file contents. Name all stores of the lost
     catalog: if a chunk is in several of them, its first undamaged object is the chunk, and later ones are copies.
-    This catalog takes over the identity of the lost one. If contents are lost, nothing is written without
-    `accept_loss`.
+    This catalog takes over the identity of the lost one. Without `accept_loss`, nothing is written if no store has
+    an undamaged object of some chunk or journal record, or if two journal records have the same number.
 
     Attributes:
         stores: Names, URLs or folders; without any, the store of the settings.
         catalog: Uuid of the lost catalog, or its first 8 digits or more, if several catalogs wrote to the stores;
             "unnamed" for a catalog of an early version, which has no identity.
-        accept_loss: Write the catalog although chunks or journal records are missing or damaged. Paths whose newest
-            version is lost may point to an older version.
+        accept_loss: Write the catalog although chunks or journal records are lost. Paths whose newest version is
+            lost may point to an older version.
     """
 
     stores: Annotated[Sequence[str], Argument("STORE...", "Stores with the chunks: folders, URLs or names.")] = ()

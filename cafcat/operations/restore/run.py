@@ -194,8 +194,8 @@ def _refuse_several(store: Store, backups: Sequence[FoundBackup]) -> None:
     keys = {catalog_of_backup(store, backup.object_key, backup.size_bytes): backup.object_key for backup in backups}
     if len(keys) > 1:
         named = ", ".join(f"{key} of catalog {catalog or 'unknown'}" for catalog, key in keys.items())
-        hint = "choose one: cafcat restore NAME"
-        raise InvalidInput(f"{store.url} has backups of {len(keys)} catalogs; the newest are {named}", hint=hint)
+        message = f"{store.url} has backups of {len(keys)} catalogs; the newest backup of each: {named}"
+        raise InvalidInput(message, hint="choose one: cafcat restore NAME")
 
 
 def _head(reader: TarReader, members: Iterator[tuple[str, int, Iterator[bytes]]]) -> dict[str, Any]:

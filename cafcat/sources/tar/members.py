@@ -144,9 +144,10 @@ class _Extension:
         return any(key in self.records for key in _SPARSE_KEYS)
 
     def note_records(self, data: bytes, at: int) -> None:
-        """Store the records of a pax extended header that describe name, size, time and pieces of the member.
+        """Store the records of a pax extended header that describe name, link target, size, time and pieces.
 
-        Raises SourceFailed if a record is not valid.
+        Raises SourceFailed if a record is malformed, or an offset or size of a piece is not a number. Other values
+        are not checked here.
         """
         self.offsets, self.lengths = [], []
         for key, value in pax_records(data, at):

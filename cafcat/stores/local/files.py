@@ -145,7 +145,8 @@ class LocalFile:
 
     def _check_span(self, start_byte: int, end_byte: int) -> None:
         if not 0 <= start_byte <= end_byte:
-            raise InvalidInput(f"bad byte range [{start_byte}, {end_byte}) of {self.name}")
+            reason = f"no object can have the byte range [{start_byte}, {end_byte})"
+            raise InvalidInput(f"cannot read {self.name}: {reason}")
         if end_byte > self.size_bytes:
             raise self._too_short(self.size_bytes, end_byte)
 

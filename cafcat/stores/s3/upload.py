@@ -223,7 +223,8 @@ class S3Upload:
         if self._used:
             self._send_part()
         if self._head is None:
-            raise InvalidInput(f"the head of {self._name} cannot be replaced: the upload has no rewrites_head")
+            reason = "no bytes were written, or the upload was begun without rewrites_head"
+            raise InvalidInput(f"the head of {self._name} cannot be replaced: {reason}")
         buffer, size_bytes = self._head
         others_bytes = self._size_bytes - size_bytes
         with memoryview(buffer) as view, view[:size_bytes] as part:
