@@ -1,5 +1,6 @@
 """Fixtures for all tests. Their parts are in tests/worlds/."""
 
+import gc
 import os
 import random
 import signal
@@ -34,6 +35,7 @@ __all__ = [
     "empty_database_url_15",
     "make_bucket",
     "postgres_server",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_runtest_setup",
     "pytest_terminal_summary",
@@ -70,6 +72,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that `make test` leaves out, before `-m` is applied."""
     add_markers(items)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude modules and tests, which stay to the end, from garbage collections: this saves 3 % of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

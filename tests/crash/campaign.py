@@ -95,13 +95,20 @@ class _Trial:
         elif outcome.code != 1 or DIED not in outcome.output:
             yield f"the death of a worker was not reported: it ended with {outcome.code}: {outcome.output}"
         dead_packers = 2 if victim.everybody else min(victim.number, 1)
-        for kind, count in self._open().items():
-            if count > dead_packers:
-                yield f"{count} {kind} are left by {dead_packers} dead packers"
+        for kind, keys in self._open().items():
+            if len(keys) > dead_packers:
+                remains = f"{keys}; {self._chunks()}; {outcome}"
+                yield f"{len(keys)} {kind} are left by {dead_packers} dead packers: {remains}"
 
-    def _open(self) -> dict[str, int]:
-        rows = self.world.sql("SELECT count(*) FROM chunks WHERE state = 'writing'")
-        return {"open chunks": rows[0][0], "uploads": sum(len(place.uploads()) for place in self.world.places)}
+    def _open(self) -> dict[str, list[str]]:
+        writing = self.world.sql("SELECT object_key FROM chunks WHERE state = 'writing'")
+        uploads = [key for place in self.world.places for key in place.uploads()]
+        return {"open chunks": [key for (key,) in writing], "uploads": uploads}
+
+    def _chunks(self) -> list[object]:
+        return self.world.sql(
+            "SELECT object_key, state, upload_id, begun_at, committed_at, abandoned_at, deleted_at FROM chunks"
+        )
 
     def after_kill(self) -> Iterator[str]:
         """Recover, and yield the problems that remain after the kill."""

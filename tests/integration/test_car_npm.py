@@ -92,6 +92,7 @@ def files() -> list[tuple[str, bytes, int | None]]:
     return found + [(f"many/{LONG}-{n}", b"%d" % n, None) for n in range(2500)]
 
 
+@pytest.mark.slow
 def test_ipld_car_and_the_unixfs_exporter_read_cars_of_cafcat(npm: Path) -> None:
     data, _, _ = pack(CAR, files())
     answer = answer_of(npm, data)

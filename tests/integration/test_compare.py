@@ -109,6 +109,7 @@ def test_pruned_chunks_do_not_count(world: World) -> None:
     assert world.differences(other) == []
 
 
+@pytest.mark.slow
 def test_memory_does_not_depend_on_the_number_of_rows(world: World) -> None:
     other = world.empty()
     fill = (

@@ -63,6 +63,7 @@ def check_error(outcome: Outcome, *words: str) -> None:
     assert all(line.startswith("cafcat: ") for line in outcome.output.splitlines()), outcome
 
 
+@pytest.mark.slow
 def test_a_store_that_is_full_at_every_page(quick_databases: Databases, memory: Path) -> None:
     """The free space grows page by page, until chunks, their names and the journal fit."""
     tree = write_tree(memory, 12)

@@ -73,6 +73,7 @@ def test_every_run_draws_the_same_examples_whatever_is_loaded(tmp_path: Path, st
     assert drawn(tmp_path, storage, "plain", 0) == drawn(tmp_path, storage, "plain", 0, with_module=True)
 
 
+@pytest.mark.slow
 def test_exploring_draws_new_examples_unless_it_has_a_seed(tmp_path: Path, storage: str) -> None:
     """hypothesis draws the same examples in each run by default where the variable CI is set."""
     first, second, *seeded = drawn(tmp_path, storage, "explore", 0, 0, 5, 6)
@@ -94,6 +95,7 @@ def test_that_fails(number):
 """
 
 
+@pytest.mark.slow
 def test_a_failure_while_exploring_names_the_command_that_repeats_it(tmp_path: Path, storage: str) -> None:
     (tmp_path / "test_failing.py").write_text(FAILING)
     (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_terminal_summary\n")

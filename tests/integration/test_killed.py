@@ -56,7 +56,7 @@ def check_invariant(database_url: str, store: Path) -> set[str]:
     return {row[0] for row in rows}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_again_and_again(database_url: str, tmp_path: Path, tree: Path, seed: int) -> None:
     store = tmp_path / "store"
     variables = environment(database_url, str(store), tmp_path / "home")

@@ -95,6 +95,7 @@ def test_no_verb_reads_more_rows_than_it_touches(
         check(catalog)
 
 
+@pytest.mark.slow
 def test_no_verb_reads_more_rows_on_the_server_of_the_other_tests(databases: Databases, tmp_path: Path) -> None:
     """The server has another version of PostgreSQL, with another planner.
 
@@ -104,6 +105,7 @@ def test_no_verb_reads_more_rows_on_the_server_of_the_other_tests(databases: Dat
         check(catalog, ["midway", "none"])
 
 
+@pytest.mark.slow
 def test_verbs_that_read_whole_tables_read_them_once(explaining_databases: Databases, tmp_path: Path) -> None:
     """Each check of all rows is one scan: no row is read again for each row of another table."""
     whole = Limits(loops=FEWER_ROWS // 10, rows=FEWER_ROWS + 100 * FILES, brin_rows=FEWER_ROWS * 2)

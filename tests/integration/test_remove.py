@@ -204,6 +204,7 @@ def test_many_removed_files_are_listed_in_pages(local: cafcat.Repository, folder
     assert len(check(local, folder)) == 2500
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_names(
     local: cafcat.Repository, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

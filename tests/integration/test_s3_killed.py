@@ -85,7 +85,7 @@ def places(s3_server: S3Server, make_bucket: Callable[[], str], database_url: st
     return Places(s3_server, make_bucket(), make_bucket(), database_url, tmp_path / "home")
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_killed_again_and_again(places: Places, seed: int) -> None:
     source = random.Random(seed)
     kills = 0

@@ -358,6 +358,7 @@ def test_a_store_is_forgotten_only_if_nothing_refers_to_it(
         repository.remove_store(old.url)
 
 
+@pytest.mark.slow
 def test_four_readers_see_no_failure_while_a_store_moves_to_s3_and_back(
     repository: cafcat.Repository, old: Folder, bucket: Bucket
 ) -> None:

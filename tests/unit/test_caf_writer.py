@@ -166,6 +166,7 @@ def add_many(writer: CafWriter, count: int) -> None:
         writer.add(f"{'folder/' * 20}file{n:08}", b"", 10**18)
 
 
+@pytest.mark.slow
 def test_memory_does_not_depend_on_the_number_of_files() -> None:
     sink = Count()
     writer = CafWriter(sink)
