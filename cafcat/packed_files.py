@@ -1,23 +1,20 @@
-"""Finds, lists and reads the files of a catalog: the part of Repository that does not change the catalog."""
+"""Reads the files of a catalog: with CatalogQueries, the part of Repository that does not change the catalog."""
 
-import builtins
 import copy
 import io
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from cafcat.catalog.files.lookup import FindFilter
+from cafcat.catalog_queries import CatalogQueries
 from cafcat.errors import CafcatError, InvalidInput, NotFound
-from cafcat.model import Chunk, ChunkState, ExtractReport, Folder, Location, RetiredLocation, Run, Stats
-from cafcat.progress import Progress, Warnings
+from cafcat.model import ExtractReport, Location
+from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
-from cafcat.session import Session, output_of
-from cafcat.settings.settings import Settings
+from cafcat.session import output_of
 
 if TYPE_CHECKING:
     from cafcat.reading.archive_stream import ArchiveStream, OnError
@@ -25,39 +22,12 @@ if TYPE_CHECKING:
     from cafcat.reading.batch import Batch
     from cafcat.reading.plan import ReadPlan
     from cafcat.reading.reader import FileReader
-    from cafcat.reading.urls import SignedUrl
 
 __all__ = ["PackedFiles"]
 
 
-class PackedFiles:
-    """Finds, lists and reads the files of a catalog. Its subclass Repository adds the operations that write.
-
-    Every method that needs the database raises CatalogUnavailable if the database does not answer, AccessDenied if
-    it rejects the login, and CatalogOutdated if it has another schema. Use an object as a context manager, or call
-    `close`.
-
-    Attributes:
-        session: Catalog, stores, settings and progress, for tools that need more than the methods of this class.
-    """
-
-    def __init__(self, settings: Settings, warn: Callable[[str], object] | None = None) -> None:
-        """Create an object that connects at the first call that needs the database.
-
-        Args:
-            settings: Settings of the repository.
-            warn: Called with each warning that a copy is read, that a lock of the catalog is waited for, or that an
-                S3 server fails a check. None: these warnings are logged to the logger "cafcat". All other warnings
-                go to the Progress of `with_progress`; without one, they are dropped.
-        """
-        self._warn = warn
-        self._warnings = Warnings(warn)
-        self.session = Session.open(settings, Progress(), self._warnings)
-
-    @property
-    def settings(self) -> Settings:
-        """Settings of the repository."""
-        return self.session.settings
+class PackedFiles(CatalogQueries):
+    """Finds, lists and reads the files of a catalog. Its subclass Repository adds the operations that write."""
 
     def with_progress(self, progress: Progress) -> Self:
         """Return a view of this repository whose operations report to a Progress, and can be stopped by it.
@@ -85,23 +55,11 @@ class PackedFiles:
         return AsyncReader(self._reader)
 
     def close(self) -> None:
-        """Close the connection to the catalog, and the files that stores keep open. Idempotent."""
-        self.session.close()
+        """Close the connection to the catalog, the open files of stores, and the threads of `aread`. Idempotent."""
+        super().close()
         if "_async_reader" in self.__dict__:
             self._async_reader.close()
             del self._async_reader
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the settings, with the URL of the database. Connections and the Progress are left behind."""
-        return type(self), (self.settings, self._warn)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def locate(self, path: str) -> Location:
         """Return where a file is. This takes one query if a file has exactly this path.
@@ -121,57 +79,6 @@ class PackedFiles:
         Each thousand paths need one query, and another one if some of them are missing.
         """
         return self._reader.locate_many([*_names(paths)])
-
-    def history(self, path: str) -> Sequence[RetiredLocation]:
-        """Return the former locations of a path, newest first, each with the reason why it ended.
-
-        Files that were skipped because the path kept another file are in the list, too. The list is empty for a
-        path that the catalog never had.
-        """
-        return self.session.catalog.reports.history(path)
-
-    def object_of(self, location: Location) -> str:
-        """Return the absolute path or the URL of the archive that contains a file; never that of a copy."""
-        return self.session.stores[location.store].locate(location.object_key)
-
-    def url_of(self, location: Location) -> str:
-        """Return the URL of the archive that contains a file, for other programs.
-
-        The URL contains no credentials.
-
-        Returns:
-            http:// or https:// for a bucket, file:// for a folder, else a URL of the store's own scheme.
-        """
-        from cafcat.reading.urls import url_of
-
-        return url_of(self.session.stores[location.store], location)
-
-    def signed_url(self, location: Location, seconds: int) -> "SignedUrl":
-        """Return a URL with which anybody can read the bytes of one file, and no other bytes of its archive.
-
-        A request must have the headers of the result, because the signature covers the range of bytes.
-
-        Args:
-            location: Location of the file.
-            seconds: How long the URL is valid, from 1 second to 7 days.
-
-        Raises:
-            InvalidInput: The store cannot sign URLs (a folder cannot); the file is empty, or has to be decoded; or
-                `seconds` is out of range.
-            AccessDenied: There are no credentials.
-        """
-        from cafcat.reading.urls import signed_url
-
-        return signed_url(self.session.stores[location.store], location, seconds)
-
-    def curl_options(self, location: Location) -> str:
-        """Return the options that curl needs to read the URL of `url_of`, as text for a shell; "" for none.
-
-        The options name environment variables with credentials, and contain no secrets.
-        """
-        from cafcat.reading.urls import curl_options
-
-        return curl_options(self.session.stores[location.store])
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, with one query and one range read.
@@ -466,69 +373,6 @@ class PackedFiles:
 
         return Batch(self._reader, start, end)
 
-    def list(self, prefix: str = "") -> Iterator[Location]:
-        """Yield the file with this name, if there is one, and all files below the folder, in the order of paths.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-        """
-        return self.find(prefix)
-
-    def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
-        """Yield the file with this name, if there is one, then the files and folders directly in the folder.
-
-        Files and folders are mixed, in the order of paths.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
-        """
-        return self.session.catalog.files.level(prefix)
-
-    def walk(self, prefix: str = "") -> Iterator[tuple[str, builtins.list[str], builtins.list[str]]]:
-        """Yield each folder at and below a folder, with the names of its folders and of its files, as `os.walk`.
-
-        A folder comes before the folders in it. Remove names from the list of folders to skip these folders. Names
-        come in the order of their bytes. Each folder needs one query per thousand entries.
-
-        Args:
-            prefix: A folder of the catalog; "" for the top. An unknown folder yields nothing.
-
-        Yields:
-            The path of a folder ("" for the top), the names of the folders in it, and the names of its files.
-        """
-        from cafcat.reading.walking import walk
-
-        return walk(self.session.catalog.files, prefix)
-
-    def find(
-        self,
-        prefix: str = "",
-        *,
-        name: str | None = None,
-        newer_ns: int | None = None,
-        older_ns: int | None = None,
-        min_size: int | None = None,
-        max_size: int | None = None,
-    ) -> Iterator[Location]:
-        """Yield those files that `list` would yield and that meet all conditions, in the order of paths.
-
-        Files without a modification time meet no condition on it. A condition of None is met by every file.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-            name: Shell pattern for the last part of the path.
-            newer_ns: Only files modified after this time, in nanoseconds since 1970.
-            older_ns: Only files modified before this time, in nanoseconds since 1970.
-            min_size: Smallest size of a file, in bytes.
-            max_size: Largest size of a file, in bytes.
-        """
-        from cafcat.reading.globs import regex_of_glob
-
-        pattern = None if name is None else regex_of_glob(name)
-        where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
-        for page in self.session.catalog.files.pages(prefix, where):
-            yield from page
-
     def extract(self, prefix: str, directory: str | os.PathLike[str], *, overwrite: bool = False) -> ExtractReport:
         """Write all files below a folder of the catalog into a directory, with their modification times.
 
@@ -573,84 +417,6 @@ class PackedFiles:
         from cafcat.reading.extract import plan_tree
 
         return plan_tree(self._reader, self.session.catalog.files, prefix)
-
-    def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
-        """Yield all chunks of the catalog, or only those in one state, in the order in which they were begun."""
-        after = 0
-        while page := self.session.catalog.chunks.page(state, after=after):
-            yield from (chunk for _, chunk in page)
-            after = page[-1][0]
-
-    def chunk(self, uuid: str) -> Chunk:
-        """Return a chunk by its UUID.
-
-        Args:
-            uuid: The UUID, or at least its first 8 characters.
-
-        Raises:
-            NotFound: The catalog has no such chunk.
-            InvalidInput: The text has fewer than 8 characters, or the UUIDs of several chunks begin with it.
-        """
-        return self.session.catalog.chunks.chunk(uuid)
-
-    def chunk_files(self, uuid: str) -> Iterator[Location]:
-        """Yield the live files of a chunk, in the order of paths.
-
-        Args:
-            uuid: UUID of the chunk, or at least its first 8 characters.
-
-        Raises:
-            NotFound: The catalog has no such chunk.
-            InvalidInput: The text has fewer than 8 characters, or the UUIDs of several chunks begin with it.
-        """
-        chunk = self.chunk(uuid).uuid
-        after: str | None = None
-        while page := self.session.catalog.files.chunk_page(chunk, after=after):
-            yield from page
-            after = page[-1].path
-
-    def runs(self, limit: int = 20) -> Sequence[Run]:
-        """Return the latest ingests, newest first, at most `limit` of them."""
-        return self.session.catalog.runs.runs(limit)
-
-    def stats(self) -> Stats:
-        """Return the totals of the catalog, such as the numbers and sizes of its files and chunks."""
-        return self.session.catalog.reports.stats()
-
-    def query(self, sql: str) -> tuple[Sequence[str], Iterator[tuple[Any, ...]]]:
-        """Run a query of the user on the catalog, in a transaction that can only read.
-
-        Args:
-            sql: One SELECT, VALUES, TABLE or WITH query.
-
-        Returns:
-            The names of the columns, and an iterator over the rows. Integers, booleans and NULL are Python's int,
-            bool and None; all other values are text.
-
-        Raises:
-            InvalidInput: Postgres refuses the query, and the error has its message. Or the role of the database URL
-                could do more than read, even in such a transaction.
-        """
-        return self.session.catalog.reports.query(sql)
-
-    def lost_catalog(self) -> CafcatError | None:
-        """Return an error with the remedies if this catalog is empty, but the store of the settings is in use.
-
-        The store is in use if it has chunks, journal records, or the marker of another catalog. Then this catalog
-        was probably created in place of a lost one. The store is read only if the catalog is empty.
-
-        Returns:
-            The error, which is not raised. None if the catalog is not empty, or the store is unused or cannot be
-            read.
-
-        Raises:
-            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
-        """
-        if not self.session.catalog.identities.is_empty():
-            return None
-        from cafcat.operations.joining import lost_catalog
-
-        return lost_catalog(self.session)
 
 
 def _names(paths: Iterable[str]) -> Iterable[str]:

@@ -435,7 +435,7 @@ class Repository(PackedFiles):
     def move_store(
         self, old: str, new: str, *, look_at_all: bool = False, dry_run: bool = False
     ) -> "StoreMoveReport":
-        """Enter the new URL of a store, whose objects the user has moved there, into the catalog.
+        """Enter the new URL of a store into the catalog. The user has moved the objects of the store already.
 
         At the new URL, this checks the marker of this catalog, a hundred random objects, and a hundred random
         journal records; or all objects and records.

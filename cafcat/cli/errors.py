@@ -1,4 +1,4 @@
-"""Turns exceptions into what the user sees: one line or one JSON document, and an exit code."""
+"""Turns exceptions into one line or one JSON document for the user, and an exit code."""
 
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ EXIT_CODES = {
 
 
 class ErrorShown(NamedTuple):
-    """What the command line prints for an exception, and its exit code.
+    """The output and the exit code of the command line for an exception.
 
     Attributes:
         document: The value of the key "error" with --json.
@@ -52,7 +52,7 @@ class ErrorShown(NamedTuple):
 
 
 def describe(error: Exception) -> ErrorShown:
-    """Return what the command line prints for an exception, and its exit code.
+    """Return the output and the exit code for an exception.
 
     An exception that is no CafcatError, no error of typer and no OSError is shown as a bug of cafcat.
     """

@@ -99,7 +99,7 @@ def interrupted_by_signals() -> Iterator[None]:
 def _end_at_once() -> None:
     """End the process with exit code 130, even if a thread waits for a server.
 
-    What a writer leaves behind is removed by the next recovery.
+    The next recovery removes the leftovers of a writer.
     """
     if os.isatty(2):
         os.write(2, b"\x1b[?25h\n")  # the cursor, which a progress bar hides

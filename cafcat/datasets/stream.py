@@ -239,7 +239,7 @@ def _worker_of_torch() -> tuple[int, int]:
 
 
 def _register() -> None:
-    """Let PyTorch, if it was imported, take a PackedStream for an IterableDataset: its DataLoader asks for that."""
+    """Register PackedStream as an IterableDataset if PyTorch was imported, because its DataLoader requires one."""
     module = sys.modules.get("torch.utils.data")
     if module is not None:
         module.IterableDataset.register(PackedStream)

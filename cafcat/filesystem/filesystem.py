@@ -9,8 +9,9 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 
 from cafcat.filesystem.errors import file_exists, read_only
 from cafcat.filesystem.opened import OpenFile
+from cafcat.filesystem.pending import PendingFiles
 from cafcat.filesystem.readable import ReadableFileSystem
-from cafcat.filesystem.writing import CafcatTransaction, NewFile, NewText, PendingFiles
+from cafcat.filesystem.writing import CafcatTransaction, NewFile, NewText
 from cafcat.repository import Repository
 from cafcat.snapshots import Snapshot
 from cafcat.sources.names import check_name, member_name

@@ -106,7 +106,7 @@ class ListedFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return cast(asyncio.AbstractEventLoop | None, self._loop)
 
     def _renew(self) -> None:
-        """In a forked process, forget the event loop and the lock: only the parent process has their threads."""
+        """Forget the event loop and the lock in a forked process: only the parent process has their threads."""
         if self._pid != os.getpid():
             self._pid, self._loop, self._write_lock = os.getpid(), None, Lock()
 

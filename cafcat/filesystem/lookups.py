@@ -175,5 +175,5 @@ class Lookups:
         return found
 
     def after_fork(self) -> None:
-        """In a forked process, forget the calls that wait: they belong to an event loop of the parent."""
+        """Forget the waiting calls in a forked process: they belong to an event loop of the parent."""
         self._start()

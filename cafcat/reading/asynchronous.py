@@ -103,7 +103,7 @@ class AsyncReader:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def after_fork(self) -> None:
-        """In a forked process, forget the threads: only the parent process has them."""
+        """Forget the threads in a forked process: only the parent process has them."""
         keep_open(self._pool)
         self._start()
 

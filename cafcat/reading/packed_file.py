@@ -267,7 +267,7 @@ class _Ranges:
         self._ahead = (start, end, self._pool.submit(self._read, start, end))
 
     def _forget_threads_of_parent(self) -> None:
-        """In a forked process, forget the thread that reads ahead: only the parent process has it."""
+        """Forget the thread that reads ahead in a forked process: only the parent process has it."""
         if self._process != os.getpid():
             self._process, self._pool, self._ahead = os.getpid(), None, None
 

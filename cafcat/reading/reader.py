@@ -315,7 +315,7 @@ class FileReader:
     def _open_copy(self, copy: Replica, request: ReadRequest) -> Iterator[bytes]:
         """Yield the blocks of a file from one copy, unchecked.
 
-        Errors of reading become Damaged, so that `save` can tell them from errors of writing.
+        Errors of reading become Damaged, so that `save` can distinguish them from errors of writing.
         """
         try:
             yield from self._open(copy, request)

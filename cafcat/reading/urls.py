@@ -1,4 +1,4 @@
-"""Makes URLs of archives, and signed URLs with which anybody can read one file for a limited time."""
+"""Makes URLs of archives, and signed URLs, which give access to one file for a limited time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ __all__ = ["SignedUrl", "curl_options", "signed_url", "url_of"]
 
 @dataclass(frozen=True, slots=True)
 class SignedUrl:
-    """A URL with which anybody can read the bytes of one file until it expires, without credentials.
+    """A URL that gives access to the bytes of one file, without credentials, until the URL expires.
 
     Attributes:
         url: The URL. It is a secret: whoever has it can read the file.

@@ -23,7 +23,7 @@ def http_app(serving: Serving, metrics: Metrics) -> App:
     """Return the ASGI application of the HTTP side.
 
     Args:
-        serving: What the requests of one process share.
+        serving: Repository, threads and limits, shared by the requests of one process.
         metrics: Shown at /metrics.
     """
     files = Files(serving)

@@ -28,7 +28,7 @@ class Batches:
         """Create the application.
 
         Args:
-            serving: What the requests of one process share.
+            serving: Repository, threads and limits, shared by the requests of one process.
         """
         self._serving = serving
 

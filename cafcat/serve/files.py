@@ -43,7 +43,7 @@ class Files:
         """Create the application.
 
         Args:
-            serving: What the requests of one process share.
+            serving: Repository, threads and limits, shared by the requests of one process.
         """
         self._serving = serving
         self._reader = serving.reader

@@ -23,7 +23,7 @@ at the same time."""
 
 
 class Found(NamedTuple):
-    """What the catalog has under a name.
+    """A file or folder of the catalog, or neither, that was found for a name.
 
     Attributes:
         location: Where the file is; None if there is no such file.
@@ -43,7 +43,7 @@ class Receiver(Protocol):
         """Return True if the result is not needed any more."""
 
     def set_result(self, found: Found, /) -> None:
-        """Receive what the catalog has."""
+        """Receive the result of the look-up."""
 
     def set_exception(self, error: BaseException, /) -> None:
         """Receive the error of the catalog."""
@@ -84,7 +84,7 @@ class Finder:
         self._is_busy = False
 
     def find(self, path: str, *, reads: bool = False) -> asyncio.Future[Found]:
-        """Return a future for what the catalog has under a name.
+        """Return a future for the file or folder with a name.
 
         Args:
             path: The name, which is compared as it is.

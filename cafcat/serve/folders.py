@@ -154,7 +154,7 @@ def _wants_html(headers: Mapping[bytes, bytes], query: Query) -> bool:
 
 
 def _cannot_page(headers: Mapping[bytes, bytes], query: Query) -> bool:
-    """Return True for a program that gets HTML, although it does not ask for it, as browsers do."""
+    """Return True for a program that gets HTML although its Accept header does not name HTML."""
     return _wants_html(headers, query) and b"text/html" not in headers.get(b"accept", b"").lower()
 
 

@@ -23,7 +23,7 @@ class ServeOptions:
         s3_port: Port of the S3 protocol; 0 for a free one, None to leave it out.
         s3: How the S3 protocol is answered.
         workers: Number of processes.
-        redirect: True to send clients that ask for it to a signed URL of the store.
+        redirect: True to redirect requests with `?redirect` to a signed URL of the store.
         redirect_seconds: How long such a URL is valid.
         access_log: File to which the log is appended; None for stderr.
         certificate: PEM file with the certificate for TLS; None for no TLS.

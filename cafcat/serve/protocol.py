@@ -280,7 +280,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return not self._reads_head and cycle is not None and cycle.response_started
 
     def end(self) -> None:
-        """Close the connection, even if the client does not read what is buffered."""
+        """Close the connection, even if the client does not read the buffered bytes."""
         self.all.idle.pop(self, None)
         self.transport.close()
         self.loop.call_later(_CLOSE_SECONDS, self.transport.abort)

@@ -113,7 +113,7 @@ def precondition(headers: Mapping[bytes, bytes], location: Location) -> int | No
 
 
 def is_range_wanted(headers: Mapping[bytes, bytes], location: Location) -> bool:
-    """Return False if the condition If-Range asks for the whole file, because the file has changed."""
+    """Return False if the file has changed since the time or tag of If-Range, so that the whole file is sent."""
     condition = headers.get(b"if-range")
     if condition is None:
         return True

@@ -62,7 +62,7 @@ class StraightFiles:
         self.observer = observer
 
     def name_in(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-        """Return the name of the file that a GET asks for; None if the request is not plain.
+        """Return the name of the file of a GET; None if the request is not plain.
 
         Args:
             url: Target of the request, as it was sent.
@@ -120,7 +120,7 @@ class StraightCycle:
         self.message_event = self
 
     def set(self) -> None:
-        """Do nothing: nobody waits for a body. uvicorn calls this as that of an event."""
+        """Do nothing, because no application waits for a body. uvicorn calls this as that of an event."""
 
     def done(self) -> bool:
         """Return True if the client has left."""

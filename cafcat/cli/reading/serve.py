@@ -35,7 +35,7 @@ def serve(
     ] = None,
     workers: Annotated[int, typer.Option("--workers", metavar="N", help="Number of processes.")] = 1,
     redirect: Annotated[
-        bool, typer.Option("--redirect", help="Send clients that ask for it to signed URLs of the store.")
+        bool, typer.Option("--redirect", help="Redirect requests with ?redirect to signed URLs.")
     ] = False,
     access_log: Annotated[
         Path | None, typer.Option("--access-log", metavar="FILE", help="Append the log to FILE, not to stderr.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Expires", "Presign", "register", "seconds_signed"]
 
 Presign = Annotated[
-    bool, typer.Option("--presign", help="Sign the URL, so that anybody can read this file for a limited time.")
+    bool, typer.Option("--presign", help="Sign the URL: it gives access to this file for a limited time.")
 ]
 Expires = Annotated[
     int | None,

@@ -1,4 +1,4 @@
-"""What the S3 protocol says of a packed file: entity tag, time, type, checksum, version."""
+"""The S3 metadata of a packed file: entity tag, time, content type, checksum, version."""
 
 import base64
 import mimetypes

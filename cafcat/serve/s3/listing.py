@@ -102,7 +102,7 @@ def _after(request: S3Request) -> str:
 def _position(
     request: S3Request, encoding: KeyEncoding, entries: Sequence[Location | Folder], is_truncated: bool
 ) -> Values:
-    """Return the elements that tell where the page begins, and where the next page begins."""
+    """Return the elements with the start of this page and the start of the next page."""
     parameters, following = request.parameters, encoding.raw(entries[-1].path) if is_truncated else None
     if _is_v2(request):
         start, token = parameters.get("start-after"), parameters.get("continuation-token")
