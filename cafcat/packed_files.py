@@ -56,7 +56,7 @@ class PackedFiles(CatalogQueries):
 
     def close(self) -> None:
         """Close the connection to the catalog, the open files of stores, and the threads of `aread`. Idempotent."""
-        super().close()
+        self.session.close()
         if "_async_reader" in self.__dict__:
             self._async_reader.close()
             del self._async_reader
