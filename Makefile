@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Of the random examples of explore, fuzz and nightly. A failure prints the seed.
 SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 
-.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered crash explore fuzz nightly schema clean
+.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -57,7 +57,7 @@ fmt: $(READY)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## every target against its peers, in turn, as a table of ratios; an hour or more, 25 GB of disk
+bench: $(READY)  ## every target against its peers, in turn, as a table of ratios; two hours, 40 GB of disk
 	$(BIN)/python -m tests.bench
 
 bench-quick: $(READY)  ## a part of the benchmarks in two minutes, compared with tests/bench/baseline.json
@@ -71,6 +71,9 @@ bench-s3: $(READY)  ## S3 reads against boto3 and obstore, ingest against aws s3
 
 bench-scattered: $(READY)  ## scattered files from a bucket behind 30 ms, against obstore; half a minute, needs nginx
 	$(BIN)/python -m tests.bench --only scattered --rows 1000 --scale 0.01
+
+bench-doors: $(READY)  ## servers, batches, mounts and data sets against their peers; half an hour, needs nginx and wrk
+	$(BIN)/python -m tests.bench --only serving streams seaweed batches reading epochs --rows 1000 --files 1000
 
 crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a check of the remains
 	$(BIN)/python -m tests.crash.campaign

@@ -14,15 +14,21 @@ from typing import Any, NoReturn
 from tests.bench import (
     archives,
     baseline,
+    batches,
     bucket,
     commit,
+    epochs,
     finding,
     formats,
     growth,
     memory,
     packing,
     peers,
+    reading,
     scattered,
+    seaweed,
+    serving,
+    streams,
     verifying,
 )
 from tests.bench.bench import Bench, check_room, forget_settings
@@ -30,7 +36,21 @@ from tests.bench.data import SMALL, scaled
 from tests.bench.machine import described, shown_command
 from tests.bench.table import NO_TARGET, Row, markdown
 
-SUBJECTS = (packing, commit, finding, verifying, bucket, scattered, memory, growth, peers, archives, formats)
+DOORS = (serving, streams, seaweed, batches, reading, epochs)
+SUBJECTS = (
+    packing,
+    commit,
+    finding,
+    verifying,
+    bucket,
+    scattered,
+    memory,
+    growth,
+    peers,
+    archives,
+    formats,
+    *DOORS,
+)
 FULL = {"scale": 1.0, "rows": 1_000_000, "rounds": 5}
 QUICK = {"scale": 0.05, "rows": 100_000, "rounds": 3}
 QUICK_ROWS = (

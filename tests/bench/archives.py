@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import cafcat
 from tests.bench.bench import Bench
+from tests.bench.data import DataSet
 from tests.bench.finding import MOST_FILES, Read, World
 from tests.bench.packages import provide
 from tests.bench.table import Row, Target, figure, pair_ratios
@@ -24,7 +25,7 @@ class Peer(NamedTuple):
 
     name: str
     title: str
-    make: Callable[[Bench, World], Path]
+    make: Callable[[Bench, DataSet], Path]
     open: Callable[[Bench, Path], Read]
 
 
@@ -41,7 +42,7 @@ def _row(bench: Bench, peer: Peer, world: World, read: Read) -> Row:
     random.Random(1).shuffle(paths)
     work = f"Repository.read of {len(paths):,} files at random, files/s"
     row = Row(f"archives.{peer.name}", work, peer.title, Target(None, at_least=True))
-    archive = peer.make(bench, world)
+    archive = peer.make(bench, world.data)
     begun = time.perf_counter()
     try:
         theirs = peer.open(bench, archive)
@@ -64,26 +65,29 @@ def _read_all(read: Read, paths: Sequence[str]) -> float:
     return timed(reads)
 
 
-def _make_zip(bench: Bench, world: World) -> Path:
+def make_zip(bench: Bench, data: DataSet) -> Path:
+    """Write a zip without compression, with the paths of the catalog."""
     place = bench.folder / "archived.zip"
     with zipfile.ZipFile(place, "w") as archive:
-        for path in world.data.paths():
+        for path in data.paths():
             archive.write(path, path.relative_to(bench.folder))
     return place
 
 
-def _open_zip(_: Bench, archive: Path) -> Read:
+def open_zip(_: Bench, archive: Path) -> Read:
+    """Open a zip."""
     return zipfile.ZipFile(archive).read
 
 
-def _make_tar(bench: Bench, world: World) -> Path:
+def make_tar(bench: Bench, data: DataSet) -> Path:
+    """Write a tar with the paths of the catalog, and install the library of ratarmount if requested."""
     place = bench.folder / "archived.tar"
-    shell('tar cf "$2" "$1"', world.data.name, place, cwd=bench.folder)
+    shell('tar cf "$2" "$1"', data.name, place, cwd=bench.folder)
     provide(bench, RATARMOUNT)
     return place
 
 
-def _open_tar(_: Bench, archive: Path) -> Read:
+def open_tar(_: Bench, archive: Path) -> Read:
     """Open an archive. Raises ModuleNotFoundError if ratarmount is not installed."""
     factory = importlib.import_module(f"{RATARMOUNT}.mountsource.factory")
     source = factory.open_mount_source(str(archive), writeIndex=False, printDebug=0)
@@ -97,7 +101,7 @@ def _open_tar(_: Bench, archive: Path) -> Read:
 
 
 PEERS = (
-    Peer("zipfile", "python zipfile", _make_zip, _open_zip),
-    Peer("ratarmount", "ratarmount (its library)", _make_tar, _open_tar),
+    Peer("zipfile", "python zipfile", make_zip, open_zip),
+    Peer("ratarmount", "ratarmount (its library)", make_tar, open_tar),
 )
 ROWS = (archives,)

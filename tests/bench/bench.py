@@ -34,6 +34,10 @@ CAFCAT = (sys.executable, "-m", "cafcat")
 LARGE_BYTES = 64 * MIB
 KEPT_CHUNKS = 4
 _BLOCK_BYTES = 4096
+DOORS = ("serving", "streams", "seaweed", "batches", "reading", "epochs")
+"""The subjects about the ways to read packed files."""
+_DOOR_BYTES = 11 * 10**9
+"""Space for the files of streams and batches at full scale, as files and as chunks."""
 _ALL_TABLES = """
 SELECT string_agg(tablename, ', ') FROM pg_tables WHERE schemaname = 'public'
 AND tablename NOT IN ('alembic_version', 'catalog_identity')
@@ -202,7 +206,17 @@ def needed_bytes(options: argparse.Namespace) -> int:
     """
     files = max(options.files, 1_000_000 if options.growth_million else 0)
     others = scaled(MEDIUM, options.scale) * MIB + scaled(LARGE, options.scale) * LARGE_BYTES
-    return int(3 * files * (_BLOCK_BYTES + _BLOCK_BYTES // 2) + 3 * others + 1000 * options.rows + (1 << 30))
+    small = 3 * files * (_BLOCK_BYTES + _BLOCK_BYTES // 2)
+    return small + 3 * others + _door_bytes(options) + 1000 * options.rows + (1 << 30)
+
+
+def _door_bytes(options: argparse.Namespace) -> int:
+    """Return the space for the subjects that need more: (d) exists nine times, in homes, archives and SeaweedFS."""
+    subjects = None if options.only is None else {name.partition(".")[0] for name in options.only}
+    if subjects is not None and subjects.isdisjoint(DOORS):
+        return 0
+    pages = 9 * scaled(PAGES, options.scale) * (_BLOCK_BYTES + 1024)
+    return pages + int(_DOOR_BYTES * min(1, options.scale))
 
 
 def check_room(folder: Path, options: argparse.Namespace) -> None:

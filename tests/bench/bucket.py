@@ -1,11 +1,12 @@
 """A folder of small files from a chunk in a bucket, against one GET of the same bytes; on a real S3 server."""
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.worlds.servers.s3_server import DEVELOPERS_OWN, S3Server, any_server,
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 FOLDERS = 4
 _GETS = 10
 
@@ -53,6 +56,19 @@ def object_store(server: S3Server, bucket: str) -> "S3Store":
         virtual_hosted_style_request=False,
         client_options={"allow_http": True},
     )
+
+
+async def in_flight(
+    function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], requests: int
+) -> list[Result]:
+    """Return the result of a coroutine for each item. At most so many of them run at the same time."""
+    free = asyncio.Semaphore(requests)
+
+    async def limited(item: Item) -> Result:
+        async with free:
+            return await function(item)
+
+    return await asyncio.gather(*map(limited, items))
 
 
 def _row(repository: Repository, store: "S3Store", name: str, rounds: int) -> Row:

@@ -74,7 +74,7 @@ def _ingest(bench: Bench, data: DataSet, option: str) -> list[int]:
     process = subprocess.Popen(command, cwd=bench.folder, env=os.environ | home.environ)
     try:
         while process.poll() is None:
-            for pid in [process.pid, *_descendants(process.pid)]:
+            for pid in [process.pid, *descendants(process.pid)]:
                 peaks[pid] = max(peaks.get(pid, 0), peak_bytes(pid))
             time.sleep(_LOOK_SECONDS)
     finally:
@@ -85,7 +85,8 @@ def _ingest(bench: Bench, data: DataSet, option: str) -> list[int]:
     return sorted(peaks.values(), reverse=True)
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes that a process has started, and those that they have started."""
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             children = [int(word) for word in listed.read_text().split()]
@@ -93,7 +94,7 @@ def _descendants(pid: int) -> Iterator[int]:
             continue
         for child in children:
             yield child
-            yield from _descendants(child)
+            yield from descendants(child)
 
 
 def peak_bytes(pid: int) -> int:

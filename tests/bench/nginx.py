@@ -6,20 +6,21 @@ requests. It takes less time than an S3 server, so that clients can be compared.
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.worlds.servers.s3_server import S3Server
 
-__all__ = ["delayed", "nginx_server"]
+__all__ = ["delayed", "free_port", "nginx_server", "running"]
 
-_START_SECONDS = 10.0
+_START_SECONDS = 30.0
 _BLOCK_BYTES = 1 << 18
 _BACKLOG = 512
 _CONFIGURATION = """
@@ -56,11 +57,11 @@ def nginx_server(folder: Path, root: Path) -> Iterator[S3Server]:
     if program is None:
         raise NotImplementedError("nginx is missing: apt-get install nginx")
     folder.mkdir()
-    port = _free_port()
+    port = free_port()
     user = "user root;" if Path("~").expanduser() == Path("/root") else ""
     configuration = folder / "nginx.conf"
     configuration.write_text(_CONFIGURATION.format(folder=folder, port=port, root=root, user=user))
-    with _running([program, "-p", str(folder), "-c", str(configuration)], port):
+    with running([program, "-p", str(folder), "-c", str(configuration)], port):
         yield S3Server(f"http://127.0.0.1:{port}", "cafcat", "nobody-checks-it", "us-east-1")
 
 
@@ -68,19 +69,24 @@ def nginx_server(folder: Path, root: Path) -> Iterator[S3Server]:
 def delayed(server: S3Server, seconds: float) -> Iterator[S3Server]:
     """Yield the server behind a proxy that delays each request by so many seconds."""
     upstream = urlsplit(server.endpoint_url).port
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", __name__, str(port), str(upstream), str(seconds)]
-    with _running(command, port):
+    with running(command, port):
         yield S3Server(f"http://127.0.0.1:{port}", server.access_key, server.secret_key, server.region)
 
 
 @contextlib.contextmanager
-def _running(command: list[str], port: int) -> Iterator[None]:
-    """Run a server meanwhile. It listens when the context begins."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+def running(
+    command: Sequence[str], port: int, environ: Mapping[str, str] | None = None, *, quiet: bool = False
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a server meanwhile. It listens when the context begins. quiet: drop what it prints."""
+    environment, output = os.environ | (environ or {}), subprocess.DEVNULL if quiet else None
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+    ) as process:
         try:
             _wait_for(port, process)
-            yield
+            yield process
         finally:
             process.terminate()
 
@@ -95,7 +101,8 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
         time.sleep(0.02)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port of this machine on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

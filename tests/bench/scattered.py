@@ -12,7 +12,7 @@ import cafcat
 from cafcat.model import Location
 from cafcat.repository import Repository
 from tests.bench.bench import Bench, Home
-from tests.bench.bucket import leads_to, object_store
+from tests.bench.bucket import in_flight, leads_to, object_store
 from tests.bench.data import DataSet
 from tests.bench.nginx import delayed, nginx_server
 from tests.bench.table import Row, Target, at_least, figure
@@ -21,7 +21,7 @@ from tests.bench.timing import Way, in_turn, timed
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-__all__ = ["ROWS"]
+__all__ = ["BUCKET", "DELAY_SECONDS", "REQUESTS", "ROWS", "chunk_in_bucket", "scattered_files"]
 
 FILES = 200
 FILE_BYTES = 20_000
@@ -42,7 +42,9 @@ def scattered(bench: Bench) -> Iterator[Row]:
         delayed(server, DELAY_SECONDS) as delaying,
         leads_to(delaying),
     ):
-        paths = _chunk_in_bucket(bench, home)
+        data = scattered_files(bench.folder / "scattered", FILES)
+        paths = chunk_in_bucket(bench, home, data)
+        data.remove()
         store = object_store(delaying, BUCKET)
         with (
             cafcat.open(replace(home.settings, read_requests=REQUESTS)) as repository,
@@ -62,26 +64,27 @@ def scattered(bench: Bench) -> Iterator[Row]:
 ROWS = (scattered,)
 
 
-def _chunk_in_bucket(bench: Bench, home: Home) -> list[str]:
-    """Pack the files into a folder that nginx serves as a bucket. Return the paths of the scattered files."""
-    data = _files(bench.folder / "scattered")
+def chunk_in_bucket(bench: Bench, home: Home, data: DataSet) -> list[str]:
+    """Pack files into one chunk, in a folder that nginx serves as a bucket.
+
+    Returns:
+        The paths of the scattered files in the catalog.
+    """
     bench.ingest(home, data, "-j", "1")
     assert len(home.chunks()) == 1
     home.connection.execute(f"UPDATE stores SET url = 's3://{BUCKET}', home_path = NULL".encode())
-    paths = [f"{data.name}/{path.relative_to(data.folder)}" for path in data.paths() if path.suffix == ".dat"]
-    data.remove()
-    return paths
+    return [f"{data.name}/{path.relative_to(data.folder)}" for path in data.paths() if path.suffix == ".dat"]
 
 
-def _files(folder: Path) -> DataSet:
-    """Write the files. A large file follows each file of 20 KB."""
+def scattered_files(folder: Path, files: int) -> DataSet:
+    """Write files of 20 KB. A large file follows each of them."""
     source = random.Random(20260103)
     place = folder / "00000"
     place.mkdir(parents=True)
-    for number in range(FILES):
+    for number in range(files):
         (place / f"{number:05}-a.dat").write_bytes(source.randbytes(FILE_BYTES))
         (place / f"{number:05}-b.between").write_bytes(source.randbytes(BETWEEN_BYTES))
-    return DataSet(folder, 2 * FILES, FILES * (FILE_BYTES + BETWEEN_BYTES))
+    return DataSet(folder, 2 * files, files * (FILE_BYTES + BETWEEN_BYTES))
 
 
 def _read_many(repository: Repository, paths: Sequence[str]) -> None:
@@ -97,14 +100,11 @@ def _by_hand(store: "S3Store", locations: Sequence[Location]) -> None:
 async def _get_all(store: "S3Store", locations: Sequence[Location]) -> list[int]:
     import obstore
 
-    in_flight = asyncio.Semaphore(REQUESTS)
-
     async def get(location: Location) -> int:
-        async with in_flight:
-            key, start, end = location.object_key, location.start_byte, location.end_byte
-            return len(await obstore.get_range_async(store, key, start=start, end=end))
+        key, start, end = location.object_key, location.start_byte, location.end_byte
+        return len(await obstore.get_range_async(store, key, start=start, end=end))
 
-    return await asyncio.gather(*map(get, locations))
+    return await in_flight(get, locations, REQUESTS)
 
 
 def _row(measured: dict[str, list[float]], name: str, peer: str, target: Target) -> Row:

@@ -69,13 +69,16 @@ class ServerKind(ABC):
         return "unknown"
 
     def program(self, name: str) -> str:
-        """Return the path of a program: beside this Python, in the folder of this kind, or on PATH.
+        """Return the path of a program: beside this Python, in a folder for programs of others, or on PATH.
+
+        These folders are that of this kind, and those of CAFCAT_TEST_PROGRAMS.
 
         Raises:
             Missing: There is no such program.
         """
         places = [Path(sys.executable).parent, VENVS / self.name / "bin", VENVS / self.name / "node_modules/.bin"]
-        path = os.pathsep.join([*map(str, places), os.environ.get("PATH", "")])
+        others = [os.environ.get(variable, "") for variable in ("CAFCAT_TEST_PROGRAMS", "PATH")]
+        path = os.pathsep.join([*map(str, places), *filter(None, others)])
         found = shutil.which(name, path=path)
         if found is None:
             raise Missing(f"{self.title}: no program {name} ({self.how_to_get()})")
