@@ -44,6 +44,6 @@ def doors(options: ServeOptions) -> Sequence[Door]:
 
 
 def _s3(serving: Serving, _: Metrics) -> App:
-    app = s3_app(serving.repository, serving.options.s3)
+    app = s3_app(serving.repository, serving.options.s3, serving.finder)
     serving.call_at_end(app.close)
     return app

@@ -36,12 +36,13 @@ FILES = {
 }
 
 
-@pytest.fixture
-def server(local: cafcat.Repository) -> Iterator[Gateway]:
+@pytest.fixture(params=[0.0, 600.0], ids=["new key", "remembered key"])
+def server(local: cafcat.Repository, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+    """A server that looks the access key up for each request, or remembers it and shares queries."""
     with local.writer() as writer:
         for path, content in FILES.items():
             writer.add(path, content, modified_ns=MODIFIED)
-    with gateway(local) as server:
+    with gateway(local, key_seconds=request.param) as server:
         yield server
 
 

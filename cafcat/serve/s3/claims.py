@@ -7,12 +7,13 @@ The form, the times and the region are checked here, with the answers of Amazon 
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.request import S3Request
 
-__all__ = ["ALGORITHM", "UNSIGNED", "Claim", "claim_of"]
+__all__ = ["ALGORITHM", "QUERY_NAMES", "UNSIGNED", "Claim", "claim_of"]
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 """Name of the only algorithm."""
@@ -26,7 +27,7 @@ _SKEW_SECONDS: Final = 15 * 60
 _MAX_EXPIRES: Final = 7 * 86_400
 _HEADER_ERROR: Final = "AuthorizationHeaderMalformed"
 _QUERY_ERROR: Final = "AuthorizationQueryParametersError"
-_QUERY_NAMES: Final = (
+QUERY_NAMES: Final = (
     "X-Amz-Algorithm",
     "X-Amz-Credential",
     "X-Amz-Signature",
@@ -34,6 +35,7 @@ _QUERY_NAMES: Final = (
     "X-Amz-SignedHeaders",
     "X-Amz-Expires",
 )
+"""Parameters of a presigned URL."""
 
 
 class Claim(NamedTuple):
@@ -112,12 +114,12 @@ def _skewed(request: S3Request, time: str) -> S3Error:
 
 
 def _of_query(request: S3Request, region: str) -> Claim:
-    missing = [name for name in _QUERY_NAMES if name not in request.parameters]
+    missing = [name for name in QUERY_NAMES if name not in request.parameters]
     if missing:
-        names = ", ".join(_QUERY_NAMES)
+        names = ", ".join(QUERY_NAMES)
         raise S3Error(_QUERY_ERROR, f"Query-string authentication version 4 requires the {names} parameters.")
     algorithm, credential, signature, time, signed_headers, expires = map(
-        request.parameters.__getitem__, _QUERY_NAMES
+        request.parameters.__getitem__, QUERY_NAMES
     )
     if algorithm != ALGORITHM:
         raise S3Error(_QUERY_ERROR, f'X-Amz-Algorithm only supports "{ALGORITHM}"')
@@ -187,6 +189,7 @@ def _check_token(token: str | None) -> None:
         raise S3Error("InvalidToken", "The provided token is malformed or otherwise invalid.")
 
 
+@lru_cache(maxsize=1024)
 def _seconds(text: str) -> float | None:
     """Return a time such as 20261124T100000Z in seconds since 1970; None for any other text."""
     found = _TIME.fullmatch(text)

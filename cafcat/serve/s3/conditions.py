@@ -12,6 +12,7 @@ __all__ = ["ByteSpan", "is_not_modified", "requested_span"]
 
 _MAX_PARTS: Final = 10_000
 _MAX_DIGITS: Final = 18
+_CONDITIONS: Final = frozenset(("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"))
 
 
 class ByteSpan(NamedTuple):
@@ -29,6 +30,8 @@ def is_not_modified(request: S3Request, location: Location) -> bool:
     Raises:
         S3Error: PreconditionFailed, if If-Match or If-Unmodified-Since is not met.
     """
+    if _CONDITIONS.isdisjoint(request.headers):
+        return False
     tag, modified = entity_tag(location), modified_seconds(location)
     match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
     if match is not None:

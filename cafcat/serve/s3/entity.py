@@ -2,9 +2,11 @@
 
 import base64
 import mimetypes
+import posixpath
 import re
 from datetime import UTC, datetime
-from email.utils import format_datetime
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -49,7 +51,12 @@ def modified_seconds(location: Location) -> int:
 
 def http_time(location: Location) -> str:
     """Return the modification time in the form of HTTP headers."""
-    return format_datetime(datetime.fromtimestamp(modified_seconds(location), UTC), usegmt=True)
+    return _http_date(modified_seconds(location))
+
+
+@lru_cache(maxsize=4096)
+def _http_date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
 
 
 def iso_time(location: Location) -> str:
@@ -59,7 +66,12 @@ def iso_time(location: Location) -> str:
 
 def content_type(path: str) -> str:
     """Return the media type that belongs to the suffix of a name."""
-    found, encoding = mimetypes.guess_type(path.rpartition("/")[2])
+    return _type_of(posixpath.splitext(path)[1])
+
+
+@lru_cache(maxsize=1024)
+def _type_of(suffix: str) -> str:
+    found, encoding = mimetypes.guess_type(f"file{suffix}")
     return _UNKNOWN_TYPE if found is None or encoding is not None else found
 
 

@@ -125,9 +125,9 @@ class KeyRing:
             NotFound, InvalidInput, NotInstalled: There is no sealing key, or it cannot be used.
             CatalogUnavailable: The database does not answer.
         """
-        known = self._known.get(access_key_id)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
+        known = self.remembered(access_key_id)
+        if known is not None:
+            return known
         key = self._look_up(access_key_id)
         if key is not None:
             with self._lock:
@@ -135,6 +135,11 @@ class KeyRing:
                     self._known.clear()
                 self._known[access_key_id] = (time.monotonic() + self._seconds, key)
         return key
+
+    def remembered(self, access_key_id: str) -> Key | None:
+        """Return a key that `find` has returned some seconds ago; None if it would have to be looked up."""
+        known = self._known.get(access_key_id)
+        return known[1] if known is not None and time.monotonic() < known[0] else None
 
     def _look_up(self, access_key_id: str) -> Key | None:
         if not _ID.fullmatch(access_key_id):

@@ -26,12 +26,12 @@ from cafcat.serve.s3.xml import document, texts
 __all__ = ["Objects", "attributes"]
 
 _OVERRIDES: Final = (
-    "cache-control",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-type",
-    "expires",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
 )
 _ATTRIBUTES: Final = frozenset({"ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"})
 
@@ -77,7 +77,7 @@ class Objects:
             raise S3Error("NoSuchVersion", "The specified version does not exist.", details)
         return location
 
-    def read(self, request: S3Request, location: Location, *, is_signed: bool) -> Answer:
+    def read(self, request: S3Request, location: Location, *, is_signed: bool, data: bytes | None = None) -> Answer:
         """Return the answer to GetObject or HeadObject.
 
         The first bytes are read at once: if they cannot be read, the answer is an error.
@@ -86,6 +86,7 @@ class Objects:
             request: The request.
             location: Where the file is.
             is_signed: False for a client without an access key, who cannot set headers of the answer.
+            data: All bytes of the file, if they were read before.
 
         Raises:
             S3Error: A condition is not met, the range is not in the file, or a parameter is invalid.
@@ -99,7 +100,9 @@ class Objects:
             headers |= {"x-amz-checksum-crc32c": shown_checksum(location), "x-amz-checksum-type": "FULL_OBJECT"}
         headers |= _described(location, span) | _overrides(request, is_signed=is_signed)
         answer = Answer(200 if span is None else 206, headers)
-        if request.method != "HEAD" and location.size_bytes:
+        if data is not None:
+            answer.body = data if span is None else data[span.start : span.end]
+        elif request.method != "HEAD" and location.size_bytes:
             answer.body, answer.rest = self._body(location, span or ByteSpan(0, location.size_bytes))
         return answer
 
@@ -133,8 +136,7 @@ def _described(location: Location, span: ByteSpan | None) -> dict[str, str]:
 
 def _overrides(request: S3Request, *, is_signed: bool) -> dict[str, str]:
     """Return the headers that the client sets by `response-content-type` and similar parameters."""
-    names = [f"response-{name}" for name in _OVERRIDES]
-    given = {name: request.parameters[name] for name in names if name in request.parameters}
+    given = {name: request.parameters[name] for name in _OVERRIDES if name in request.parameters}
     if given and not is_signed:
         message = "Request specific response headers cannot be used for anonymous GET requests."
         raise S3Error("InvalidRequest", message)

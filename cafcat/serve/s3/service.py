@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from cafcat.model import Location
 from cafcat.packed_files import PackedFiles
 from cafcat.serve.s3.answer import Answer
+from cafcat.serve.s3.claims import QUERY_NAMES
 from cafcat.serve.s3.errors import S3Error
-from cafcat.serve.s3.keys import KeyRing
+from cafcat.serve.s3.keys import Key, KeyRing
 from cafcat.serve.s3.listing import list_objects
 from cafcat.serve.s3.namespace import Namespace
 from cafcat.serve.s3.objects import Objects, attributes
@@ -19,6 +21,8 @@ from cafcat.serve.s3.visible import Visible
 __all__ = ["S3Service"]
 
 _READING: Final = ("GET", "HEAD")
+# Parameters that change nothing: some SDKs name the operation by x-id, and presigned URLs have the others.
+_PLAIN_NAMES: Final = frozenset(("x-id", *QUERY_NAMES))
 # The other parts of a bucket or object that Amazon S3 has: their names as parameters without a value.
 _UNSUPPORTED: Final = frozenset(
     (
@@ -89,7 +93,7 @@ class S3Service:
             raise S3Error("MethodNotAllowed", message, {"Method": request.method}, {"allow": ", ".join(_READING)})
         bucket, key = request.target(self._options.domain)
         signer = authenticate(request, self._options.region, self._keys.find)
-        visible = Visible([*self._public, *([] if signer is None else [signer.prefix])])
+        visible = self._visible(signer)
         unsupported = sorted(_UNSUPPORTED & request.parameters.keys())
         if unsupported:
             message = "A header or query you provided implies functionality that is not implemented"
@@ -99,6 +103,39 @@ class S3Service:
         if bucket:
             return self._of_bucket(request, bucket, visible)
         return self._namespace.list_buckets(request, visible)
+
+    def plain_path(self, request: S3Request) -> str | None:
+        """Return the path of the file that a plain request is for; None if `answer` has to answer the request.
+
+        A plain request is GetObject or HeadObject without further parameters, by a client whose access key is
+        remembered. Nothing is looked up here, so this does not block. A request without permission is never plain.
+        """
+        if request.method not in _READING or not _PLAIN_NAMES.issuperset(request.parameters):
+            return None
+        try:
+            bucket, key = request.target(self._options.domain)
+            signer = authenticate(request, self._options.region, self._keys.remembered)
+            path = self._namespace.base(bucket) + key
+        except S3Error:
+            return None
+        return path if key and path in self._visible(signer) else None
+
+    def plain_answer(self, request: S3Request, location: Location, data: bytes | None) -> Answer:
+        """Return the answer to a plain request.
+
+        Args:
+            request: The request, for which `plain_path` returned a path.
+            location: Where the file with this path is.
+            data: All bytes of the file, if they were read before.
+
+        Raises:
+            S3Error: A condition is not met, or the range is not in the file.
+            CafcatError: The file cannot be read.
+        """
+        return self._objects.read(request, location, is_signed=False, data=data)
+
+    def _visible(self, signer: Key | None) -> Visible:
+        return Visible([*self._public, *([] if signer is None else [signer.prefix])])
 
     def _of_object(self, request: S3Request, bucket: str, key: str, visible: Visible, *, is_signed: bool) -> Answer:
         location = self._objects.find(request, bucket, key, visible)

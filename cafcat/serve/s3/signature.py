@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -62,10 +63,16 @@ def _canonical_request(request: S3Request, claim: Claim) -> bytes:
 
 
 def _signature(secret: str, scope: str, to_sign: str) -> str:
+    return hmac.digest(_signing_key(secret, scope), to_sign.encode(), "sha256").hex()
+
+
+@lru_cache(maxsize=256)
+def _signing_key(secret: str, scope: str) -> bytes:
+    """Return the key that a secret gives for a day, a region and a service: the same for nearly all requests."""
     key = b"AWS4" + secret.encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
-    return hmac.digest(key, to_sign.encode(), "sha256").hex()
+    return key
 
 
 def _check_payload(payload: str) -> None:
