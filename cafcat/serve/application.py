@@ -1,10 +1,16 @@
 """The HTTP side: files by a raw ASGI application, all other paths by Starlette."""
 
+import json
+from functools import cache
+from importlib.resources import files as resources
+from typing import Any
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from cafcat import __version__
 from cafcat.errors import CafcatError, NotFound
 from cafcat.serve.asgi import App, Receive, Scope, Send
 from cafcat.serve.batches import Batches
@@ -13,7 +19,7 @@ from cafcat.serve.files import PREFIX, Files
 from cafcat.serve.observing import Metrics
 from cafcat.serve.serving import Serving
 
-__all__ = ["http_app"]
+__all__ = ["description", "http_app"]
 
 _NO_FILE = "\x01"
 """A name that no file has, with which /healthz asks the catalog."""
@@ -42,6 +48,14 @@ def http_app(serving: Serving, metrics: Metrics) -> App:
     return app
 
 
+@cache
+def description() -> dict[str, Any]:
+    """Return the description of the HTTP side, in the form of OpenAPI 3.1: openapi.json beside this module."""
+    document: dict[str, Any] = json.loads(resources(__package__).joinpath("openapi.json").read_text("utf-8"))
+    document["info"]["version"] = __version__
+    return document
+
+
 def _other_paths(serving: Serving, metrics: Metrics) -> App:
     async def health(request: Request) -> Response:
         try:
@@ -55,11 +69,22 @@ def _other_paths(serving: Serving, metrics: Metrics) -> App:
         kind, text = metrics.document()
         return Response(text, media_type=kind.decode())
 
+    async def describe(_: Request) -> Response:
+        return JSONResponse(description())
+
     async def top(_: Request) -> Response:
         return Response(status_code=308, headers={"location": "/files/"})
 
-    routes = [Route("/healthz", health), Route("/metrics", show_metrics), Route("/", top), Route("/files", top)]
-    return Starlette(routes=routes, exception_handlers={404: _absent, 405: _not_allowed})
+    routes = [
+        Route("/healthz", health),
+        Route("/metrics", show_metrics),
+        Route("/openapi.json", describe),
+        Route("/", top),
+        Route("/files", top),
+    ]
+    app = Starlette(routes=routes, exception_handlers={404: _absent, 405: _not_allowed})
+    app.router.redirect_slashes = False  # Starlette would redirect /healthz/ to a URL with the client's Host
+    return app
 
 
 async def _absent(_: Request, _error: Exception) -> Response:

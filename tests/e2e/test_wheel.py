@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ def test_the_wheel_alone_ingests_and_gives_back(tmp_path: Path, empty_database_u
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
     [wheel] = tmp_path.glob("cafcat-*.whl")
+    assert "cafcat/serve/openapi.json" in zipfile.ZipFile(wheel).namelist()
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     pip[0] = str(venv / "bin" / "python")

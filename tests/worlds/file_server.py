@@ -8,13 +8,14 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests.worlds.servers.described import check_described
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
-__all__ = ["Answer", "FileServer", "serving"]
+__all__ = ["Answer", "FileServer", "received", "s3_side", "serving"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,21 @@ class Answer:
 
 @dataclass
 class FileServer:
-    """A running server."""
+    """A running server, or one side of it.
+
+    Attributes:
+        process: the first process of the server.
+        port: its port on 127.0.0.1.
+        log: file of the access log.
+        scheme: "http" or "https".
+        files: path of the top folder: "/files/", or "/" on the S3 side.
+    """
 
     process: "subprocess.Popen[bytes]"
     port: int
     log: Path
     scheme: str = "http"
-    errors: list[str] = field(default_factory=list)
+    files: str = "/files/"
 
     @property
     def url(self) -> str:
@@ -51,7 +60,10 @@ class FileServer:
     def request(
         self, target: str, headers: dict[str, str] | None = None, method: str = "GET", body: bytes | None = None
     ) -> Answer:
-        """Send one request on a connection of its own. The target is sent as it is."""
+        """Send one request on a connection of its own. The target is sent as it is.
+
+        A response of the HTTP side must be described in openapi.json.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.putrequest(method, target, skip_accept_encoding=True)
@@ -64,6 +76,8 @@ class FileServer:
             connection.endheaders(body)
             response = connection.getresponse()
             found = {name.lower(): value for name, value in response.getheaders()}
+            if self.files == "/files/":
+                check_described(method, target, response.status, found)
             return Answer(response.status, found, response.read())
         finally:
             connection.close()
@@ -73,7 +87,7 @@ class FileServer:
         with self.connect() as connection:
             connection.sendall(data)
             parts = []
-            while part := _received(connection):
+            while part := received(connection):
                 parts.append(part)
             return b"".join(parts)
 
@@ -92,7 +106,8 @@ class FileServer:
         return self.process.wait(PATIENCE_SECONDS)
 
 
-def _received(connection: socket.socket) -> bytes:
+def received(connection: socket.socket) -> bytes:
+    """Return the next bytes; none if the server has closed or reset the connection."""
     try:
         return connection.recv(1 << 16)
     except ConnectionResetError:
@@ -122,3 +137,12 @@ def serving(cafcat: Any, log: Path, *arguments: str | Path) -> Iterator[FileServ
     finally:
         process.kill()
         process.communicate()
+
+
+def s3_side(server: FileServer) -> FileServer:
+    """Return the S3 side of a server that was started with --s3-port. Call this once: it reads a line of stderr."""
+    assert server.process.stderr
+    line = server.process.stderr.readline().decode()
+    found = re.fullmatch(r"cafcat: serving files at https?://[^:]+:(\d+)/ \(S3\)\n", line)
+    assert found, line
+    return replace(server, port=int(found[1]), files="/")
