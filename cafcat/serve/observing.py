@@ -1,6 +1,7 @@
 """The access log, as JSON lines, and the metrics for Prometheus."""
 
 import json
+import logging
 import os
 import queue
 import threading
@@ -15,7 +16,7 @@ from cafcat.serve.asgi import App, Exchange, Message, Receive, Scope, Send, exch
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["AccessLog", "LoggedWarnings", "Metrics", "Observed", "Observer"]
+__all__ = ["AccessLog", "LoggedMessages", "LoggedWarnings", "Metrics", "Observed", "Observer"]
 
 _text = json.encoder.encode_basestring
 _MOST_LINES: Final = 100_000
@@ -94,6 +95,21 @@ class LoggedWarnings(Progress):
     def warn(self, message: str) -> None:
         """Write one warning."""
         self._log.write(json.dumps({"time": _shown(time.time()) + "Z", "event": "warning", "message": message}))
+
+
+class LoggedMessages(logging.Handler):
+    """Writes the messages of Python's logger "cafcat" to the access log."""
+
+    def __init__(self, log: AccessLog) -> None:
+        """Create a handler that writes to a log."""
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one message, with its traceback."""
+        event = record.levelname.lower()
+        message = self.format(record)
+        self._log.write(json.dumps({"time": _shown(record.created) + "Z", "event": event, "message": message}))
 
 
 class Metrics:

@@ -6,99 +6,31 @@ checks the times, because a timer for each request would cost more.
 """
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote
 
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from cafcat.serve.observing import Metrics
-from cafcat.serve.options import ServeOptions
+from cafcat.serve.connections import Connections
 from cafcat.serve.straight import StraightCycle, StraightFiles
 
-__all__ = ["Connections", "LimitedProtocol", "protocol_class"]
+__all__ = ["LimitedProtocol", "protocol_class"]
 
 _MOST_URL_BYTES: Final = 8192
 """Longest target of a request: a name of 2,048 bytes, percent-encoded, and a query."""
 _MOST_HEAD_BYTES: Final = 32 << 10
 """Largest head of a request, in bytes: its first line and all headers."""
 _MOST_HEADERS: Final = 100
-_CHECK_SECONDS: Final = 0.5
 _CLOSE_SECONDS: Final = 2.0
 """How long a closed connection may take to send what is buffered."""
 _PHRASES: Final = {
+    400: b"Bad Request",
     408: b"Request Timeout",
     414: b"URI Too Long",
     431: b"Request Header Fields Too Large",
     503: b"Service Unavailable",
 }
-
-
-class _Limits(NamedTuple):
-    """Times in seconds, as in ServeOptions."""
-
-    connections: int
-    idle: float
-    head: float
-    request: float
-    stall: float
-
-
-class Connections:
-    """The connections of one process, on all of its ports.
-
-    Attributes:
-        limits: Their number and times.
-        idle: The connections without a request, the longest idle first.
-        count: Number of open connections.
-    """
-
-    def __init__(self, options: ServeOptions, most: int) -> None:
-        """Create an object without connections.
-
-        Args:
-            options: Limits of times.
-            most: Most connections.
-        """
-        self.limits = _Limits(
-            most, options.idle_seconds, options.head_seconds, options.request_seconds, options.stall_seconds
-        )
-        self.open: dict[LimitedProtocol, None] = {}
-        self.idle: dict[LimitedProtocol, None] = {}
-
-    @property
-    def count(self) -> int:
-        """Number of open connections."""
-        return len(self.open)
-
-    async def watch(self, metrics: Metrics) -> None:
-        """Close the connections that have exceeded a limit, twice a second, until this is cancelled.
-
-        Args:
-            metrics: Get the number of connections.
-        """
-        loop = asyncio.get_running_loop()
-        while True:
-            metrics.set_connections(len(self.open), len(self.open) - len(self.idle))
-            await asyncio.sleep(_CHECK_SECONDS)
-            now = loop.time()
-            for connection in list(self.open):
-                connection.check(now)
-
-    def abort(self) -> None:
-        """Drop all connections, with the responses on them."""
-        for connection in list(self.open):
-            connection.transport.abort()
-
-    def make_room(self) -> bool:
-        """Close the connection that has been idle longest, if there are too many. Return False if none is idle."""
-        if self.count <= self.limits.connections:
-            return True
-        oldest = next(iter(self.idle), None)
-        if oldest is None:
-            return False
-        oldest.end()
-        return True
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -118,6 +50,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stall_deadline = 0.0
         self._refused = 0
         self._is_fresh = True
+        self._running: RequestResponseCycle | None = None
         self.all.open[self] = None
         has_room = self.all.make_room()
         self.all.idle[self] = None
@@ -128,6 +61,10 @@ class LimitedProtocol(HttpToolsProtocol):
         """Forget the connection."""
         self.all.open.pop(self, None)
         self.all.idle.pop(self, None)
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True  # uvicorn only does so with the last request that the client sent
+            running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -221,6 +158,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self.cycle = slow
         self._start_asgi_task(slow, self.app)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin to answer a request, and remember it: the client may have sent others behind it."""
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_message_complete(self) -> None:
         """Note that the request has been read completely: from now on, only reading the response has a limit."""
         self._deadline = 0.0
@@ -244,10 +186,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._deadline = self.loop.time() + self.all.limits.idle
         self.all.idle[self] = None
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - as uvicorn calls it
         """Answer a request that is not HTTP, unless it was refused already."""
-        if not self._refused:
-            super().send_400_response(msg)
+        self._refuse(400)
 
     def pause_writing(self) -> None:
         """Note that the client reads more slowly than the response comes."""
@@ -286,11 +227,19 @@ class LimitedProtocol(HttpToolsProtocol):
         self.loop.call_later(_CLOSE_SECONDS, self.transport.abort)
 
     def _refuse(self, status: int) -> None:
-        """Answer with a status and no more, and close the connection."""
+        """Answer with a status and no more, and close the connection.
+
+        If the response to the request before is being sent, the connection is only closed: the client would take
+        the answer for bytes of that response.
+        """
         if self._refused or self.transport.is_closing():
             return
         self._refused = status
         self._deadline = 0.0
+        running = self._running
+        if running is not None and running.response_started and not running.response_complete:
+            self.end()
+            return
         body = b'{"error": {"kind": "invalid_input", "message": "%b"}}\n' % _PHRASES[status]
         head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\n" % (status, _PHRASES[status])
         self.transport.write(head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)

@@ -13,10 +13,11 @@ from typing import Final
 import uvicorn
 
 from cafcat.packed_files import PackedFiles
+from cafcat.serve.connections import Connections
 from cafcat.serve.doors import Door
-from cafcat.serve.observing import AccessLog, LoggedWarnings, Metrics, Observed, Observer
+from cafcat.serve.observing import AccessLog, LoggedMessages, LoggedWarnings, Metrics, Observed, Observer
 from cafcat.serve.options import ServeOptions
-from cafcat.serve.protocol import Connections, LimitedProtocol, protocol_class
+from cafcat.serve.protocol import LimitedProtocol, protocol_class
 from cafcat.serve.serving import Serving
 from cafcat.serve.straight import StraightFiles
 from cafcat.settings.settings import Settings
@@ -48,6 +49,7 @@ async def _serve(
     settings: Settings, options: ServeOptions, listening: Sequence[tuple[Door, socket.socket]], alive: int
 ) -> None:
     log, metrics = AccessLog(options.access_log), Metrics()
+    logging.getLogger("cafcat").addHandler(LoggedMessages(log))
     warnings = LoggedWarnings(log)
     serving = Serving(PackedFiles(settings, warnings.warn), options, warnings)
     connections = Connections(options, _most_connections(options.connections))

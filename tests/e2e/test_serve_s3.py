@@ -1,6 +1,8 @@
 """serve --s3-port: the S3 protocol by the command, in several processes, with keys made by the command."""
 
+import http.client
 import os
+import random
 import re
 import signal
 from collections.abc import Iterator
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import TREE, Cafcat
-from tests.worlds.file_server import FileServer, serving
+from tests.worlds.archives.damage import flip
+from tests.worlds.file_server import FileServer, s3_side, serving
 from tests.worlds.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("uvicorn")
@@ -45,7 +48,7 @@ class S3Side:
 
 
 @pytest.fixture
-def s3_side(filled: Cafcat) -> Iterator[S3Side]:
+def alone(filled: Cafcat) -> Iterator[S3Side]:
     """The S3 protocol alone, by two processes, with a public folder."""
     arguments = [
         "--no-http",
@@ -78,9 +81,9 @@ def read(client: Any, path: str) -> bytes:
         return bytes(body.read())
 
 
-def test_every_file_is_read_by_its_key(s3_side: S3Side) -> None:
-    key = s3_side.cafcat("keys", "add", "--json").document
-    client = s3_side.client(**key)
+def test_every_file_is_read_by_its_key(alone: S3Side) -> None:
+    key = alone.cafcat("keys", "add", "--json").document
+    client = alone.client(**key)
     try:
         listed = client.list_objects_v2(Bucket="tree")["Contents"]
         assert {f"tree/{item['Key']}": item["Size"] for item in listed} == {
@@ -93,12 +96,12 @@ def test_every_file_is_read_by_its_key(s3_side: S3Side) -> None:
         client.close()
 
 
-def test_a_key_of_a_folder_and_no_key_at_all(s3_side: S3Side) -> None:
+def test_a_key_of_a_folder_and_no_key_at_all(alone: S3Side) -> None:
     from botocore.exceptions import ClientError
 
-    key = s3_side.cafcat("keys", "add", "--prefix", "tree/folder", "--json").document
+    key = alone.cafcat("keys", "add", "--prefix", "tree/folder", "--json").document
     own, public = ("tree/folder/", "tree/odd/"), ("tree/odd/",)
-    for client, allowed in ((s3_side.client(**key), own), (s3_side.client(), public)):
+    for client, allowed in ((alone.client(**key), own), (alone.client(), public)):
         try:
             for path, content in TREE.items():
                 if path.startswith(allowed):
@@ -112,10 +115,7 @@ def test_a_key_of_a_folder_and_no_key_at_all(s3_side: S3Side) -> None:
 
 def test_http_and_s3_side_by_side(filled: Cafcat, tmp_path: Path) -> None:
     with serving(filled, tmp_path / "log", "--s3-port", "0", "--public", ".", "--bucket", "all") as server:
-        line = server.process.stderr.readline().decode()  # type: ignore[union-attr]
-        found = re.fullmatch(r"cafcat: serving files at (http://127\.0\.0\.1:\d+/) \(S3\)\n", line)
-        assert found, line
-        client = S3Side(filled, found[1]).client()
+        client = S3Side(filled, s3_side(server).url).client()
         try:
             for path, content in list(TREE.items())[:3]:
                 with client.get_object(Bucket="all", Key=path)["Body"] as body:
@@ -123,6 +123,31 @@ def test_http_and_s3_side_by_side(filled: Cafcat, tmp_path: Path) -> None:
         finally:
             client.close()
         check_log(server)
+
+
+def test_a_damaged_object_ends_early_and_is_named_in_the_log(cafcat: Cafcat, tmp_path: Path) -> None:
+    """Of a small object, no byte is sent. The response of a large one ends before its last byte."""
+    (cafcat.folder / "tree").mkdir()
+    large = random.Random(5).randbytes(9_000_000)
+    for name, content in (("small", b"small"), ("large", large)):
+        (cafcat.folder / "tree" / name).write_bytes(content)
+    cafcat("ingest", "tree")
+    for name in ("small", "large"):
+        place = cafcat("locate", f"tree/{name}", "--json").document
+        flip(Path(place["object"]), place["end_byte"] - 1)
+    with serving(cafcat, tmp_path / "log", "--s3-port", "0", "--public", "tree") as server:
+        side = s3_side(server)
+        answer = side.request("/tree/small")
+        assert (answer.status, b"<Code>InternalError</Code>" in answer.body) == (500, True)
+        assert str(cafcat.folder).encode() not in answer.body
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            side.request("/tree/large")
+        assert large.startswith(caught.value.partial)
+        for path, status in (("/tree/small", 500), ("/tree/large", 200)):
+            line = server.logged(path)
+            assert (line["door"], line["status"], line["error"]["kind"]) == ("s3", status, "corrupt")
+            assert path[1:] in line["error"]["message"]
+        assert server.logged("/tree/large")["incomplete"] is True
 
 
 def check_log(server: FileServer) -> None:

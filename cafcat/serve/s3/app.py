@@ -15,6 +15,7 @@ from cafcat.model import Location
 from cafcat.packed_files import PackedFiles
 from cafcat.progress import Warnings
 from cafcat.reading.reader import FileReader
+from cafcat.serve.failures import record
 from cafcat.serve.finding import Finder
 from cafcat.serve.s3.answer import Answer, error_answer
 from cafcat.serve.s3.errors import S3Error, error_of
@@ -132,9 +133,11 @@ class S3App:
         except CafcatError as error:
             found = error_of(error)
             if found.status >= 500:
+                record(scope, error)
                 _log.error("request %s: %s", request_id, error)
             return error_answer(found, request, request_id)
-        except Exception:  # noqa: BLE001 - nothing above handles errors: the client gets a proper answer
+        except Exception as error:  # noqa: BLE001 - nothing above handles errors: the client gets a proper answer
+            record(scope, error)
             _log.exception("request %s failed", request_id)
             return error_answer(S3Error("InternalError", _INTERNAL), request, request_id)
 
