@@ -39,6 +39,7 @@ class Batches:
                 raise BadRequest(405, "send the paths with POST", [(b"allow", b"POST")])
             query = {name: values[-1] for name, values in query_of(scope["query_string"]).items()}
             paths, options = _parse(await _body(scope, receive), _content_type(scope))
+            _options(options)  # wrong values are refused, even if the query has others
             format, on_error = _options({**options, **query})
             async with self._serving.batches:
                 stream = self._serving.repository.stream_archive(paths, format=format, on_error=on_error)  # type: ignore[arg-type]

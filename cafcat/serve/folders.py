@@ -144,11 +144,10 @@ def _wants_html(headers: Mapping[bytes, bytes], query: Query) -> bool:
     A client that accepts anything gets a page, because programs that walk through folders of web servers read
     pages.
     """
-    format = query.get("format", [""])[-1]
-    if format in ("html", "json"):
-        return format == "html"
-    if format:
-        raise BadRequest(400, "format must be html or json")
+    if "format" in query:
+        if query["format"][-1] not in ("html", "json"):
+            raise BadRequest(400, "format must be html or json")
+        return query["format"][-1] == "html"
     accepted = headers.get(b"accept", b"*/*").lower()
     return b"text/html" in accepted or b"application/json" not in accepted
 

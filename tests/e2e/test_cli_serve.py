@@ -222,6 +222,7 @@ def test_folders_are_found_without_their_slash(server: FileServer) -> None:
     assert server.request("/files/none/").status == 404
     assert server.request("/files/tree/?limit=0").status == 400
     assert server.request("/files/tree/?format=xml").status == 400
+    assert server.request("/files/tree/?format=").status == 400
     assert server.request("/files/tree/?after=%FF").status == 400
     assert server.request("/files/tree/?after=%00").status == 400
 
