@@ -1,7 +1,6 @@
 """The S3 server answers hostile requests with proper errors, and never reveals files of another folder."""
 
 import http.client
-import random
 import re
 import socket
 import time
@@ -19,8 +18,6 @@ from tests.worlds.servers.s3_gateway import Gateway, gateway
 pytestmark = pytest.mark.slow
 
 SECRET = b"only for the key of the other folder"
-MUTATED = 1000
-"""Number of requests with changed bytes, and of requests with odd parts and a valid signature."""
 
 
 @pytest.fixture(scope="module")
@@ -149,153 +146,50 @@ def raw(server: Gateway, request: bytes) -> bytes:
     return answer
 
 
-def statuses(answer: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) [A-Z]", answer)]
+def written(target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode()
 
 
-ODD = [
-    "..",
-    "%2e%2e",
-    "%00",
-    "%c0%ae",
-    "%ff",
-    "//",
-    "%",
-    "%u0041",
-    "+",
-    "&",
-    "=",
-    ";",
-    "?",
-    "a" * 3000,
-    "%ed%a0%80",
-]
-ODD += [
-    "secret/file",
-    "../secret/file",
-    "%0d%0a",
-    "\x7f",
-    "\xe9",
-    "%F4%8F%BF%BF",
-    "~",
-]
-NAMES = ["prefix", "delimiter", "marker", "max-keys", "list-type", "continuation-token", "start-after", "versions"]
-NAMES += ["encoding-type", "fetch-owner", "key-marker", "version-id-marker", "versionId", "partNumber", "location"]
-NAMES += [
-    "attributes",
-    "response-content-type",
-    "response-expires",
-    "acl",
-    "uploads",
-    "max-buckets",
-    "X-Amz-Expires",
-]
-VALUES = [
-    "",
-    "0",
-    "-1",
-    "1",
-    "2",
-    "1000",
-    "9" * 30,
-    "url",
-    "true",
-    "null",
-    "/",
-    "%F4%8F%BF%BF",
-    "c2VjcmV0",
-    "a",
-    *ODD,
-]
-RANGES = ["bytes=0-0", "bytes=-1", "bytes=9-", "bytes=" + "9" * 40 + "-", "bytes=1-0", "bytes=0-1,2-3", "x" * 3000]
-TAGS = ["*", '"x"', "W/", ",,,", "ETag", "\xff", "x" * 3000]
-TIMES = [
-    "Sat, 21 Nov 2026 10:00:00 GMT",
-    "Sat, 99 Nov 99999 10:00:00 -9999",
-    "Sat, 21 Nov 2099 10:00:00 GMT",
-    "0",
-    "",
-]
-HEADERS = {
-    "Range": RANGES,
-    "If-Match": TAGS,
-    "If-None-Match": TAGS,
-    "If-Modified-Since": TIMES,
-    "If-Unmodified-Since": TIMES,
-    "If-Range": [*TAGS, *TIMES],
-    "x-amz-checksum-mode": ["ENABLED", "enabled", "?"],
-    "x-amz-object-attributes": ["ETag", "Checksum,ObjectSize", "nothing", ","],
-}
+def code_of(server: Gateway, target: str, headers: Mapping[str, str]) -> tuple[int, str]:
+    answer = raw(server, written(target, headers))
+    assert SECRET not in answer
+    code = re.search(b"<Code>(.*?)</Code>", answer)
+    return int(answer[9:12]), code[1].decode() if code else ""
 
 
-def odd_target(source: random.Random) -> str:
-    target = source.choice(
-        ["/", "/mine", "/mine/", "/mine/a", "/secret/file", "/mine/sub/b", "/" + source.choice(ODD)]
-    )
-    for _ in range(source.choice([0, 0, 0, 0, 1, 2])):
-        place = source.randint(1, len(target))
-        target = target[:place] + source.choice(ODD).replace("?", "%3f") + target[place:]
-    pairs = [f"{source.choice(NAMES)}={source.choice(VALUES)}" for _ in range(source.choice([0, 0, 1, 2, 4]))]
-    return target + ("?" + "&".join(pairs) if pairs else "")
+REFUSED = (403, "SignatureDoesNotMatch")
 
 
-def written(target: str, headers: Mapping[str, str], method: str) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1", "replace")
+def test_tampered_signatures(server: Gateway, key: NewKey) -> None:
+    host = {"Host": f"127.0.0.1:{server.port}"}
+    signed = signer(key).headers("GET", "/mine/a", host, time.time())
+    assert code_of(server, "/mine/a", signed) == (200, "")
+    authorization = signed["Authorization"]
+    other = authorization[:-1] + ("0" if authorization[-1] != "0" else "1")
+    assert code_of(server, "/mine/a", signed | {"Authorization": other}) == REFUSED
+    assert code_of(server, "/mine/sub/b", signed) == REFUSED
+    assert code_of(server, "/mine/a?versionId=null", signed) == REFUSED
+    named = authorization.replace(key.access_key_id, server.key.access_key_id)
+    assert code_of(server, "/secret/file", signed | {"Authorization": named}) == REFUSED
+    url = signer(key).presigned("/mine/a", host["Host"], time.time(), 60)
+    assert code_of(server, url, host) == (200, "")
+    assert code_of(server, url.replace("/mine/a", "/secret/file"), host) == REFUSED
+    assert code_of(server, url.replace("Expires=60", "Expires=600"), host) == REFUSED
+    assert code_of(server, url, {"Host": "elsewhere"}) == REFUSED
 
 
-def check(answer: bytes, request: bytes) -> None:
-    for status in statuses(answer):
-        is_refused = b"<Code>NotImplemented</Code>" in answer or request.startswith(b"HEAD")
-        assert status < 500 or (status == 501 and is_refused), (request, answer)
-    for leak in (SECRET, b"<Key>file</Key>", b"<Name>secret</Name>", b"<Name>mine2</Name>"):
-        assert leak not in answer, request
+def test_expired_signatures(server: Gateway, key: NewKey) -> None:
+    host = {"Host": f"127.0.0.1:{server.port}"}
+    for age in (-1000, 1000):
+        old = signer(key).headers("GET", "/mine/a", host, time.time() - age)
+        assert code_of(server, "/mine/a", old) == (403, "RequestTimeTooSkewed")
+    url = signer(key).presigned("/mine/a", host["Host"], time.time() - 61, 60)
+    assert code_of(server, url, host) == (403, "AccessDenied")
 
 
-def test_signed_requests_with_odd_parts(server: Gateway, key: NewKey) -> None:
-    source = random.Random(20261124)
-    seen: set[int] = set()
-    for _ in range(MUTATED):
-        method, target = source.choice(["GET", "GET", "GET", "HEAD"]), odd_target(source)
-        odd = {
-            name: source.choice(HEADERS[name]) for name in source.sample(list(HEADERS), source.choice([0, 1, 1, 2]))
-        }
-        headers = {"Host": f"127.0.0.1:{server.port}"} | odd
-        signed = signer(key).headers(method, target, headers, time.time())
-        request = written(target, signed, method)
-        answer = raw(server, request)
-        check(answer, request)
-        seen.update(statuses(answer))
-    assert {200, 206, 304, 400, 403, 404, 412, 416} <= seen  # most signatures are valid
-
-
-def test_requests_with_changed_bytes(server: Gateway, key: NewKey) -> None:
-    source = random.Random(20261125)
-    seen: set[int] = set()
-    host = f"127.0.0.1:{server.port}"
-    for number in range(MUTATED):
-        if number % 2:
-            request = written(signer(key).presigned("/mine/a", host, time.time()), {"Host": host}, "GET")
-        else:
-            signed = signer(key).headers("GET", "/mine?prefix=a", {"Host": host}, time.time())
-            request = written("/mine?prefix=a", signed, "GET")
-        request = changed(request, source)
-        answer = raw(server, request)
-        check(answer, request)
-        seen.update(statuses(answer))
-    assert {200, 400, 403} <= seen
-    assert ask(server, key, "/mine/a") == (200, "", b"mine")
-
-
-def changed(data: bytes, source: random.Random) -> bytes:
-    """Return the bytes after one to three changes: bytes set, removed, repeated or inserted."""
-    for _ in range(source.randint(1, 3)):
-        place, length = source.randrange(len(data)), source.randint(1, 8)
-        new = {
-            "set": bytes([source.randrange(256)]),
-            "remove": b"",
-            "repeat": data[place : place + length] * 2,
-            "insert": source.choice(ODD).encode("latin-1", "replace") + data[place : place + length],
-        }[source.choice(["set", "remove", "repeat", "insert"])]
-        data = data[:place] + new + data[place + (1 if len(new) == 1 else length) :]
-    return data
+def test_an_expired_key_is_refused(server: Gateway) -> None:
+    key = add_key(server.repository.session, seconds=1)
+    assert ask(server, key, "/secret/file")[0] == 200
+    time.sleep(1.5)
+    assert ask(server, key, "/secret/file")[:2] == (403, "InvalidAccessKeyId")
