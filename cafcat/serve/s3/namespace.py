@@ -93,7 +93,7 @@ class Namespace:
         if one is not None:
             return [one] if one.startswith(prefix) and not after else [], None
         names: list[str] = []
-        while True:
+        while limit:
             ranges = visible.ranges(prefix)
             page, is_truncated = entries_after(
                 self._files, ranges, prefix="", delimiter="/", after=after, limit=MAX_KEYS
@@ -101,11 +101,12 @@ class Namespace:
             for entry in page:
                 if isinstance(entry, Folder):  # files at the top are in no bucket
                     names.append(entry.path[:-1])
+                if len(names) > limit:
+                    return names[:limit], f"{names[limit - 1]}/"
                 after = entry.path
-                if len(names) == limit:
-                    return names, after
             if not is_truncated:
-                return names, None
+                break
+        return names, None
 
 
 def _no_such_bucket(bucket: str) -> S3Error:
