@@ -99,6 +99,7 @@ def ask(
         ("/mine/a?versionId=" + "f" * 70, 400, "InvalidArgument"),
         ("/mine?max-keys=" + "9" * 400, 200, ""),
         ("/mine?max-keys=1e9", 400, "InvalidArgument"),
+        ("/?max-buckets=0", 200, ""),
         ("/mine/a?response-content-type=a%0d%0aSet-Cookie:%20b", 400, "InvalidArgument"),
     ],
 )
@@ -118,10 +119,16 @@ def test_errors_are_documents(server: Gateway, key: NewKey) -> None:
     assert (status, body) == (404, b"")
 
 
-@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "TRACE", "BREW"])
 def test_other_methods(server: Gateway, key: NewKey, method: str) -> None:
     status, code, _ = ask(server, key, "/mine/a", method=method)
     assert (status, code) in ((405, "MethodNotAllowed"), (400, ""))  # the HTTP server refuses unknown methods
+
+
+def test_a_preflight_request_of_a_browser_is_refused(server: Gateway, key: NewKey) -> None:
+    assert ask(server, key, "/mine/a", method="OPTIONS")[:2] == (400, "BadRequest")
+    origin = {"Origin": "http://example.org", "Access-Control-Request-Method": "GET"}
+    assert ask(server, key, "/mine/a", origin, method="OPTIONS")[:2] == (403, "AccessForbidden")
 
 
 def test_a_revoked_key_is_refused(server: Gateway) -> None:

@@ -9,8 +9,10 @@ __all__ = ["S3Error", "error_of"]
 
 _STATUS: Final = {
     "AccessDenied": 403,
+    "AccessForbidden": 403,
     "AuthorizationHeaderMalformed": 400,
     "AuthorizationQueryParametersError": 400,
+    "BadRequest": 400,
     "InternalError": 500,
     "InvalidAccessKeyId": 403,
     "InvalidArgument": 400,

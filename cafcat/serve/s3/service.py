@@ -88,6 +88,8 @@ class S3Service:
             S3Error: The request is refused.
             CafcatError: The catalog or a store fails.
         """
+        if request.method == "OPTIONS":
+            raise _no_cors(request)
         if request.method not in _READING:
             message = "The specified method is not allowed against this resource."
             raise S3Error("MethodNotAllowed", message, {"Method": request.method}, {"allow": ", ".join(_READING)})
@@ -156,3 +158,10 @@ class S3Service:
         if "versions" in request.parameters:
             return list_versions(self._catalog.versions, self._namespace, request, bucket, visible)
         return list_objects(self._catalog.files, self._namespace, request, bucket, visible)
+
+
+def _no_cors(request: S3Request) -> S3Error:
+    """Return the answer of Amazon S3 to the preflight request of a browser, for a bucket without CORS."""
+    if "origin" not in request.headers:
+        return S3Error("BadRequest", "Insufficient information. Origin request header needed.")
+    return S3Error("AccessForbidden", "CORSResponse: CORS is not enabled for this bucket.")
