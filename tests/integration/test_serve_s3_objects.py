@@ -13,6 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 import cafcat
+from cafcat.catalog.files.versions import DeleteMarker, Version
 from cafcat.support.checksums import crc32c
 from tests.integration.conftest import Folder
 from tests.worlds.catalog_world import MODIFIED
@@ -67,8 +68,9 @@ def test_top_level_folders_are_the_buckets(client: Any) -> None:
     assert [bucket["Name"] for bucket in client.list_buckets()["Buckets"]] == ["photos", "video"]
     page = client.list_buckets(MaxBuckets=1)
     assert [bucket["Name"] for bucket in page["Buckets"]] == ["photos"]
-    rest = client.list_buckets(ContinuationToken=page["ContinuationToken"])
+    rest = client.list_buckets(ContinuationToken=page["ContinuationToken"], MaxBuckets=1)
     assert [bucket["Name"] for bucket in rest["Buckets"]] == ["video"]
+    assert "ContinuationToken" not in rest
     assert [bucket["Name"] for bucket in client.list_buckets(Prefix="v")["Buckets"]] == ["video"]
 
 
@@ -306,14 +308,20 @@ def test_pages_of_the_catalog_have_every_version_once(local: cafcat.Repository, 
     versions, found, following = local.session.catalog.versions, [], ""
     while following is not None:
         page = versions.page(following, None, limit)
-        found += [
-            (version.location.path, version.location.size_bytes, version.is_live) for version in page.versions
-        ]
+        found += [(entry.location.path, entry.location.size_bytes, kind_of(entry)) for entry in page.versions]
         assert page.following is None or page.following > following
         following = page.following
-    of_c = [(4, True), (3, False), (2, False), (1, False)]
-    expected = [("a", *version) for version in of_c] + [("b", 14, True)]
-    assert found == expected + [("b/c", *v) for v in of_c] + [("b/d", size, False) for size, _ in of_c]
+    former = [(3, "former"), (2, "former"), (1, "former")]
+    of_d = [(4, "removal"), (4, "former"), *former]
+    expected = [("a", 4, "live"), *(("a", *version) for version in former), ("b", 14, "live")]
+    expected += [("b/c", 4, "live"), *(("b/c", *version) for version in former)]
+    assert found == expected + [("b/d", *version) for version in of_d]
+
+
+def kind_of(entry: Version | DeleteMarker) -> str:
+    if isinstance(entry, DeleteMarker):
+        return "removal"
+    return "live" if entry.is_live else "former"
 
 
 def test_writing_is_refused(client: Any) -> None:

@@ -266,6 +266,8 @@ def list_versions(world: SizeWorld, repository: cafcat.Repository, round: str) -
     assert versions.page("", None, FILES).following
     first = found.versions[0].location
     assert versions.find(first.path, first.chunk, first.start_byte, first.end_byte) == first
+    versions.last_removal(first.path)
+    versions.find_removal(first.path, first.chunk, first.start_byte, first.end_byte)
 
 
 READING: list[Verb] = [

@@ -1,14 +1,15 @@
-"""The present and former contents of paths, which the S3 protocol calls versions."""
+"""The present and former contents of paths, which the S3 protocol calls versions, and removals: delete markers."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.files.lookup import LOCATION, location_of, successor
 from cafcat.model import Location
 
-__all__ = ["Version", "VersionPage", "Versions"]
+__all__ = ["DeleteMarker", "Version", "VersionPage", "Versions"]
 
+_REMOVED_SECONDS: Final = "CASE WHEN l.reason = 'removed' THEN floor(extract(epoch FROM l.retired_at))::bigint END"
 _LIVE: Final = f"""
 SELECT {LOCATION}
 FROM (SELECT * FROM file_locations WHERE file_path >= %(low)s {{upper_bound}}
@@ -18,7 +19,8 @@ JOIN chunks AS c ON c.id = l.caf_file_id
 # The content of a skipped file was never at its path, and a moved file has the same content in its new chunk. No
 # condition on that is in the subquery: there, any number of rows could be read before `limit` of them are found.
 _FORMER: Final = f"""
-SELECT {LOCATION}, l.id, l.reason IN ('replaced', 'removed') AND c.state IN ('committed', 'retired')
+SELECT {LOCATION}, l.id, l.reason IN ('replaced', 'removed') AND c.state IN ('committed', 'retired'),
+       {_REMOVED_SECONDS}
 FROM (SELECT * FROM retired_locations WHERE file_path >= %(low)s {{upper_bound}}
       ORDER BY file_path LIMIT %(limit)s) AS l
 JOIN chunks AS c ON c.id = l.caf_file_id
@@ -35,6 +37,18 @@ LIMIT 1
 """  # noqa: S608
 _LIVE_AT: Final = _AT.format(table="file_locations", condition="")
 _FORMER_AT: Final = _AT.format(table="retired_locations", condition="AND reason <> 'skipped'")
+# The row of the latest removal has the highest id.
+_REMOVAL: Final = f"""
+SELECT {LOCATION}, {_REMOVED_SECONDS}
+FROM (SELECT * FROM retired_locations WHERE file_path = %(path)s AND reason = 'removed' OFFSET 0) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+{{condition}}
+ORDER BY l.id DESC LIMIT 1
+"""  # noqa: S608
+_LAST_REMOVAL: Final = _REMOVAL.format(condition="")
+_REMOVAL_OF: Final = _REMOVAL.format(
+    condition="WHERE c.uuid = %(chunk)s AND l.start_byte = %(start)s AND l.end_byte = %(end)s"
+)
 
 
 class Version(NamedTuple):
@@ -49,20 +63,38 @@ class Version(NamedTuple):
     is_live: bool
 
 
-class VersionPage(NamedTuple):
-    """Versions of some paths.
+class DeleteMarker(NamedTuple):
+    """The removal of a file. The S3 protocol lists removals between the versions of a path.
+
+    A removal is recorded as long as the catalog exists, even if the removed content was pruned. `undelete` deletes
+    the record.
 
     Attributes:
-        versions: All versions of these paths.
+        location: Where the removed content is, or was until it was pruned.
+        removed_seconds: When the file was removed, in seconds since 1970.
+    """
+
+    location: Location
+    removed_seconds: int
+
+
+class VersionPage(NamedTuple):
+    """Versions and delete markers of some paths.
+
+    Attributes:
+        versions: All versions and delete markers of these paths.
         following: Lowest path of the next page; None if there is no other page.
     """
 
-    versions: list[Version]
+    versions: list[Version | DeleteMarker]
     following: str | None
 
 
 class Versions:
-    """Queries on present and former contents of paths. A content whose chunk was pruned is left out."""
+    """Queries on present and former contents of paths, and on removals.
+
+    A content whose chunk was pruned is left out, but not the removal of such a content.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -84,8 +116,28 @@ class Versions:
                     return location_of(row)
         return None
 
+    def last_removal(self, path: str) -> DeleteMarker | None:
+        """Return the latest removal of a path; None if the path was never removed, or was restored since."""
+        return self._removal(_LAST_REMOVAL, {"path": path})
+
+    def find_removal(self, path: str, chunk: UUID, start: int, end: int) -> DeleteMarker | None:
+        """Return the removal of a content from its path; None if there is none.
+
+        Args:
+            path: Path of the file.
+            chunk: UUID of the chunk with the removed content.
+            start: First byte of the content in the chunk.
+            end: One past its last byte.
+        """
+        return self._removal(_REMOVAL_OF, {"path": path, "chunk": chunk, "start": start, "end": end})
+
+    def _removal(self, statement: str, parameters: dict[str, Any]) -> DeleteMarker | None:
+        with self._connection.by_index() as connection:
+            row = connection.execute(statement.encode(), parameters).fetchone()
+        return None if row is None else DeleteMarker(location_of(row[:-1]), row[-1])
+
     def page(self, low: str, high: str | None, limit: int) -> VersionPage:
-        """Return versions of paths in a range: in path order, and of each path the newest first.
+        """Return versions and delete markers of paths in a range: in path order, and of each path the newest first.
 
         Args:
             low: Lowest path.
@@ -103,12 +155,21 @@ class Versions:
         following = min(ends, default=None)
         if following == low:
             return self.page(low, high, 2 * limit)
-        found = [Version(location_of(row), is_live=True) for row in live]
-        former.sort(key=lambda row: row[-2], reverse=True)  # the row of the newest has the highest id
-        found += [Version(location_of(row[:-2]), is_live=False) for row in former if row[-1]]
+        found: list[Version | DeleteMarker] = [Version(location_of(row), is_live=True) for row in live]
+        former.sort(key=lambda row: row[-3], reverse=True)  # the row of the newest has the highest id
+        for row in former:
+            found += _former(location_of(row[:-3]), has_content=row[-2], removed_seconds=row[-1])
         found.sort(key=lambda version: version.location.path)
         complete = [version for version in found if following is None or version.location.path < following]
         return VersionPage(complete, following)
+
+
+def _former(location: Location, *, has_content: bool, removed_seconds: int | None) -> list[Version | DeleteMarker]:
+    """Return the removal of a content, if it was removed, and the content, if it can still be read."""
+    found: list[Version | DeleteMarker] = []
+    if removed_seconds is not None:
+        found.append(DeleteMarker(location, removed_seconds))
+    return [*found, Version(location, is_live=False)] if has_content else found
 
 
 def _bounded(statement: str, high: str | None) -> bytes:

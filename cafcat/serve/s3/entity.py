@@ -1,4 +1,4 @@
-"""The S3 metadata of a packed file: entity tag, time, content type, checksum, version."""
+"""The S3 metadata of a packed file: entity tag, time, content type, checksum, version, delete marker."""
 
 import base64
 import mimetypes
@@ -14,10 +14,12 @@ from cafcat.model import Location
 
 __all__ = [
     "content_type",
+    "delete_marker_of",
     "entity_tag",
     "http_time",
     "iso_time",
     "modified_seconds",
+    "parse_delete_marker",
     "parse_version",
     "shown_checksum",
     "version_of",
@@ -26,6 +28,7 @@ __all__ = [
 _LAST_SECOND: Final = 253_402_300_799
 """The end of the year 9999."""
 _VERSION: Final = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{1,15})\.([0-9a-f]{1,15})")
+_REMOVED: Final = ".removed"
 _UNKNOWN_TYPE: Final = "binary/octet-stream"
 
 
@@ -49,19 +52,15 @@ def modified_seconds(location: Location) -> int:
     return min(max((location.modified_ns or 0) // 10**9, 0), _LAST_SECOND)
 
 
-def http_time(location: Location) -> str:
-    """Return the modification time in the form of HTTP headers."""
-    return _http_date(modified_seconds(location))
-
-
 @lru_cache(maxsize=4096)
-def _http_date(seconds: int) -> str:
+def http_time(seconds: int) -> str:
+    """Return a time, in seconds since 1970, in the form of HTTP headers."""
     return formatdate(seconds, usegmt=True)
 
 
-def iso_time(location: Location) -> str:
-    """Return the modification time in the form of XML documents."""
-    return datetime.fromtimestamp(modified_seconds(location), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+def iso_time(seconds: int) -> str:
+    """Return a time, in seconds since 1970, in the form of XML documents."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def content_type(path: str) -> str:
@@ -84,3 +83,13 @@ def parse_version(text: str) -> tuple[UUID, int, int] | None:
     """Return chunk, first byte and one past the last byte of a version; None if the text names no version."""
     found = _VERSION.fullmatch(text)
     return None if found is None else (UUID(found[1]), int(found[2], 16), int(found[3], 16))
+
+
+def delete_marker_of(location: Location) -> str:
+    """Return the name of a delete marker: that of the removed version, and a suffix."""
+    return version_of(location) + _REMOVED
+
+
+def parse_delete_marker(text: str) -> tuple[UUID, int, int] | None:
+    """Return the removed version, in parts as `parse_version`; None if the text names no delete marker."""
+    return parse_version(text.removesuffix(_REMOVED)) if text.endswith(_REMOVED) else None

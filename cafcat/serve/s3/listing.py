@@ -7,7 +7,7 @@ from urllib.parse import quote
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.model import Folder, Location
 from cafcat.serve.s3.answer import Answer, xml_answer
-from cafcat.serve.s3.entity import entity_tag, iso_time
+from cafcat.serve.s3.entity import entity_tag, iso_time, modified_seconds
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.namespace import OWNER, Namespace
 from cafcat.serve.s3.paging import delimiter_of, entries_after, invalid, max_keys, token_after, token_for
@@ -125,7 +125,7 @@ def _shown(location: Location, encoding: KeyEncoding, request: S3Request) -> str
 
 def file_texts(location: Location, encoding: KeyEncoding) -> str:
     """Return the elements that describe a file in a listing."""
-    values: Values = [("Key", encoding.key(location.path)), ("LastModified", iso_time(location))]
+    values: Values = [("Key", encoding.key(location.path)), ("LastModified", iso_time(modified_seconds(location)))]
     values += [("ETag", entity_tag(location)), *_CHECKSUM]
     return texts([*values, ("Size", location.size_bytes), ("StorageClass", "STANDARD")])
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from cafcat.catalog.files.versions import DeleteMarker
 from cafcat.errors import NotFound
 from cafcat.model import Location
 from cafcat.packed_files import PackedFiles
@@ -10,8 +11,11 @@ from cafcat.serve.s3.answer import Answer, xml_answer
 from cafcat.serve.s3.conditions import ByteSpan, is_not_modified, requested_span
 from cafcat.serve.s3.entity import (
     content_type,
+    delete_marker_of,
     entity_tag,
     http_time,
+    modified_seconds,
+    parse_delete_marker,
     parse_version,
     shown_checksum,
     version_of,
@@ -54,22 +58,42 @@ class Objects:
 
         Raises:
             S3Error: AccessDenied, if the client may not see the object, whether it exists or not; NoSuchKey,
-                NoSuchVersion or NoSuchBucket.
+                NoSuchVersion or NoSuchBucket; MethodNotAllowed, if the version is a delete marker.
         """
         path, version = self._namespace.base(bucket) + key, request.parameters.get("versionId")
         if path not in visible:
             raise S3Error("AccessDenied", "Access Denied")
         if version is not None:
+            self._check_delete_marker(request, path, version)
             return self._find_version(path, key, version)
         try:
             return self._repository.session.catalog.files.locate(path)
         except NotFound:
+            raise self._missing(bucket, path, key, visible) from None
+
+    def _missing(self, bucket: str, path: str, key: str, visible: Visible) -> S3Error:
+        """Return the error for a key without an object, which was perhaps removed."""
+        removal = self._repository.session.catalog.versions.last_removal(path)
+        if removal is None:
             self._namespace.check_visible(bucket, visible)
-            raise S3Error("NoSuchKey", "The specified key does not exist.", {"Key": key}) from None
+        headers = {} if removal is None else _delete_marker_headers(removal)
+        return S3Error("NoSuchKey", "The specified key does not exist.", {"Key": key}, headers)
+
+    def _check_delete_marker(self, request: S3Request, path: str, version: str) -> None:
+        """Raise MethodNotAllowed if the version is a delete marker, which cannot be read."""
+        named = parse_delete_marker(version)
+        removal = named and self._repository.session.catalog.versions.find_removal(path, *named)
+        if removal is None:
+            return
+        message = "The specified method is not allowed against this resource."
+        details = {"Method": request.method, "ResourceType": "DeleteMarker"}
+        headers = {"last-modified": http_time(removal.removed_seconds), "allow": ""}
+        headers |= _delete_marker_headers(removal)
+        raise S3Error("MethodNotAllowed", message, details, headers)
 
     def _find_version(self, path: str, key: str, version: str) -> Location:
         named = parse_version(version)
-        if named is None and version != "null":
+        if named is None and version != "null" and parse_delete_marker(version) is None:
             raise invalid("versionId", version, "Invalid version id specified")
         location = None if named is None else self._repository.session.catalog.versions.find(path, *named)
         if location is None:
@@ -115,9 +139,14 @@ class Objects:
         return first, None if len(first) == span.end - span.start else blocks
 
 
+def _delete_marker_headers(removal: DeleteMarker) -> dict[str, str]:
+    return {"x-amz-delete-marker": "true", "x-amz-version-id": delete_marker_of(removal.location)}
+
+
 def _headers(location: Location) -> dict[str, str]:
     """Return the headers that every answer about a file has."""
-    headers = {"etag": entity_tag(location), "last-modified": http_time(location), "accept-ranges": "bytes"}
+    headers = {"etag": entity_tag(location), "accept-ranges": "bytes"}
+    headers["last-modified"] = http_time(modified_seconds(location))
     headers["x-amz-version-id"] = version_of(location)
     if location.modified_ns is not None:  # rclone reads the exact time here
         microseconds = location.modified_ns // 1000
@@ -157,7 +186,7 @@ def attributes(request: S3Request, location: Location) -> Answer:
     names = {name.strip() for name in given.split(",")}
     if not names <= _ATTRIBUTES:
         raise invalid("x-amz-object-attributes", given, "Invalid attribute name specified.")
-    headers = {"last-modified": http_time(location), "x-amz-version-id": version_of(location)}
+    headers = {"last-modified": http_time(modified_seconds(location)), "x-amz-version-id": version_of(location)}
     if is_not_modified(request, location):
         return Answer(304, headers | {"etag": entity_tag(location)})
     return xml_answer(document("GetObjectAttributesResponse", _attributes(location, names)), headers)

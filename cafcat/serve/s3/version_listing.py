@@ -1,14 +1,14 @@
-"""Lists the present and former contents of keys: ListObjectVersions."""
+"""Lists the present and former contents of keys, and their removals: ListObjectVersions."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from cafcat.catalog.files.lookup import successor
-from cafcat.catalog.files.versions import Version, Versions
+from cafcat.catalog.files.versions import DeleteMarker, Version, Versions
 from cafcat.model import Folder
 from cafcat.serve.s3.answer import Answer, xml_answer
-from cafcat.serve.s3.entity import version_of
+from cafcat.serve.s3.entity import delete_marker_of, iso_time, version_of
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.listing import KeyEncoding, Values, file_texts, shown_prefixes
 from cafcat.serve.s3.namespace import OWNER, Namespace
@@ -21,14 +21,36 @@ from cafcat.support.paths import end_of_prefix
 __all__ = ["list_versions"]
 
 _PAGE_ROWS: Final = 1000
-Group = tuple[str, list[Version]]
-"""A path, and all its versions, the newest first."""
+Group = tuple[str, list[Version | DeleteMarker]]
+"""A path, and all its versions and delete markers, the newest first."""
+
+
+class _Listed(NamedTuple):
+    """A version or delete marker in a listing.
+
+    Attributes:
+        entry: The version or delete marker.
+        is_latest: True if a request without a version is answered by it.
+    """
+
+    entry: Version | DeleteMarker
+    is_latest: bool
+
+    @property
+    def path(self) -> str:
+        return self.entry.location.path
+
+    @property
+    def version(self) -> str:
+        """Name of the version or delete marker."""
+        location = self.entry.location
+        return delete_marker_of(location) if isinstance(self.entry, DeleteMarker) else version_of(location)
 
 
 def list_versions(
     versions: Versions, namespace: Namespace, request: S3Request, bucket: str, visible: Visible
 ) -> Answer:
-    """Return the answer to ListObjectVersions. Removed files have versions, but no delete markers.
+    """Return the answer to ListObjectVersions.
 
     Args:
         versions: Queries on versions.
@@ -55,7 +77,7 @@ def list_versions(
     values += [("Delimiter", encoding.text(delimiter) or None), ("EncodingType", encoding.kind)]
     values += [("KeyMarker", encoding.text(key)), ("VersionIdMarker", version), ("IsTruncated", is_truncated)]
     content = texts(values + (_next(entries[-1], encoding) if is_truncated else []))
-    content += "".join(_shown(entry, encoding) for entry in entries if isinstance(entry, Version))
+    content += "".join(_shown(entry, encoding) for entry in entries if isinstance(entry, _Listed))
     return xml_answer(document("ListVersionsResult", content + shown_prefixes(entries, encoding)))
 
 
@@ -67,22 +89,22 @@ def _version_marker(request: S3Request) -> str:
     return marker
 
 
-def _next(last: Version | Folder, encoding: KeyEncoding) -> Values:
-    if isinstance(last, Folder):
-        return [("NextKeyMarker", encoding.key(last.path))]
-    return [
-        ("NextKeyMarker", encoding.key(last.location.path)),
-        ("NextVersionIdMarker", version_of(last.location)),
-    ]
+def _next(last: _Listed | Folder, encoding: KeyEncoding) -> Values:
+    following: Values = [("NextKeyMarker", encoding.key(last.path))]
+    return following if isinstance(last, Folder) else [*following, ("NextVersionIdMarker", last.version)]
 
 
-def _shown(version: Version, encoding: KeyEncoding) -> str:
-    values = texts([("VersionId", version_of(version.location)), ("IsLatest", version.is_live)])
-    return f"<Version>{file_texts(version.location, encoding)}{values}<Owner>{OWNER}</Owner></Version>"
+def _shown(listed: _Listed, encoding: KeyEncoding) -> str:
+    values = texts([("VersionId", listed.version), ("IsLatest", listed.is_latest)])
+    owner = f"<Owner>{OWNER}</Owner>"
+    if isinstance(listed.entry, Version):
+        return f"<Version>{file_texts(listed.entry.location, encoding)}{values}{owner}</Version>"
+    key, time = encoding.key(listed.path), iso_time(listed.entry.removed_seconds)
+    return f"<DeleteMarker>{texts([('Key', key), ('LastModified', time)])}{values}{owner}</DeleteMarker>"
 
 
 class _Page:
-    """A page of versions and common prefixes."""
+    """A page of versions, delete markers and common prefixes."""
 
     def __init__(self, prefix: str, delimiter: str, key_marker: str, version_marker: str) -> None:
         """Create the page that begins after a version.
@@ -99,15 +121,15 @@ class _Page:
         self._version_marker = version_marker
         self._bound = key_marker if version_marker else start_after(key_marker, prefix, delimiter)
 
-    def entries(self, versions: Versions, ranges: Ranges, limit: int) -> tuple[list[Version | Folder], bool]:
-        """Return the versions and common prefixes of the page, and True if there are more of them.
+    def entries(self, versions: Versions, ranges: Ranges, limit: int) -> tuple[list[_Listed | Folder], bool]:
+        """Return the entries of the page, and True if there are more of them.
 
         Args:
             versions: Queries on versions.
             ranges: The paths that are listed.
             limit: Largest number of entries.
         """
-        entries: list[Version | Folder] = []
+        entries: list[_Listed | Folder] = []
         for low, high in ranges if limit else ():
             for group in self._groups(versions, low, high):
                 entries += self._entries_of(group)
@@ -125,13 +147,19 @@ class _Page:
                     yield path, list(group)
             following = page.following and max(page.following, self._bound)
 
-    def _entries_of(self, group: Group) -> Sequence[Version | Folder]:
+    def _entries_of(self, group: Group) -> Sequence[_Listed | Folder]:
         path, versions = group
         folder = common_prefix(path, self._prefix, self._delimiter)
         if folder is not None:
             self._bound = end_of_prefix(folder) or successor(path)
             return [Folder(folder)]
         self._bound = successor(path)
-        names = [version_of(version.location) for version in versions]
+        listed = [_listed(number, entry) for number, entry in enumerate(versions)]
+        names = [entry.version for entry in listed]
         is_marked = path == self._key_marker and self._version_marker in names
-        return versions[names.index(self._version_marker) + 1 :] if is_marked else versions
+        return listed[names.index(self._version_marker) + 1 :] if is_marked else listed
+
+
+def _listed(number: int, entry: Version | DeleteMarker) -> _Listed:
+    """Return an entry of a path, with its number: the newest has 0."""
+    return _Listed(entry, entry.is_live if isinstance(entry, Version) else number == 0)
