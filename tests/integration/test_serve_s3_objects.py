@@ -324,6 +324,13 @@ def kind_of(entry: Version | DeleteMarker) -> str:
     return "live" if entry.is_live else "former"
 
 
+def test_the_owner_that_a_client_expects(client: Any) -> None:
+    key = {"Bucket": "photos", "Key": "2024/cat.jpg"}
+    assert client.head_object(**key, ExpectedBucketOwner="cafcat")["ContentLength"] == 4000
+    refused("AccessDenied", 403, client.get_object, **key, ExpectedBucketOwner="123456789012")
+    refused("AccessDenied", 403, client.list_objects_v2, Bucket="photos", ExpectedBucketOwner="123456789012")
+
+
 def test_writing_is_refused(client: Any) -> None:
     key = {"Bucket": "photos", "Key": "2024/cat.jpg"}
     refused("MethodNotAllowed", 405, client.put_object, **key, Body=b"x")

@@ -10,10 +10,11 @@ from cafcat.serve.s3.request import S3Request
 from cafcat.serve.s3.visible import Visible
 from cafcat.serve.s3.xml import document, texts
 
-__all__ = ["OWNER", "Namespace"]
+__all__ = ["OWNER", "OWNER_ID", "Namespace"]
 
-OWNER = texts([("ID", "cafcat"), ("DisplayName", "cafcat")])
-"""Content of the element Owner: all files have the same owner."""
+OWNER_ID = "cafcat"
+OWNER = texts([("ID", OWNER_ID), ("DisplayName", OWNER_ID)])
+"""Content of the element Owner: all buckets and files have the same owner."""
 _CREATED = "1970-01-01T00:00:00.000Z"
 """Time of every bucket: the catalog does not record when a folder got its first file."""
 

@@ -10,7 +10,7 @@ from cafcat.serve.s3.claims import QUERY_NAMES
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.keys import Key, KeyRing
 from cafcat.serve.s3.listing import list_objects
-from cafcat.serve.s3.namespace import Namespace
+from cafcat.serve.s3.namespace import OWNER_ID, Namespace
 from cafcat.serve.s3.objects import Objects, attributes
 from cafcat.serve.s3.options import S3Options
 from cafcat.serve.s3.request import S3Request
@@ -95,6 +95,7 @@ class S3Service:
             raise S3Error("MethodNotAllowed", message, {"Method": request.method}, {"allow": ", ".join(_READING)})
         bucket, key = request.target(self._options.domain)
         signer = authenticate(request, self._options.region, self._keys.find)
+        _check_owner(request, bucket)
         visible = self._visible(signer)
         unsupported = sorted(_UNSUPPORTED & request.parameters.keys())
         if unsupported:
@@ -117,6 +118,7 @@ class S3Service:
         try:
             bucket, key = request.target(self._options.domain)
             signer = authenticate(request, self._options.region, self._keys.remembered)
+            _check_owner(request, bucket)
             path = self._namespace.base(bucket) + key
         except S3Error:
             return None
@@ -165,3 +167,9 @@ def _no_cors(request: S3Request) -> S3Error:
     if "origin" not in request.headers:
         return S3Error("BadRequest", "Insufficient information. Origin request header needed.")
     return S3Error("AccessForbidden", "CORSResponse: CORS is not enabled for this bucket.")
+
+
+def _check_owner(request: S3Request, bucket: str) -> None:
+    """Raise AccessDenied if the client expects another owner of the bucket."""
+    if bucket and request.headers.get("x-amz-expected-bucket-owner", OWNER_ID) != OWNER_ID:
+        raise S3Error("AccessDenied", "Access Denied")
