@@ -106,6 +106,8 @@ def test_names_that_are_no_delete_marker(server: Gateway, client: Any) -> None:
     assert refusal(client.get_object, **other, VersionId=marker)[:2] == (404, "NoSuchVersion")
     live = client.head_object(**other)["VersionId"] + ".removed"
     assert refusal(client.get_object, **other, VersionId=live) == (404, "NoSuchVersion", {})
+    write(server.repository, "photos/sub/dog.jpg", b"replaced, not removed")
+    assert refusal(client.get_object, **other, VersionId=live) == (404, "NoSuchVersion", {})
     assert refusal(client.get_object, **KEY, VersionId=".removed")[:2] == (400, "InvalidArgument")
     assert refusal(client.get_object, **KEY, VersionId=marker + ".removed")[:2] == (400, "InvalidArgument")
 
