@@ -25,7 +25,20 @@ __all__ = ["Folders"]
 _PAGE_ENTRIES: Final = 1000
 """Most entries of one page."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_STYLE: Final = "body{font-family:sans-serif}td{padding:0 1em 0 0}td.n{text-align:right;white-space:nowrap}"
+_STYLE: Final = (
+    ":root{color-scheme:light dark;background:Canvas;color:CanvasText}"
+    "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:.5rem 1rem}"
+    "h1{font-size:1.25rem;overflow-wrap:anywhere}a{text-decoration:none}a:hover{text-decoration:underline}"
+    "table{border-collapse:collapse;width:100%}tr{border-top:1px solid #8885}"
+    "td{padding:.25rem 0;vertical-align:baseline}"
+    # A name may have spaces at its ends, line breaks, or no place to break a line.
+    "td:first-child{overflow-wrap:anywhere;white-space:pre-wrap;width:100%}"
+    "td.n,td.t{padding-left:1.5rem;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
+    "@media(max-width:40rem){td{display:inline-block}td:first-child{padding-bottom:0}"
+    "td.n,td.t{font-size:.875rem;padding:0 1rem .25rem 0}}"
+)
+"""Style of a page: light or dark as the browser prefers; in a narrow window, size and time are below the name."""
+_VIEWPORT: Final = '<meta name="viewport" content="width=device-width">'
 _POLICY: Final = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 Entry = Location | Folder
 
@@ -204,7 +217,7 @@ def _html(folder: str, entries: Sequence[Entry], following: Entry | None, limit:
 def _head(folder: str) -> bytes:
     title = html.escape("/" + folder)
     up = '<tr><td><a href="../">../</a></td></tr>' if folder else ""
-    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8">{_VIEWPORT}<title>{title}</title><style>{_STYLE}</style>'
     return f"<!doctype html><html><head>{head}</head><body><h1>{title}</h1><table>{up}".encode()
 
 
@@ -216,6 +229,5 @@ def _row(entry: Entry, folder: str) -> str:
     link = f'<a href="./{html.escape(quoted(name))}">{html.escape(name)}</a>'
     if isinstance(entry, Folder):
         return f"<tr><td>{link}</td></tr>"
-    return (
-        f'<tr><td>{link}</td><td class="n">{format_size(entry.size_bytes)}</td><td>{_time(entry) or ""}</td></tr>'
-    )
+    size, time = format_size(entry.size_bytes), _time(entry) or ""
+    return f'<tr><td>{link}</td><td class="n">{size}</td><td class="t">{time}</td></tr>'
