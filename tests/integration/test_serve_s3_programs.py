@@ -11,7 +11,7 @@ import pytest
 
 import cafcat
 from tests.worlds.catalog_world import MODIFIED
-from tests.worlds.servers.s3_gateway import Gateway, gateway, program
+from tests.worlds.servers.s3_gateway import Gateway, gateway, interpreter, program
 
 FILES = {
     "data/a.txt": b"first",
@@ -125,23 +125,13 @@ print("done")
 
 def test_s3fs(server: Gateway, tmp_path: Path) -> None:
     """s3fs needs another botocore than cafcat: it runs in the interpreter beside the other programs."""
-    folders = [Path(text) for text in os.environ.get("CAFCAT_TEST_PROGRAMS", "").split(os.pathsep) if text]
-    pythons = [str(folder / "python") for folder in folders if _has_s3fs(folder)]
-    if not pythons:
+    python = interpreter("s3fs")
+    if python is None:
         pytest.skip("s3fs is not installed: see the extra test-clients, and CAFCAT_TEST_PROGRAMS")
     environment = {key: value for key, value in server.environment().items() if key != "PYTHONPATH"}
-    command = [pythons[0], "-c", S3FS, server.url, str(len(OF_DATA))]
+    command = [python, "-c", S3FS, server.url, str(len(OF_DATA))]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.stdout == "done\n", done.stderr
-
-
-def _has_s3fs(folder: Path) -> bool:
-    python = folder / "python"
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    return (
-        python.exists()
-        and not subprocess.run([python, "-c", "import s3fs"], env=environment, capture_output=True).returncode
-    )
 
 
 def test_obstore(server: Gateway) -> None:

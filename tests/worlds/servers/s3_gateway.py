@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from cafcat.serve.s3 import S3Options, s3_app
 from cafcat.serve.s3.keys import NewKey, add_key
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
-__all__ = ["Gateway", "gateway", "program"]
+__all__ = ["Gateway", "gateway", "interpreter", "program"]
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,21 @@ def program(name: str) -> str | None:
     It is looked for in the folders of CAFCAT_TEST_PROGRAMS, such as the `bin` of a virtual environment with the
     extra `test-clients`, and then in PATH.
     """
-    folders = [Path(text) for text in os.environ.get("CAFCAT_TEST_PROGRAMS", "").split(os.pathsep) if text]
-    found = [str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)]
+    found = [str(folder / name) for folder in _folders() if os.access(folder / name, os.X_OK)]
     return found[0] if found else shutil.which(name)
+
+
+def interpreter(module: str) -> str | None:
+    """Return the Python of a folder of CAFCAT_TEST_PROGRAMS that has a module; None if there is none."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    for folder in _folders():
+        command = [str(folder / "python"), "-c", f"import {module}"]
+        if (folder / "python").exists() and not subprocess.run(
+            command, env=environment, capture_output=True
+        ).returncode:
+            return command[0]
+    return None
+
+
+def _folders() -> list[Path]:
+    return [Path(text) for text in os.environ.get("CAFCAT_TEST_PROGRAMS", "").split(os.pathsep) if text]
