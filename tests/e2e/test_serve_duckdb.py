@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Cafcat
-from tests.worlds.file_server import FileServer, serving
+from tests.worlds.file_server import FileServer, s3_side, serving
 from tests.worlds.servers.s3_gateway import interpreter
 from tests.worlds.servers.services import Databases
 
@@ -100,7 +100,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, databases: Databases, query
         )
         cafcat("ingest", "data")
         with serving(cafcat, cafcat.folder / "log", "--s3-port", "0", "--workers", "2") as server:
-            yield Served(cafcat, server, server.s3_url().removeprefix("http://"))
+            yield Served(cafcat, server, s3_side(server).url.removeprefix("http://"))
 
 
 def test_a_parquet_file_by_s3(served: Served, query: Query) -> None:

@@ -115,7 +115,7 @@ def test_a_key_of_a_folder_and_no_key_at_all(alone: S3Side) -> None:
 
 def test_http_and_s3_side_by_side(filled: Cafcat, tmp_path: Path) -> None:
     with serving(filled, tmp_path / "log", "--s3-port", "0", "--public", ".", "--bucket", "all") as server:
-        client = S3Side(filled, server.s3_url()).client()
+        client = S3Side(filled, s3_side(server).url).client()
         try:
             for path, content in list(TREE.items())[:3]:
                 with client.get_object(Bucket="all", Key=path)["Body"] as body:

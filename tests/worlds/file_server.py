@@ -53,14 +53,6 @@ class FileServer:
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
-    def s3_url(self) -> str:
-        """Return the URL of the S3 side, which the server prints after that of its HTTP side. Call this once."""
-        assert self.process.stderr
-        line = self.process.stderr.readline().decode()
-        found = re.fullmatch(r"cafcat: serving files at (http://127\.0\.0\.1:\d+)/ \(S3\)\n", line)
-        assert found, line
-        return found[1]
-
     def connect(self) -> socket.socket:
         """Return a new connection, which the caller closes."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS)
