@@ -1,6 +1,6 @@
 """rclone and rsync compare a tree of real files with its mount, and with `cafcat serve` over HTTP and S3.
 
-CAFCAT_TEST_REAL_FILES is the number of files, 1,000 by default. With `-s`, each test prints its time.
+CAFCAT_TEST_REAL_FILES is the number of files, 300 by default. With `-s`, each test prints its time.
 """
 
 import os
@@ -27,7 +27,7 @@ pytest.importorskip("uvicorn")
 
 pytestmark = [pytest.mark.slow, needs_fuse]
 
-COUNT = int(os.environ.get("CAFCAT_TEST_REAL_FILES", "1000"))
+COUNT = int(os.environ.get("CAFCAT_TEST_REAL_FILES", "300"))
 SECONDS = 3600
 """How long one program may run: fifty thousand files take minutes."""
 DOORS = ["mount", "http", "s3"]
