@@ -42,7 +42,8 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Packages of the standard library that must not be loaded."""
 OWN = {
-    "": "catalog cli embedded errors events model packed_files progress reading session settings stores support",
+    "": "catalog catalog_queries cli embedded errors events model packed_files progress reading session settings "
+    "stores support",
     "catalog.": "by_key catalog connection database_url files files.lookup locking schema stores stores.stores",
     "cli.": "app call errors output reading reading.get stopping",
     "embedded.": "connecting",
