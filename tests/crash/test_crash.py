@@ -17,7 +17,7 @@ from tests.crash.world import Outcome, World
 from tests.worlds.servers.services import missing_service
 
 ALONE = [name for name, verb in VERBS.items() if verb.victim is None]
-QUICK = ("ingest", "copy")
+QUICK = ("ingest",)
 """Sampled on S3, too, where each verb takes long."""
 QUICK_TEAMS = ("ingest by two: leader", "ingest by two: worker 1", "ingest by two: all at worker 2")
 

@@ -163,6 +163,7 @@ def test_several_processes_pack(local_repository: cafcat.Repository, tree: Path,
     assert_sound(local_repository)
 
 
+@pytest.mark.slow
 def test_no_url_is_signed_for_files_with_a_decoding(open_at: Opener, bucket: Bucket, tree: Path, name: str) -> None:
     repository = open_at(bucket)
     ingest(repository, name)

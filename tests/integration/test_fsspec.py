@@ -547,6 +547,7 @@ def read_all(fs: CafcatFileSystem) -> bool:
         return fs.cat(paths) == FILES and file.read() == LARGE and fs.find("data")[0] == "data/[odd]*.txt"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 def test_other_processes(fs: CafcatFileSystem, method: str) -> None:

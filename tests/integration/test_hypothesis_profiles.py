@@ -69,6 +69,7 @@ def drawn(
     return run.stdout.split()
 
 
+@pytest.mark.slow
 def test_every_run_draws_the_same_examples_whatever_is_loaded(tmp_path: Path, storage: str) -> None:
     assert drawn(tmp_path, storage, "plain", 0) == drawn(tmp_path, storage, "plain", 0, with_module=True)
 

@@ -225,7 +225,7 @@ with cafcat.open(database_url=sys.argv[1], home=sys.argv[2], store=sys.argv[3]) 
 """
 
 
-@pytest.mark.parametrize("after", [0, 999, 1000, 5500])
+@pytest.mark.parametrize("after", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (999, 5500)), 1000])
 def test_a_killed_writer_leaves_whole_chunks(
     repository: cafcat.Repository, database_url: str, tmp_path: Path, after: int
 ) -> None:
