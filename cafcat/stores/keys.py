@@ -69,5 +69,5 @@ def probe_key() -> str:
 
 
 def is_probe_key(key: str) -> bool:
-    """Return True if the key has the form of a `probe_key`. Anybody is allowed to remove such an object."""
+    """Return True if the key has the form of a `probe_key`. Every process is allowed to remove such an object."""
     return _PROBE_KEY.fullmatch(key) is not None
