@@ -6,6 +6,7 @@ checks the times, because a timer for each request would cost more.
 """
 
 import asyncio
+import time
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from cafcat.serve.connections import Connections
-from cafcat.serve.straight import StraightCycle, StraightFiles
+from cafcat.serve.straight import Straight, StraightCycle
 
 __all__ = ["LimitedProtocol", "protocol_class"]
 
@@ -38,8 +39,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     all: Connections
     """The connections of this process. `protocol_class` sets this."""
-    straight: StraightFiles | None
-    """Answers plain GETs; None if all requests go through ASGI. `protocol_class` sets this."""
+    straight: Straight
+    """Answers plain requests. `protocol_class` sets this."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection, if there may be another one."""
@@ -110,22 +111,24 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _begin_straight(self) -> bool:
-        """Begin to answer a plain GET without ASGI. Return False for any other request.
+        """Begin to answer a plain request without ASGI. Return False for any other request.
 
         A client that does not read its responses, or sends requests before it has them, goes through ASGI, which
         makes it wait.
         """
-        files = self.straight
         before: Any = self.cycle  # None before the first request
-        is_busy = self.flow.write_paused or (before is not None and not before.response_complete)
-        if files is None or is_busy or self.parser.get_method() != b"GET":
+        if self.flow.write_paused or (before is not None and not before.response_complete):
             return False
-        name = files.name_in(self.url, self.headers)
-        if name is None or self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
+        parser = self.parser
+        if parser.get_http_version() != "1.1" or not parser.should_keep_alive():
             return False
-        cycle = StraightCycle(files, self, (self.scope, self.url), name)
+        method = parser.get_method()
+        request = self.straight.requests.request(method, self.url, self.headers, time.time())
+        if request is None:
+            return False
+        cycle = StraightCycle(request, self.straight.observer, self, (self.scope, self.url))
         self.cycle = cycle  # type: ignore[assignment]
-        files.finder.ask(name, cycle, reads=True)
+        self.straight.finder.ask(request.name, cycle, reads=method == b"GET")
         return True
 
     def finish(self, response: bytes) -> None:
@@ -136,8 +139,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def fall_back(self, cycle: StraightCycle) -> None:
         """Let the ASGI application answer the request of a StraightCycle."""
         scope, url = cycle.scope
-        path = url.decode("ascii")
-        scope |= {"method": "GET", "path": unquote(path), "raw_path": url, "query_string": b""}
+        path, _, query = url.partition(b"?")
+        scope |= {"method": cycle.request.method, "path": unquote(path.decode("ascii"))}
+        scope |= {"raw_path": path, "query_string": query}
         slow = RequestResponseCycle(
             scope=scope,
             transport=self.transport,
@@ -246,12 +250,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self.end()
 
 
-def protocol_class(connections: Connections, straight: StraightFiles | None = None) -> type[LimitedProtocol]:
+def protocol_class(connections: Connections, straight: Straight) -> type[LimitedProtocol]:
     """Return the class of the connections of one door.
 
     Args:
         connections: The connections of the process.
-        straight: Answers plain GETs of files; None for a door without files.
+        straight: Answers plain requests.
     """
     attributes: dict[str, Any] = {"all": connections, "straight": straight}
     return type("ProcessProtocol", (LimitedProtocol,), attributes)

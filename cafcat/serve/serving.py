@@ -50,13 +50,12 @@ class Serving:
         self._cleanup = ExitStack()
 
     def call_at_end(self, function: Callable[[], object]) -> None:
-        """Call a function when this object is closed, before the repository is closed."""
+        """Call a function when this object is closed."""
         self._cleanup.callback(function)
 
     def close(self) -> None:
-        """End the threads when their work is done, and close the repository. Idempotent."""
+        """End the threads when their work is done. Idempotent. The caller closes the repository."""
         self._cleanup.close()
         self.finder.close()
         for pool in (self.pool, self.batch_pool):
             pool.shutdown(wait=False, cancel_futures=True)
-        self.repository.close()

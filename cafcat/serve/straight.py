@@ -1,38 +1,96 @@
-"""Answers plain GETs of small files without ASGI: nearly all requests of most clients.
+"""Answers plain requests without ASGI: nearly all requests of most clients are for whole small files.
 
-A request is plain if it has no query, no conditions, no range and no body, and names no folder. If the file is
-missing, large, damaged or not in a folder of this machine, the request goes through the ASGI application after all.
+Each door has its own plain requests. If the file is missing, large, damaged or not in a folder of this machine, the
+request goes through the ASGI application after all.
 """
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from cafcat.errors import CafcatError
+from cafcat.model import Location
 from cafcat.serve.asgi import Exchange
-from cafcat.serve.failures import BadRequest
-from cafcat.serve.files import PREFIX
 from cafcat.serve.finding import Finder, Found
-from cafcat.serve.names import name_of
 from cafcat.serve.observing import Observer
-from cafcat.serve.representation import describing_headers, type_of
 
-__all__ = ["Connection", "StraightCycle", "StraightFiles"]
+__all__ = ["WITH_BODY", "Connection", "PlainRequest", "PlainRequests", "Response", "Straight", "StraightCycle"]
 
-_NOT_PLAIN: Final = frozenset(
-    (
-        b"if-match",
-        b"if-none-match",
-        b"if-modified-since",
-        b"if-unmodified-since",
-        b"if-range",
-        b"range",
-        b"expect",
-        b"content-length",
-        b"transfer-encoding",
-        b"upgrade",
-        b"cafcat-redirect",
-    )
-)
+WITH_BODY: Final = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
+"""Headers of requests that are never plain: they have a body, or want another protocol."""
+_STATUS_LINES: Final = {
+    200: b"HTTP/1.1 200 OK\r\n",
+    206: b"HTTP/1.1 206 Partial Content\r\n",
+    304: b"HTTP/1.1 304 Not Modified\r\n",
+}
+
+
+class Response(NamedTuple):
+    """A response to a plain request.
+
+    Attributes:
+        status: Status of HTTP: 200, 206 or 304.
+        lines: The headers, each with a line break at its end.
+        body: The body; empty for HEAD.
+    """
+
+    status: int
+    lines: bytes
+    body: bytes
+
+
+class PlainRequest(Protocol):
+    """A request for one file, without anything that is unusual at its door."""
+
+    @property
+    def method(self) -> str:
+        """GET or HEAD."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file in the catalog."""
+
+    @property
+    def url_path(self) -> str:
+        """Path of the URL, decoded, for the log."""
+
+    def response(self, location: Location, data: bytes | None) -> Response | None:
+        """Return the response; None if the ASGI application has to answer.
+
+        Args:
+            location: Where the file is.
+            data: All bytes of the file; None if they were not read.
+        """
+
+
+class PlainRequests(Protocol):
+    """Tells the plain requests of a door from its other requests."""
+
+    def request(
+        self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]], now: float
+    ) -> PlainRequest | None:
+        """Return a plain request; None for any other request. This never blocks.
+
+        Args:
+            method: Method of HTTP.
+            url: Target of the request, as it was sent.
+            headers: Headers of the request; their names are in lower case.
+            now: The time in seconds since 1970.
+        """
+
+
+class Straight(NamedTuple):
+    """What the plain requests of a door need.
+
+    Attributes:
+        requests: Tells them from other requests.
+        finder: Finds and reads the files.
+        observer: Logs and counts them.
+    """
+
+    requests: PlainRequests
+    finder: Finder
+    observer: Observer
 
 
 class Connection(Protocol):
@@ -48,39 +106,8 @@ class Connection(Protocol):
         """Pass the request to the ASGI application."""
 
 
-class StraightFiles:
-    """Answers plain GETs of small files."""
-
-    def __init__(self, finder: Finder, observer: Observer) -> None:
-        """Create an object.
-
-        Args:
-            finder: Finds and reads the files.
-            observer: Logs and counts the requests.
-        """
-        self.finder = finder
-        self.observer = observer
-
-    def name_in(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-        """Return the name of the file of a GET; None if the request is not plain.
-
-        Args:
-            url: Target of the request, as it was sent.
-            headers: Headers of the request; their names are in lower case.
-        """
-        if not url.startswith(PREFIX) or b"?" in url or b"#" in url or url.endswith(b"/"):
-            return None
-        for name, _ in headers:
-            if name in _NOT_PLAIN:
-                return None
-        try:
-            return name_of(url[len(PREFIX) :])
-        except BadRequest:
-            return None
-
-
 class StraightCycle:
-    """A plain GET until its response is sent. It has the attributes of uvicorn's RequestResponseCycle, too.
+    """A plain request until its response is sent. It has the attributes of uvicorn's RequestResponseCycle, too.
 
     The finder gives it the file, as it does to a future.
     """
@@ -88,32 +115,32 @@ class StraightCycle:
     __slots__ = (
         "_began",
         "_connection",
-        "_files",
+        "_observer",
         "body",
         "disconnected",
         "keep_alive",
         "message_event",
         "more_body",
-        "name",
+        "request",
         "response_complete",
         "response_started",
         "scope",
     )
 
-    def __init__(self, files: StraightFiles, connection: Connection, scope: Any, name: str) -> None:
+    def __init__(self, request: PlainRequest, observer: Observer, connection: Connection, scope: Any) -> None:
         """Begin a request.
 
         Args:
-            files: The finder, and the log.
+            request: The request.
+            observer: Logs and counts it.
             connection: The connection of the client.
             scope: The request as ASGI describes it, in case that the ASGI application has to answer.
-            name: Name of the file.
         """
-        self._files = files
+        self.request = request
+        self._observer = observer
         self._connection = connection
         self._began = time.monotonic()
         self.scope = scope
-        self.name = name
         self.keep_alive = self.more_body = True
         self.response_started = self.response_complete = self.disconnected = False
         self.body = b""
@@ -132,16 +159,20 @@ class StraightCycle:
 
     def set_result(self, found: Found) -> None:
         """Send the file, if its bytes are at hand."""
-        location, data = found.location, found.data
-        if location is None or not isinstance(data, bytes) or not self.keep_alive:
+        response = self._response(found)
+        if response is None:
             self._connection.fall_back(self)
             return
-        headers = [*self._connection.server_state.default_headers, *describing_headers(location)]
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        kind = type_of(location.path)
-        head = b"HTTP/1.1 200 OK\r\n%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (lines, kind, len(data))
+        status, lines, body = response
+        own = b"".join([b"%b: %b\r\n" % header for header in self._connection.server_state.default_headers])
         self.response_started = self.response_complete = True
-        self._connection.finish(head + data)
-        exchange = Exchange(200, len(data), is_complete=True)
-        client = self._connection.client
-        self._files.observer.end("GET", "/files/" + self.name, client, exchange, time.monotonic() - self._began)
+        self._connection.finish(b"%b%b%b\r\n%b" % (_STATUS_LINES[status], own, lines, body))
+        exchange = Exchange(status, len(body), is_complete=True)
+        request, seconds = self.request, time.monotonic() - self._began
+        self._observer.end(request.method, request.url_path, self._connection.client, exchange, seconds)
+
+    def _response(self, found: Found) -> Response | None:
+        location, data = found.location, found.data
+        if location is None or isinstance(data, CafcatError) or not self.keep_alive:
+            return None
+        return self.request.response(location, data)

@@ -19,10 +19,10 @@ from cafcat.serve.observing import AccessLog, LoggedMessages, LoggedWarnings, Me
 from cafcat.serve.options import ServeOptions
 from cafcat.serve.protocol import LimitedProtocol, protocol_class
 from cafcat.serve.serving import Serving
-from cafcat.serve.straight import StraightFiles
+from cafcat.serve.straight import Straight
 from cafcat.settings.settings import Settings
 
-__all__ = ["run_worker"]
+__all__ = ["door_server", "run_worker"]
 
 _OTHER_FILES: Final = 256
 """Open files that a process needs besides its connections: chunks, the database, logs."""
@@ -51,14 +51,10 @@ async def _serve(
     log, metrics = AccessLog(options.access_log), Metrics()
     logging.getLogger("cafcat").addHandler(LoggedMessages(log))
     warnings = LoggedWarnings(log)
-    serving = Serving(PackedFiles(settings, warnings.warn), options, warnings)
+    repository = PackedFiles(settings, warnings.warn)
+    serving = Serving(repository, options, warnings)
     connections = Connections(options, _most_connections(options.connections))
-    servers: list[_Server] = []
-    for door, _ in listening:
-        observer = Observer(door.name, log, metrics)
-        straight = StraightFiles(serving.finder, observer) if door.has_files else None
-        app = Observed(door.make(serving, metrics), observer)
-        servers.append(_Server(_config(app, options, protocol_class(connections, straight))))
+    servers = [door_server(door, serving, connections, (log, metrics)) for door, _ in listening]
     _stop_on_signals(servers, connections, alive)
     watch = asyncio.ensure_future(connections.watch(metrics))
     try:
@@ -70,7 +66,26 @@ async def _serve(
         with suppress(asyncio.CancelledError):
             await watch
         serving.close()
+        repository.close()
         log.close()
+
+
+def door_server(
+    door: Door, serving: Serving, connections: Connections, observed_by: tuple[AccessLog, Metrics]
+) -> uvicorn.Server:
+    """Return the server of one door, in the event loop of this process. It does not listen yet.
+
+    Args:
+        door: The door.
+        serving: What all requests of the process share.
+        connections: The connections of the process.
+        observed_by: Log and metrics of the process.
+    """
+    log, metrics = observed_by
+    observer = Observer(door.name, log, metrics)
+    app, plain = door.make(serving, metrics)
+    protocol = protocol_class(connections, Straight(plain, serving.finder, observer))
+    return _Server(_config(Observed(app, observer), serving.options, protocol))
 
 
 class _Server(uvicorn.Server):
@@ -99,7 +114,7 @@ def _config(app: Observed, options: ServeOptions, protocol: type[LimitedProtocol
     )
 
 
-def _stop_on_signals(servers: Sequence[_Server], connections: Connections, alive: int) -> None:
+def _stop_on_signals(servers: Sequence[uvicorn.Server], connections: Connections, alive: int) -> None:
     """Let responses end at SIGTERM, or at the death of the parent; drop them at the second signal."""
     loop = asyncio.get_running_loop()
 

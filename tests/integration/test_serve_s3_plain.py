@@ -2,6 +2,7 @@
 
 import socket
 import time
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ CLIENTS = 64
 
 def head_of(server: Gateway, target: str, signer: Signer | None) -> bytes:
     """Return a GET, signed unless there is no signer."""
-    headers = {"Host": f"127.0.0.1:{server.port}", "Connection": "close"}
+    headers = {"Host": f"127.0.0.1:{server.port}"}
     if signer:
         headers = signer.headers("GET", target, headers, time.time())
     return "\r\n".join([f"GET {target} HTTP/1.1", *map(": ".join, headers.items()), "", ""]).encode()
@@ -30,9 +31,9 @@ def get_all(server: Gateway, targets: list[str], signer: Signer | None = None) -
         connection.sendall(head_of(server, target, signer))
     found = []
     for connection in connections:
-        with connection, connection.makefile("rb") as answer:
-            head, _, body = answer.read().partition(b"\r\n\r\n")
-        found.append((int(head.split()[1]), body))
+        with connection, HTTPResponse(connection) as answer:
+            answer.begin()
+            found.append((answer.status, answer.read()))
     return found
 
 

@@ -1,7 +1,6 @@
 """Signature V4: the examples of AWS's documentation, clocks, expiry, regions, and tampered requests."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -22,8 +21,7 @@ SCOPE = "20130524/us-east-1/s3/aws4_request"
 def request(target: str, headers: dict[str, str], time: float = EXAMPLE_TIME, method: str = "GET") -> S3Request:
     path, _, query = target.partition("?")
     raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
-    scope: dict[str, Any] = {"method": method, "raw_path": path.encode(), "path": path, "headers": raw}
-    return S3Request(scope | {"query_string": query.encode()}, time)
+    return S3Request(method, path.encode(), query.encode(), raw, time)
 
 
 def find(access_key_id: str) -> Key | None:
@@ -202,3 +200,8 @@ def test_incomplete_queries_are_refused(missing: str) -> None:
     path, _, query = PRESIGNED.partition("?")
     rest = "&".join(part for part in query.split("&") if not part.startswith(missing))
     assert code_of(request(f"{path}?{rest}", {"host": HOST})) == "AuthorizationQueryParametersError"
+
+
+def test_a_long_url_is_refused() -> None:
+    with pytest.raises(S3Error, match="too long"):
+        request("/" + "x" * 17_000, {"host": HOST})

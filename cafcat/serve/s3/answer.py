@@ -1,13 +1,15 @@
 """The answer to a request of the S3 protocol."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.request import S3Request
 from cafcat.serve.s3.xml import document, texts, without_controls
 
-__all__ = ["Answer", "error_answer", "xml_answer"]
+__all__ = ["Answer", "RequestIds", "error_answer", "with_id", "xml_answer"]
 
 
 @dataclass(slots=True)
@@ -25,6 +27,23 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     rest: Iterator[bytes] | None = None
+
+
+class RequestIds:
+    """Makes the names of requests, by which an answer is found in the log. Threads may share an object."""
+
+    def __init__(self) -> None:
+        """Begin with a random prefix."""
+        self._prefix, self._numbers = os.urandom(4).hex().upper(), count()
+
+    def new(self) -> str:
+        """Return a name that no other request has."""
+        return f"{self._prefix}{next(self._numbers) & 0xFFFFFFFF:08X}"
+
+
+def with_id(headers: dict[str, str], request_id: str) -> dict[str, str]:
+    """Return headers and the headers that every answer has."""
+    return headers | {"x-amz-request-id": request_id, "x-amz-id-2": "cafcat"}
 
 
 def xml_answer(body: bytes, headers: Mapping[str, str] | None = None) -> Answer:

@@ -2,22 +2,16 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
 from typing import Any, Final
 
 from cafcat.errors import CafcatError
-from cafcat.model import Location
 from cafcat.packed_files import PackedFiles
-from cafcat.progress import Warnings
-from cafcat.reading.reader import FileReader
 from cafcat.serve.failures import record
-from cafcat.serve.finding import Finder
-from cafcat.serve.s3.answer import Answer, error_answer
+from cafcat.serve.s3.answer import Answer, RequestIds, error_answer, with_id
 from cafcat.serve.s3.errors import S3Error, error_of
 from cafcat.serve.s3.options import S3Options
 from cafcat.serve.s3.request import S3Request
@@ -35,42 +29,34 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-def s3_app(repository: PackedFiles, options: S3Options | None = None, finder: Finder | None = None) -> "S3App":
+def s3_app(repository: PackedFiles, options: S3Options | None = None) -> "S3App":
     """Return an ASGI application that answers requests of the S3 protocol, for reading only.
 
     Args:
         repository: Finds and reads files.
         options: Options of the server; None for the defaults.
-        finder: Finds small files for many requests at once, if other applications share it; None for a new one.
 
     Raises:
         InvalidInput: An option is invalid.
     """
-    service = S3Service(repository, options or S3Options())
-    if finder is None:
-        session = repository.session
-        finder = Finder(session.catalog.files, FileReader(session.catalog, session.stores, Warnings()))
-    return S3App(service, finder)
+    return S3App(S3Service(repository, options or S3Options()))
 
 
 class S3App:
     """The application. It needs memory for one block of each response, at most 8 MiB, however large a file is."""
 
-    def __init__(self, service: S3Service, finder: Finder) -> None:
+    def __init__(self, service: S3Service) -> None:
         """Create the application. Threads are started by the first requests.
 
         Args:
             service: Answers the requests.
-            finder: Finds and reads small files.
         """
         self._service = service
-        self._finder = finder
-        self._prefix, self._numbers = os.urandom(4).hex().upper(), count()
+        self._ids = RequestIds()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-s3")
 
     def close(self) -> None:
         """End the threads, after the last request. Idempotent."""
-        self._finder.close()
         self._pool.shutdown()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -80,12 +66,10 @@ class S3App:
             return
         if scope["type"] != "http":
             raise ValueError(f"the S3 server has no protocol {scope['type']}")
-        request_id = f"{self._prefix}{next(self._numbers) & 0xFFFFFFFF:08X}"
-        answer, location = await self._plain_answer(scope)
-        if answer is None:
-            arguments = (scope, request_id, location)
-            answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, *arguments)
-        answer.headers |= {"x-amz-request-id": request_id, "x-amz-id-2": "cafcat"}
+        request_id = self._ids.new()
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._pool, self._answer, scope, request_id)
+        answer.headers = with_id(answer.headers, request_id)
         if _has_body(scope):  # which is not read, and must not be taken for the next request
             answer.headers["connection"] = "close"
         headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()]
@@ -94,39 +78,16 @@ class S3App:
         if answer.rest is not None:
             await self._send_rest(answer.rest, receive, send, request_id)
 
-    async def _plain_answer(self, scope: MutableMapping[str, Any]) -> tuple[Answer | None, Location | None]:
-        """Answer a plain request for a small file, whose query is shared with other requests.
-
-        Returns:
-            The answer, or None if `_answer` has to give it. Of a plain request for a large file, its location.
-        """
-        try:
-            request = S3Request(scope, time.time())
-            path = self._service.plain_path(request)
-            if path is None:
-                return None, None
-            location, _, data = await self._finder.find(path, reads=request.method == "GET")
-            if location is None or isinstance(data, CafcatError):
-                return None, None
-            if data is None and request.method != "HEAD":
-                return None, location
-            return self._service.plain_answer(request, location, data), location
-        except (CafcatError, S3Error):
-            return None, None
-
-    def _answer(self, scope: MutableMapping[str, Any], request_id: str, location: Location | None) -> Answer:
+    def _answer(self, scope: MutableMapping[str, Any], request_id: str) -> Answer:
         """Return the answer to a request. Every error becomes an answer.
 
         Args:
             scope: Scope of the request, as ASGI defines it.
             request_id: Name of the request in the log.
-            location: Where the file is, if the request is plain and was found to be permitted.
         """
         request = None
         try:
-            request = S3Request(scope, time.time())
-            if location is not None:
-                return self._service.plain_answer(request, location, None)
+            request = S3Request.of_scope(scope, time.time())
             return self._service.answer(request)
         except S3Error as error:
             return error_answer(error, request, request_id)

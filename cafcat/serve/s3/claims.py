@@ -27,6 +27,7 @@ _SKEW_SECONDS: Final = 15 * 60
 _MAX_EXPIRES: Final = 7 * 86_400
 _HEADER_ERROR: Final = "AuthorizationHeaderMalformed"
 _QUERY_ERROR: Final = "AuthorizationQueryParametersError"
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 QUERY_NAMES: Final = (
     "X-Amz-Algorithm",
     "X-Amz-Credential",
@@ -69,7 +70,7 @@ def claim_of(request: S3Request, region: str) -> Claim | None:
         S3Error: The claim is malformed, too old or too new, or for another region.
     """
     header = request.headers.get("authorization")
-    names = {name.lower() for name in request.parameters}
+    names = {name.lower() for name in request.parameters} if request.pairs else _NO_NAMES
     in_query = not names.isdisjoint({"x-amz-algorithm", "x-amz-credential", "x-amz-signature"})
     if "awsaccesskeyid" in names:
         raise _other_algorithm()
@@ -98,7 +99,7 @@ def _of_header(request: S3Request, region: str, header: str) -> Claim:
     payload = request.headers.get("x-amz-content-sha256")
     if payload is None:
         raise S3Error("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
-    access_key_id, scope = _credential(found[1], time, region, _HEADER_ERROR)
+    access_key_id, scope = _credential(found[1], time[:8], region, _HEADER_ERROR)
     signed = _signed_headers(request, found[2], _HEADER_ERROR)
     _check_token(request.headers.get("x-amz-security-token"))
     if abs(request.time - signed_at) > _SKEW_SECONDS:
@@ -123,7 +124,7 @@ def _of_query(request: S3Request, region: str) -> Claim:
     )
     if algorithm != ALGORITHM:
         raise S3Error(_QUERY_ERROR, f'X-Amz-Algorithm only supports "{ALGORITHM}"')
-    access_key_id, scope = _credential(credential, time, region, _QUERY_ERROR)
+    access_key_id, scope = _credential(credential, time[:8], region, _QUERY_ERROR)
     signed = _signed_headers(request, signed_headers, _QUERY_ERROR)
     _check_token(request.parameters.get("X-Amz-Security-Token"))
     _check_validity(request, time, expires)
@@ -146,12 +147,13 @@ def _check_validity(request: S3Request, time: str, expires: str) -> None:
         raise S3Error("AccessDenied", "Request has expired", details | {"ServerTime": _iso(request.time)})
 
 
-def _credential(credential: str, time: str, region: str, code: str) -> tuple[str, str]:
-    """Return the name of the access key and the scope, which are checked.
+@lru_cache(maxsize=1024)
+def _credential(credential: str, day: str, region: str, code: str) -> tuple[str, str]:
+    """Return the name of the access key and the scope, which are checked: the same in all requests of a day.
 
     Args:
         credential: NAME/DATE/REGION/s3/aws4_request.
-        time: When the request was signed.
+        day: When the request was signed, in the form 20261124.
         region: Region that clients have to sign.
         code: Code of the error for a malformed credential.
     """
@@ -160,7 +162,7 @@ def _credential(credential: str, time: str, region: str, code: str) -> tuple[str
         form = '"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request"'
         raise S3Error(code, f"The credential is mal-formed; expecting {form}.")
     access_key_id, date, named_region, service, terminator = parts
-    if date != time[:8]:
+    if date != day:
         raise S3Error(code, f'Invalid credential date "{date}". This date is not the same as X-Amz-Date.')
     if named_region != region:
         message = f"The authorization is malformed; the region '{named_region}' is wrong; expecting '{region}'"

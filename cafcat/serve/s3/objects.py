@@ -122,7 +122,9 @@ class Objects:
         span = requested_span(request, location)
         if span is None and request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
             headers |= {"x-amz-checksum-crc32c": shown_checksum(location), "x-amz-checksum-type": "FULL_OBJECT"}
-        headers |= _described(location, span) | _overrides(request, is_signed=is_signed)
+        headers |= _described(location, span)
+        if request.pairs:
+            headers |= _overrides(request, is_signed=is_signed)
         answer = Answer(200 if span is None else 206, headers)
         if data is not None:
             answer.body = data if span is None else data[span.start : span.end]

@@ -25,8 +25,32 @@ class S3Request:
         time: When the request arrived, in seconds since 1970.
     """
 
-    def __init__(self, scope: Mapping[str, Any], time: float) -> None:
+    def __init__(
+        self, method: str, raw_path: bytes, query: bytes, headers: Sequence[tuple[bytes, bytes]], time: float
+    ) -> None:
         """Read the parts of a request.
+
+        Args:
+            method: Name of the method.
+            raw_path: The path, in percent-encoding.
+            query: The query, in percent-encoding, without "?".
+            headers: Names and values of the headers.
+            time: When the request arrived, in seconds since 1970.
+
+        Raises:
+            S3Error: The URL is too long.
+        """
+        if len(raw_path) + len(query) > _MAX_URL_BYTES:
+            raise S3Error("KeyTooLongError", "Your key is too long.")
+        self.method = method
+        self.raw_path = raw_path
+        self.time = time
+        self.headers = _headers(headers)
+        self.pairs = _pairs(query) if query else []
+
+    @classmethod
+    def of_scope(cls, scope: Mapping[str, Any], time: float) -> "S3Request":
+        """Return the request of an ASGI application.
 
         Args:
             scope: Scope of the request, as ASGI defines it.
@@ -35,14 +59,8 @@ class S3Request:
         Raises:
             S3Error: The URL is too long.
         """
-        self.method: str = scope["method"]
-        self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-        self.time = time
-        query: bytes = scope.get("query_string", b"")
-        if len(self.raw_path) + len(query) > _MAX_URL_BYTES:
-            raise S3Error("KeyTooLongError", "Your key is too long.")
-        self.headers = _headers(scope.get("headers", ()))
-        self.pairs = _pairs(query)
+        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        return cls(scope["method"], raw_path, scope.get("query_string", b""), scope.get("headers", ()), time)
 
     @property
     def host(self) -> str:

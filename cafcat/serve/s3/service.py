@@ -1,6 +1,7 @@
 """Answers requests of the S3 protocol. All calls block; the ASGI application runs them in threads."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from cafcat.model import Location
@@ -77,7 +78,7 @@ class S3Service:
         self._catalog = repository.session.catalog
         self._options = options
         self._keys = KeyRing(repository.session, options.key_seconds)
-        self._public = options.public_folders()
+        self._public = tuple(options.public_folders())
         self._namespace = Namespace(self._catalog.files, options)
         self._objects = Objects(repository, self._namespace)
 
@@ -113,7 +114,7 @@ class S3Service:
         A plain request is GetObject or HeadObject without further parameters, by a client whose access key is
         remembered. Nothing is looked up here, so this does not block. A request without permission is never plain.
         """
-        if request.method not in _READING or not _PLAIN_NAMES.issuperset(request.parameters):
+        if request.method not in _READING or (request.pairs and not _PLAIN_NAMES.issuperset(request.parameters)):
             return None
         try:
             bucket, key = request.target(self._options.domain)
@@ -139,7 +140,7 @@ class S3Service:
         return self._objects.read(request, location, is_signed=False, data=data)
 
     def _visible(self, signer: Key | None) -> Visible:
-        return Visible([*self._public, *([] if signer is None else [signer.prefix])])
+        return _visible(self._public if signer is None else (*self._public, signer.prefix))
 
     def _of_object(self, request: S3Request, bucket: str, key: str, visible: Visible, *, is_signed: bool) -> Answer:
         location = self._objects.find(request, bucket, key, visible)
@@ -160,6 +161,12 @@ class S3Service:
         if "versions" in request.parameters:
             return list_versions(self._catalog.versions, self._namespace, request, bucket, visible)
         return list_objects(self._catalog.files, self._namespace, request, bucket, visible)
+
+
+@lru_cache(maxsize=1024)
+def _visible(folders: tuple[str, ...]) -> Visible:
+    """Return the files below some folders: the same object for the requests of one client."""
+    return Visible(folders)
 
 
 def _no_cors(request: S3Request) -> S3Error:

@@ -17,6 +17,8 @@ __all__ = ["authenticate"]
 
 _EMPTY: Final = hashlib.sha256(b"").hexdigest()
 _SHA256: Final = re.compile("[0-9a-f]{64}")
+_PLAIN_PATH: Final = re.compile(rb"[A-Za-z0-9/_.~-]*")
+"""A path that is the same after decoding and encoding."""
 _SIGNATURE: Final = b"X-Amz-Signature"
 
 
@@ -49,17 +51,21 @@ def authenticate(request: S3Request, region: str, find: Callable[[str], Key | No
 
 def _canonical_request(request: S3Request, claim: Claim) -> bytes:
     """Return the text whose checksum is signed. Names and values are decoded, and encoded again in one way."""
-    path = quote(unquote_to_bytes(request.raw_path), safe="/~") or "/"
+    raw_path = request.raw_path
+    path = raw_path.decode() if _PLAIN_PATH.fullmatch(raw_path) else quote(unquote_to_bytes(raw_path), safe="/~")
+    query = _canonical_query(request) if request.pairs else ""
+    values = request.headers
+    headers = "".join([f"{name}:{' '.join(values.get(name, '').split())}\n" for name in claim.signed_headers])
+    names = ";".join(claim.signed_headers)
+    text = "\n".join((request.method, path or "/", query, headers, names, claim.payload))
+    return text.encode("latin-1", "replace")
+
+
+def _canonical_query(request: S3Request) -> str:
     pairs = sorted(
         (quote(name, safe="~"), quote(value, safe="~")) for name, value in request.pairs if name != _SIGNATURE
     )
-    query = "&".join(f"{name}={value}" for name, value in pairs)
-    headers = "".join(
-        f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in claim.signed_headers
-    )
-    names = ";".join(claim.signed_headers)
-    text = "\n".join((request.method, path, query, headers, names, claim.payload))
-    return text.encode("latin-1", "replace")
+    return "&".join([f"{name}={value}" for name, value in pairs])
 
 
 def _signature(secret: str, scope: str, to_sign: str) -> str:

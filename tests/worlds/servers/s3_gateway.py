@@ -15,8 +15,16 @@ from typing import Any
 import uvicorn
 
 import cafcat
-from cafcat.serve.s3 import S3Options, s3_app
+from cafcat.packed_files import PackedFiles
+from cafcat.progress import Warnings
+from cafcat.serve.connections import Connections
+from cafcat.serve.doors import doors
+from cafcat.serve.observing import AccessLog, Metrics
+from cafcat.serve.options import ServeOptions
 from cafcat.serve.s3.keys import NewKey, add_key
+from cafcat.serve.s3.options import S3Options
+from cafcat.serve.serving import Serving
+from cafcat.serve.worker import door_server
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 __all__ = ["Gateway", "gateway", "interpreter", "program"]
@@ -81,26 +89,40 @@ class Gateway:
 
 @contextlib.contextmanager
 def gateway(repository: cafcat.Repository, **options: Any) -> Iterator[Gateway]:
-    """Serve a repository, until the `with` block ends.
+    """Serve a repository, as a process of `cafcat serve` does, until the `with` block ends.
 
     Args:
         repository: the repository.
-        options: options of the server. By default it does not remember access keys.
+        options: options of the S3 side.
     """
     key = add_key(repository.session)
-    app = s3_app(repository, S3Options(**{"key_seconds": 0.0} | options))
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
+        servers: list[uvicorn.Server] = []
+        serving = _serve(repository, S3Options(**options), listener, servers)
+        thread = threading.Thread(target=asyncio.run, args=(serving,), daemon=True)
         thread.start()
         try:
-            wait_until(lambda: server.started)
+            wait_until(lambda: bool(servers) and servers[0].started)
             yield Gateway(repository, listener.getsockname()[1], key)
         finally:
-            server.should_exit = True
+            servers[0].should_exit = True
             thread.join(PATIENCE_SECONDS)
-            app.close()
+
+
+async def _serve(
+    repository: PackedFiles, s3: S3Options, listener: socket.socket, servers: list[uvicorn.Server]
+) -> None:
+    """Run the server, which is added to `servers`, until its `should_exit` is set."""
+    options = ServeOptions(port=None, s3_port=0, s3=s3, stop_seconds=5)
+    serving = Serving(repository, options, Warnings())
+    log, metrics = AccessLog(Path(os.devnull)), Metrics()
+    [door] = doors(options)
+    servers.append(door_server(door, serving, Connections(options, 100), (log, metrics)))
+    try:
+        await servers[0].serve([listener])
+    finally:
+        serving.close()
+        log.close()
 
 
 def program(name: str) -> str | None:
