@@ -62,7 +62,7 @@ class Batches:
         self, stream: ArchiveStream, scope: Scope, receive: Receive, send: Send, pool: Executor
     ) -> None:
         try:
-            await send_blocks(stream, receive, send, pool)
+            await send_blocks(stream, scope, receive, send, pool)
         except ClientLeft:
             return
         except CafcatError as error:

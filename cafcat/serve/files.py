@@ -166,7 +166,7 @@ class Files:
         await request.send({"type": "http.response.start", "status": status, "headers": headers})
         await request.send({"type": "http.response.body", "body": first, "more_body": True})
         try:
-            await send_blocks(blocks, request.receive, request.send, self._pool)
+            await send_blocks(blocks, request.scope, request.receive, request.send, self._pool)
         except ClientLeft:
             return
         except CafcatError as error:

@@ -95,7 +95,7 @@ class Folders:
         await send(start)
         blocks = self._all(folder, entries) if scope["method"] == "GET" else iter(())
         try:
-            await send_blocks(blocks, receive, send, self._pool)
+            await send_blocks(blocks, scope, receive, send, self._pool)
         except ClientLeft:
             return
         except CafcatError as error:

@@ -6,6 +6,7 @@ checks the times, because a timer for each request would cost more.
 """
 
 import asyncio
+import os
 import time
 from typing import Any, Final
 from urllib.parse import unquote
@@ -13,7 +14,9 @@ from urllib.parse import unquote
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from cafcat.serve.asgi import exchange_of
 from cafcat.serve.connections import Connections
+from cafcat.serve.direct import CONNECTION
 from cafcat.serve.straight import Straight, StraightCycle
 
 __all__ = ["LimitedProtocol", "protocol_class"]
@@ -165,7 +168,35 @@ class LimitedProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Begin to answer a request, and remember it: the client may have sent others behind it."""
         self._running = cycle
+        scope: Any = cycle.scope
+        scope[CONNECTION] = self
         super()._start_asgi_task(cycle, app)
+
+    def begin_direct(self) -> int | None:
+        """Let a thread send the body of the response, as DirectConnection describes."""
+        running = self._running
+        is_framed = running is None or running.chunked_encoding is not False
+        if is_framed or self.scheme == "https" or self.transport.is_closing():
+            return None
+        self.transport.set_write_buffer_limits(high=0)
+        return os.dup(self.transport.get_extra_info("socket").fileno())
+
+    async def drain(self) -> None:
+        """Wait until all bytes of the event loop are sent, or the client has left."""
+        await self.flow.drain()
+
+    def count_direct(self, sent_bytes: int) -> None:
+        """Count bytes of the body that a thread has sent."""
+        running = self._running
+        if running is not None:
+            running.expected_content_length -= sent_bytes
+            scope: Any = running.scope
+            exchange_of(scope).size_bytes += sent_bytes
+
+    def end_direct(self) -> None:
+        """Let the event loop keep up to 64 KiB again."""
+        if not self.transport.is_closing():
+            self.transport.set_write_buffer_limits()
 
     def on_message_complete(self) -> None:
         """Note that the request has been read completely: from now on, only reading the response has a limit."""

@@ -14,7 +14,9 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +305,47 @@ def test_a_client_that_reads_nothing_does_not_stop_the_server(filled: Cafcat, tm
         assert server.request("/files/tree/big.dat").body == BIG
         for connection in slow:
             connection.close()
+
+
+def test_a_large_body_is_complete_at_any_speed(cafcat: Cafcat, tmp_path: Path) -> None:
+    """The socket takes all, a part or nothing of what the server sends, and the connection is used again."""
+    content = random.Random(3).randbytes(30_000_001)
+    (cafcat.folder / "top").mkdir()
+    (cafcat.folder / "top/large").write_bytes(content)
+    cafcat("ingest", "top")
+    with serving(cafcat, tmp_path / "log", "--s3-port", "0", "--public", "top") as server:
+        for side in (server, s3_side(server)):
+            request = f"GET {side.files}top/large HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            with ThreadPoolExecutor(len(SPEEDS)) as clients:
+                connections = [clients.submit(bodies, side, request, *speed) for speed in SPEEDS]
+            assert all(body == content for connection in connections for body in connection.result())
+            line = server.logged(f"{side.files}top/large")
+            assert (line["status"], line["size_bytes"], "incomplete" in line) == (200, len(content), False)
+
+
+SPEEDS = [
+    (1 << 20, 0.0),
+    (50_000, 0.001),
+    (3_000_000, 0.1),
+    *[(size, 0.0) for size in range(10_000, 90_000, 10_000)],
+]
+"""Bytes that clients read at once, and for how many seconds they then wait."""
+
+
+def bodies(side: FileServer, request: bytes, bytes_at_once: int, pause: float) -> list[bytes]:
+    """Send a request twice on one connection, and return the bodies of the responses."""
+    found = []
+    with side.connect() as connection:
+        for _ in range(2):
+            connection.sendall(request)
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+            body = bytearray()
+            while part := response.read(bytes_at_once):
+                body += part
+                time.sleep(pause)
+            found.append(bytes(body))
+    return found
 
 
 def test_the_client_may_leave(filled: Cafcat, tmp_path: Path) -> None:

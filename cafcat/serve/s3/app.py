@@ -3,19 +3,21 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, MutableMapping
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from cafcat.errors import CafcatError
 from cafcat.packed_files import PackedFiles
+from cafcat.serve.asgi import Receive, Scope, Send
 from cafcat.serve.failures import record
 from cafcat.serve.s3.answer import Answer, RequestIds, error_answer, with_id
 from cafcat.serve.s3.errors import S3Error, error_of
 from cafcat.serve.s3.options import S3Options
 from cafcat.serve.s3.request import S3Request
 from cafcat.serve.s3.service import S3Service
+from cafcat.serve.sending import ClientLeft, send_blocks
 
 __all__ = ["S3App", "s3_app"]
 
@@ -23,10 +25,6 @@ _THREADS: Final = 32
 """Most requests that wait for the catalog or a store at the same time. A slow client needs no thread."""
 _INTERNAL: Final = "We encountered an internal error. Please try again."
 _log = logging.getLogger("cafcat")
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 def s3_app(repository: PackedFiles, options: S3Options | None = None) -> "S3App":
@@ -59,7 +57,7 @@ class S3App:
         """End the threads, after the last request. Idempotent."""
         self._pool.shutdown()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, as ASGI defines it."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
@@ -76,9 +74,9 @@ class S3App:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body, "more_body": answer.rest is not None})
         if answer.rest is not None:
-            await self._send_rest(answer.rest, receive, send, request_id)
+            await self._send_rest(answer.rest, (scope, receive, send), request_id)
 
-    def _answer(self, scope: MutableMapping[str, Any], request_id: str) -> Answer:
+    def _answer(self, scope: Scope, request_id: str) -> Answer:
         """Return the answer to a request. Every error becomes an answer.
 
         Args:
@@ -102,37 +100,29 @@ class S3App:
             _log.exception("request %s failed", request_id)
             return error_answer(S3Error("InternalError", _INTERNAL), request, request_id)
 
-    async def _send_rest(self, blocks: Iterator[bytes], receive: Receive, send: Send, request_id: str) -> None:
+    async def _send_rest(self, blocks: Iterator[bytes], asgi: tuple[Scope, Receive, Send], request_id: str) -> None:
         """Send the other blocks of a body. If they cannot be read, the response ends before its last byte.
 
         Raises:
             CafcatError: A block cannot be read. The server then closes the connection, so that the client notices.
         """
-        loop = asyncio.get_running_loop()
-        gone = asyncio.ensure_future(_disconnected(receive))
+        scope, receive, send = asgi
         try:
-            while not gone.done():
-                block = await loop.run_in_executor(self._pool, next, blocks, None)
-                await send({"type": "http.response.body", "body": block or b"", "more_body": block is not None})
-                if block is None:
-                    return
+            await send_blocks(blocks, scope, receive, send, self._pool)
+            await send({"type": "http.response.body", "body": b""})
+        except ClientLeft:
+            return
         except CafcatError as error:
             _log.error("request %s ends early: %s", request_id, error)
             raise
         finally:
-            gone.cancel()
-            await loop.run_in_executor(self._pool, _close, blocks)
+            await asyncio.get_running_loop().run_in_executor(self._pool, _close, blocks)
 
 
-def _has_body(scope: MutableMapping[str, Any]) -> bool:
+def _has_body(scope: Scope) -> bool:
     """Return True if a request has a body, or a client waits for permission to send one."""
     headers = {name.lower(): value for name, value in scope.get("headers", ())}
     return headers.get(b"content-length", b"0").strip() != b"0" or b"transfer-encoding" in headers
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass  # a body, which no request that reads has
 
 
 async def _live(receive: Receive, send: Send) -> None:
