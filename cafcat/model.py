@@ -271,7 +271,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
     """The object does not exist."""
     UNREADABLE = "unreadable"
-    """The object or the source could not be read. The findings can also have errors that were found before."""
+    """The object or the source could not be read, and no damage was found before. It may be undamaged."""
 
 
 class FindingKind(StrEnum):

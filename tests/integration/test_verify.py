@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import sql
 from tests.worlds.listeners import Following
+from tests.worlds.normal_user import as_normal_user
 from tests.worlds.servers.s3_server import S3Server
 
 INDEX, DATA = VerifyLevel.INDEX, VerifyLevel.DATA
@@ -279,6 +280,63 @@ def test_a_store_that_does_not_answer_is_no_damage(repository: cafcat.Repository
     [target] = targets(repository)
     result = check(repository, target)
     assert (result.verdict, result.findings[0].kind) == (Verdict.UNREADABLE, FindingKind.UNREADABLE)
+
+
+class _Then(Progress):
+    """Calls a function once, when the check has read this many bytes."""
+
+    def __init__(self, size_bytes: int, function: Callable[[], object]) -> None:
+        self._left_bytes = size_bytes
+        self._function = function
+
+    def advance(self, files: int, size_bytes: int) -> None:
+        before, self._left_bytes = self._left_bytes, self._left_bytes - size_bytes
+        if before > 0 >= self._left_bytes:
+            self._function()
+
+
+def test_an_object_that_becomes_shorter_during_the_check_is_damaged(repository: cafcat.Repository) -> None:
+    file = file_of(repository, commit(repository, FILES))
+    [target] = targets(repository)
+    cut = _Then(1, lambda: os.truncate(file, 100))  # after the index was read
+    result = check(repository.with_progress(cut), target)
+    assert [(finding.kind, finding.path) for finding in result.findings] == [("file", "a/first")]
+    assert "these bytes cannot be read" in result.findings[0].detail
+    assert result.verdict is Verdict.DAMAGED
+
+
+def test_an_object_that_is_deleted_during_the_check_is_missing(repository: cafcat.Repository) -> None:
+    file = file_of(repository, commit(repository, FILES))
+    [target] = targets(repository)
+    result = check(repository.with_progress(_Then(1, file.unlink)), target)
+    assert (result.verdict, [finding.kind for finding in result.findings]) == (Verdict.MISSING, ["missing"])
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_damage_stays_damage_if_the_store_fails_after_it_was_found(
+    repository: cafcat.Repository, tmp_path: Path, is_damaged: bool
+) -> None:
+    """The file of an adopted archive is read for its data, and then for its index."""
+    archive = tmp_path / "adopted.caf"
+    data, _, _ = pack(CAF, [(path, content, None) for path, content in FILES.items()])
+    archive.write_bytes(data)
+    repository.adopt([archive])
+    if is_damaged:
+        flip(archive, 3)
+
+    [target] = targets(repository)
+    with ExitStack() as stack:
+
+        def refuse() -> None:
+            archive.chmod(0)
+            stack.enter_context(as_normal_user())
+
+        result = check(repository.with_progress(_Then(1, refuse)), target)
+    kinds = [finding.kind for finding in result.findings]
+    if is_damaged:
+        assert (result.verdict, kinds) == (Verdict.DAMAGED, ["file", "unreadable"])
+    else:
+        assert (result.verdict, kinds) == (Verdict.UNREADABLE, ["unreadable"])
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,10 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
         verdict = Verdict.MISSING
         findings.add(FindingKind.MISSING, str(error))
     except CafcatError as error:
-        verdict = Verdict.UNREADABLE
-        is_conclusive = not isinstance(error, NotInstalled)
+        # Damage that was found before the error is recorded as damage.
+        is_damaged = bool(findings) or isinstance(error, Corrupt)
+        verdict = Verdict.DAMAGED if is_damaged else Verdict.UNREADABLE
+        is_conclusive = is_damaged or not isinstance(error, NotInstalled)
         findings.add(FindingKind.UNREADABLE, f"the object cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.should_exist(target):
         return None
@@ -119,11 +121,12 @@ class ObjectCheck:
         """Check the object at level INDEX or DATA.
 
         Returns:
-            OK without findings; UNREADABLE if the store stopped returning bytes, and nothing else was found;
-            otherwise DAMAGED.
+            OK without findings; UNREADABLE if the store failed while the data was read, and no damage was found
+            before; otherwise DAMAGED.
 
         Raises:
             NotFound: The object is missing.
+            Corrupt: The object became shorter while its index was read.
             StoreFailed, AccessDenied: The store does not return the size or the index of the object.
             Unsupported, NotInstalled, IndexMissing: The archive cannot be read here.
         """
@@ -147,9 +150,7 @@ class ObjectCheck:
                 failed = data.failed
                 if failed is None and target.crc64nvme is not None:
                     self._check_whole(data, section, is_index_known=is_index_known)
-        if failed is not None and len(self._findings.listed()) == 1:
-            return Verdict.UNREADABLE
-        return Verdict.DAMAGED if self._findings else Verdict.OK
+        return self._verdict(failed)
 
     def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
         """Check an object without an index at its end, or an adopted archive. Returns the verdict as `run` does.
@@ -171,7 +172,16 @@ class ObjectCheck:
             self._check_names(prefix, counts_files=level is VerifyLevel.INDEX)
         if data is not None and failed is None and not self._findings and self._target.crc64nvme is not None:
             self._check_checksum(data)
-        if failed is not None and len(self._findings.listed()) == 1:
+        return self._verdict(failed)
+
+    def _verdict(self, failed: CafcatError | None) -> Verdict:
+        """Return the verdict as `run` does.
+
+        Args:
+            failed: Why the data could not be read to its end. It is one of the findings. None if all was read.
+        """
+        is_only_failed = failed is not None and len(self._findings.listed()) == 1
+        if is_only_failed and not isinstance(failed, Corrupt):
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
 

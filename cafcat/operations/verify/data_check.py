@@ -5,7 +5,7 @@ from typing import Final
 
 from cafcat.catalog.chunks.rows import ChunkRow
 from cafcat.catalog.chunks.verification import CheckTarget
-from cafcat.errors import CafcatError, Corrupt, Unsupported
+from cafcat.errors import CafcatError, Corrupt, NotFound, NotInstalled, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.model import FindingKind
 from cafcat.operations.chunk_contents import Unreadable, entry_of, guarded
@@ -71,11 +71,15 @@ class DataCheck:
     def run(self, rows: Iterable[ChunkRow]) -> None:
         """Check the checksum of each file, and read the bytes that belong to no file.
 
-        If the store fails, or `progress` raises a CafcatError, this adds a finding, and sets `failed`. Other
-        exceptions of `progress` are raised.
+        If the store fails, the object ends too early, or `progress` raises a CafcatError, this adds a finding, and
+        sets `failed`. Other exceptions of `progress` are raised.
 
         Args:
             rows: All rows of the chunk, in the order of their bytes.
+
+        Raises:
+            NotFound: The object was deleted meanwhile.
+            NotInstalled: A library that decodes the files is missing.
         """
         row: ChunkRow | None = None
         try:
@@ -93,6 +97,8 @@ class DataCheck:
             row = None
             self._skip_to(self._end)
             self._progress.advance(self.files - self._advanced_files, 0)
+        except (NotFound, NotInstalled):
+            raise
         except CafcatError as error:
             self.failed = error
             self._add_failure(row, error)
