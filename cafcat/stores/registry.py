@@ -22,7 +22,7 @@ _PATHS: Final = "file"
 """The scheme whose kind also opens plain paths."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
-_LIKE_A_URL: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):(//)?")
+_LIKE_A_URL: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):(/)?")
 
 
 def open_store(url_or_path: str, context: StoreContext | None = None) -> Store:
@@ -59,7 +59,7 @@ def find_kind(text: str) -> StoreKind | None:
     or " s3://bucket". `StoreKind.normal_url` of the kind then refuses the text.
 
     Returns:
-        The kind; None for a path, for "file:" without "//", such as "file:name", and for a URL with an unknown
+        The kind; None for a path, for "file:" without "/", such as "file:name", and for a URL with an unknown
         scheme.
     """
     match = _LIKE_A_URL.match(text)

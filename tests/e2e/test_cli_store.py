@@ -56,6 +56,21 @@ def test_listing_and_naming(cafcat: Cafcat) -> None:
     cafcat("store", "rm", "none", code=4)
 
 
+def test_a_store_is_also_named_by_a_file_url_with_one_slash(cafcat: Cafcat) -> None:
+    """RFC 8089 allows file:/FOLDER."""
+    fill(cafcat)
+    first, second = (f"file:{cafcat.folder}/{name}" for name in ("store", "second"))
+    assert cafcat("verify", "--store", first, "--json").document["summary"]["ok"] == 1
+    cafcat("copy", "--all", "--to", second)
+    cafcat("store", "add", "main", first)
+    cafcat("ingest", "tree", "--prefix", "more", "--store", second, "-q")
+    assert cafcat("store", "check", second, "--json").document["store"] == url_of(cafcat.folder / "second")
+    cafcat("store", "migrate", second, first)
+    names = [row["url"] for row in cafcat("store", "ls", "--json").documents]
+    assert names == [url_of(cafcat.folder / name) for name in ("store", "second")]
+    assert not (cafcat.folder / "file:").exists()
+
+
 def test_moved_store_is_explained_and_repaired(cafcat: Cafcat) -> None:
     """A folder was moved by hand. Every message names the remedy, and the remedy works."""
     fill(cafcat)

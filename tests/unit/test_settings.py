@@ -414,6 +414,7 @@ def test_a_wrong_store_is_refused_with_file_and_key(write: Write, text: str, mes
         ("/srv/chunks", "/srv/x/../chunks/"),
         ("/srv/my chunks", "file:///srv/my%20chunks/"),
         ("file:///srv/chunks", "FILE://localhost/srv/chunks"),
+        ("file:///srv/chunks", "file:/srv/chunks/"),
     ],
 )
 def test_two_names_for_one_url_are_refused(write: Write, first: str, second: str) -> None:
@@ -491,7 +492,23 @@ def test_slashes_around_the_prefix_of_an_s3_url_do_not_count(tmp_path: Path) -> 
     assert Settings.load(environ={}, home=tmp_path, store="s3://bucket//").store == "s3://bucket"
 
 
-@pytest.mark.parametrize("url", [" file:///srv/chunks", "file://host/srv/chunks", "file://", "file://srv"])
+@pytest.mark.parametrize("text", ["file:/srv/y", "FILE:/srv/y", "file:///srv/y", "file://localhost/srv/y"])
+def test_a_file_url_may_have_one_slash(write: Write, tmp_path: Path, text: str) -> None:
+    named = Settings.load(environ={}, config=write(f"store = 'a'\n[stores.a]\nurl = '{text}'"))
+    assert named.store == named.stores["a"].url == "file:///srv/y"
+    assert Settings.load(environ={"CAFCAT_STORE": text}, home=tmp_path).store == "file:///srv/y"
+    assert Settings.load(environ={}, home=tmp_path, store=text).store == "file:///srv/y"
+
+
+def test_a_name_with_file_and_a_colon_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Settings.load(environ={}, home=tmp_path, store="file:y").store == f"{tmp_path}/file:y"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [" file:///srv/chunks", " file:/srv", "file://host/srv/chunks", "file://", "file://srv"],
+)
 def test_a_named_folder_is_a_path_or_the_url_of_a_folder(write: Write, url: str) -> None:
     shown = refusal(environ={}, config=write(f'[stores.a]\nurl = "{url}"'))
     assert "is not the URL of a folder of this machine" in shown

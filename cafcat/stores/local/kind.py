@@ -13,7 +13,7 @@ from cafcat.stores.kind import ArchiveObject, ObjectAddress, ObjectInFolder, Sto
 __all__ = ["LOCAL"]
 
 _FILE_URL: Final = re.compile(r"file:(?=/)", re.IGNORECASE)
-_FOLDER_URL: Final = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
+_FOLDER_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 
 
 class _LocalKind(StoreKind):
@@ -33,16 +33,19 @@ class _LocalKind(StoreKind):
         return LocalStore(Path(folder), is_private=is_private)
 
     def normal_url(self, text: str) -> str:
-        """Return the URL of a folder unchanged. `same_store_key` recognizes other spellings of the same folder.
+        """Return the URL of a folder as file:///FOLDER: "file:///srv" for "file:/srv" and "FILE://localhost/srv".
+
+        `same_store_key` recognizes other spellings of the same folder.
 
         Raises:
             InvalidInput: The text is not the URL of a folder of this machine, as " file:///srv" or "file://host/a".
         """
-        if not _FOLDER_URL.fullmatch(text):
+        match = _FOLDER_URL.fullmatch(text)
+        if match is None:
             raise InvalidInput(
                 "is not the URL of a folder of this machine", hint="write file:///FOLDER, or the path"
             )
-        return text
+        return f"file://{match[1]}"
 
     def same_store_key(self, url: str) -> str:
         """Return the path in a file:// URL, percent-decoded and without a slash at its end.
