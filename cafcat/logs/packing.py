@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from cafcat.catalog.files.log_units import ExistingLogs
 from cafcat.errors import Conflict, InvalidInput
 from cafcat.events import ChunkCommitted
 from cafcat.formats.clp import program
@@ -17,6 +18,7 @@ from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.problems import Problems
 from cafcat.sources.base import LocalSource, Source
 from cafcat.stores.local.files import LocalFile
+from cafcat.support.quantities import to_microseconds
 from cafcat.support.spool import temporary_file_of
 from cafcat.support.temporary_folder import temporary_folder
 from cafcat.writing.archive_chunk import ArchiveChunk
@@ -85,6 +87,7 @@ class LogIngest:
         self._progress = progress
         self._group: list[SourceFile] = []
         self._paths: set[str] = set()
+        self._dry_facts: dict[str, tuple[int, int]] = {}
         self._bytes = self._name_bytes = 0
         self.report = IngestReport(run=None if dry_run else target.run, dry_run=dry_run)
         self._problems = Problems(target.catalog, self.report, progress)
@@ -129,10 +132,21 @@ class LogIngest:
             self._pack_batch(files)
 
     def _pack_batch(self, files: Sequence[SourceFile]) -> None:
-        existing = self._target.catalog.logs.find_existing(files)
+        while files and not self._is_stopping():
+            files = files[self._add_files(files) :]
+
+    def _add_files(self, files: Sequence[SourceFile]) -> int:
+        """Add the new ones of these log files to the group, until the group has to be packed before the next file.
+
+        The group is then packed. Call this again for the other files: they may now be in the catalog.
+
+        Returns:
+            The number of files, from the first on, that were added, or that the catalog has.
+        """
+        existing = self._existing(files)
         for n, file in enumerate(files):
             if self._is_stopping():
-                return
+                return n
             if n in existing.unchanged:
                 self.report.files_unchanged += 1
                 self._progress.advance(1, 0)
@@ -141,11 +155,21 @@ class LogIngest:
             elif "\n" in file.path:
                 message = "clp-s cannot read a file with a newline in its name"
                 self._problems.add(FileProblem(file.path, ProblemKind.NAME, message))
-            elif file.path in self._paths:
+            elif self._group and not self._can_add(file):
                 self._pack_group()
-                self._pack_batch([file])
+                return n
             else:
                 self._add(file)
+        return len(files)
+
+    def _existing(self, files: Sequence[SourceFile]) -> ExistingLogs:
+        """Return which log files of a batch the catalog has, or would have by now if this is a dry run."""
+        existing = self._target.catalog.logs.find_existing(files)
+        if not self._dry_facts:
+            return existing
+        counted = {n for n, file in enumerate(files) if file.path in self._dry_facts}
+        same = frozenset(n for n in counted if self._dry_facts[files[n].path] == _facts_of(files[n]))
+        return ExistingLogs(existing.unchanged | same, existing.changed | (counted - same))
 
     def _refuse_changed(self, file: SourceFile) -> None:
         message = (
@@ -156,18 +180,20 @@ class LogIngest:
         kind = ProblemKind.CONFLICT if self._on_conflict is OnConflict.SKIP else ProblemKind.EXISTS
         self._problems.add(FileProblem(file.path, kind, f"{message}; {_HINT}"))
 
+    def _can_add(self, file: SourceFile) -> bool:
+        """Return True if the group has room for a log file, and no log file with the same path."""
+        return (
+            file.path not in self._paths
+            and self._bytes + file.size_bytes <= self._target_bytes
+            and self._name_bytes + len(file.path.encode()) <= _MOST_NAME_BYTES
+            and len(self._group) < _MOST_FILES
+        )
+
     def _add(self, file: SourceFile) -> None:
-        name_bytes = len(file.path.encode())
-        if self._group and (
-            self._bytes + file.size_bytes > self._target_bytes
-            or self._name_bytes + name_bytes > _MOST_NAME_BYTES
-            or len(self._group) == _MOST_FILES
-        ):
-            self._pack_group()
         self._group.append(file)
         self._paths.add(file.path)
         self._bytes += file.size_bytes
-        self._name_bytes += name_bytes
+        self._name_bytes += len(file.path.encode())
 
     def _pack_group(self) -> None:
         """Make an archive of the collected log files, and a chunk of the archive. Forget the collected files.
@@ -181,6 +207,7 @@ class LogIngest:
             return
         if self._dry_run:
             self._count(group)
+            self._dry_facts.update((file.path, _facts_of(file)) for file in group)
             return
         with temporary_folder("cafcat-logs-", "an archive of logs") as folder:
             archive = _ArchiveRun(folder, self._timestamp_key, self._problems, self._progress)
@@ -347,6 +374,11 @@ class _ArchiveRun:
 
 
 _CHANGED: Final = "changed while clp-s read it: the next `cafcat ingest` packs it"
+
+
+def _facts_of(file: SourceFile) -> tuple[int, int]:
+    """Return size and modification time of a log file, to the microsecond, as the catalog compares them."""
+    return file.size_bytes, to_microseconds(file.modified_ns)
 
 
 def _is_blank(name: str) -> bool:

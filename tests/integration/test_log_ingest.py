@@ -22,7 +22,7 @@ from tests.worlds.archives.log_archives import clp_program, log_lines, searched_
 from tests.worlds.catalog_world import Opener, live, sql
 from tests.worlds.kills.killing import environment, run_until_killed
 from tests.worlds.kills.meanwhile import InBackground, in_background, wait_for_a_waiting_statement
-from tests.worlds.listeners import Following, Heard, follow, problems
+from tests.worlds.listeners import AfterFiles, Following, Heard, follow, problems
 from tests.worlds.places import Bucket, Folder, Place
 from tests.worlds.rebuild_world import worlds
 from tests.worlds.servers.services import Databases
@@ -279,6 +279,32 @@ def test_a_dry_run_changes_nothing(
     report = ingest(local, tmp_path / "src", dry_run=True)
     assert (report.files_added, report.chunks_committed) == (4, 0)
     assert sql(local, "SELECT count(*) FROM chunks") == [(0,)]
+
+
+@pytest.mark.parametrize("target_size", [1, 1 << 20])
+def test_a_dry_run_counts_a_log_file_of_two_sources_once(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]], target_size: int
+) -> None:
+    sources = [tmp_path / "src", tmp_path / "src" / "app0"]
+    counts = []
+    for dry_run in (True, False):
+        report = ingest(local, *sources, dry_run=dry_run, target_size=target_size)
+        counts.append((report.files_seen, report.files_added, report.files_unchanged, report.bytes_added))
+    assert counts[0] == counts[1]
+    assert counts[0][:3] == (6, 4, 2)
+
+
+def test_a_dry_run_reports_a_log_file_that_changes_between_two_sources(
+    local: cafcat.Repository, tmp_path: Path, logs: dict[str, list[dict[str, Any]]]
+) -> None:
+    def append() -> None:
+        with (tmp_path / "src" / "app0" / "day 0.jsonl").open("ab") as file:
+            file.write(b'{"n": -1}\n')
+
+    sources = [tmp_path / "src", tmp_path / "src" / "app0"]
+    options = {"dry_run": True, "target_size": 1, "progress": AfterFiles(1, append)}
+    report = ingest(local, *sources, on_conflict=OnConflict.SKIP, **options)
+    assert (report.files_added, report.files_unchanged, report.files_skipped) == (4, 1, 1)
 
 
 def test_other_sources_are_refused(
