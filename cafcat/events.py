@@ -181,7 +181,7 @@ class ChunkMigrated(NamedTuple):
     Attributes:
         uuid: Uuid of the chunk.
         store: URL of the new store.
-        outcome: COPIED if the bytes were written there; FOUND or THERE if the new store had them already.
+        outcome: COPIED if the bytes were written there; FOUND, THERE or OWN if the new store had them already.
         size_bytes: Size of the object.
     """
 

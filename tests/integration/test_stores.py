@@ -322,6 +322,28 @@ def test_prune_keeps_a_chunk_that_is_missing_at_the_new_place(
     assert content(repository) == FILES
 
 
+def test_copies_of_chunks_of_the_new_store_are_migrated(
+    repository: cafcat.Repository, old: Folder, new: Folder
+) -> None:
+    """The own object of one chunk is damaged: then its copy stays."""
+    repository.migrate_store(old.url, new.url)
+    repository.copy(to=old.url)
+    place = repository.locate("b/two")
+    chunk = new.folder / place.object_key
+    data = chunk.read_bytes()
+    chunk.write_bytes(bytes(len(data)))
+    report = repository.migrate_store(old.url, new.url)
+    assert (report.chunks, report.left, len(report.failed)) == (1, 1, 1)
+    assert f"its object in {new.url} is damaged" in report.failed[0]
+    chunk.write_bytes(data)
+    report = repository.migrate_store(old.url, new.url)
+    assert (report.chunks, report.left, report.failed) == (1, 0, ())
+    assert repository.prune(grace_seconds=0, dry_run=False).objects == 2
+    assert not any(key.endswith(".caf") for key in old.objects())
+    assert stores_of_chunks(repository) == {new.url}
+    assert content(repository) == FILES
+
+
 def test_new_copy_in_the_old_store_is_kept(repository: cafcat.Repository, old: Folder, new: Folder) -> None:
     repository.migrate_store(old.url, new.url)
     assert repository.copy(to=old.url).found == 2

@@ -352,6 +352,28 @@ class Copies(Objects):
             connection.execute(_MAKE_CHUNK, (new, copy_key, copy_etag, chunk_id))
             record_event(connection, "chunk_migrated", chunk_id, f"{old} {new}")
 
+    def retire(self, chunk: UUID, old: str, new: str) -> None:
+        """Make the copy of a chunk in one store a retired copy, which prune removes later.
+
+        Args:
+            chunk: UUID of the chunk.
+            old: URL of the store with the copy.
+            new: URL of the store that holds the chunk itself.
+
+        Raises:
+            Conflict: The chunk or its copies have changed meanwhile, for instance because one of the stores was
+                moved.
+        """
+        statement = (
+            "SELECT id FROM chunks WHERE uuid = %s AND store = %s AND state IN ('committed', 'retired') FOR UPDATE"
+        )
+        with self._connection.transaction() as connection:
+            row = connection.execute(statement, (chunk, new)).fetchone()
+            if row is None:
+                raise Conflict("the chunk was removed meanwhile, or its store was moved", chunk=str(chunk))
+            if not connection.execute(_RETIRE_COPY, (row[0], old)).rowcount:
+                raise moved_meanwhile(old)
+
     def chunk(self, copy_id: int) -> CopiedChunk:
         """Return the chunk of which a row of `chunk_copies` is a copy.
 

@@ -43,12 +43,12 @@ class MigrateReport:
     Attributes:
         old: URL of the old store.
         new: URL of the new store.
-        chunks: Number of objects that this migration moved to the new store: chunks, and copies of chunks of other
-            stores.
+        chunks: Number of objects in the old store that the new store has from now on, so that `prune` may remove
+            them: chunks, and copies of chunks.
         size_bytes: Size of these objects in bytes.
         backups: Number of backups that this migration moved to the new store.
-        left: Number of objects that the catalog still has in the old store: adopted archives, failed objects,
-            objects that were written meanwhile, and copies of chunks whose own objects are in the new store.
+        left: Number of objects that the catalog still has in the old store: adopted archives, failed objects, and
+            objects that were written meanwhile.
         failed: One message for each object that could not be migrated.
         interrupted: True if the user ended the operation.
     """
@@ -68,8 +68,9 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
 
     Each object is copied, read back and compared with its checksum; then its row is changed to the new store.
     `prune` removes the old chunks and copies after its grace period; an old backup is removed at once. Adopted
-    archives stay where they are, and so does a copy of a chunk whose own object is in the new store. An interrupted
-    migration continues when it is called again. An object that fails is reported; the others are migrated.
+    archives stay where they are. A copy of a chunk whose own object is in the new store is not copied; `prune`
+    removes it, too. An interrupted migration continues when it is called again. An object that fails is reported;
+    the others are migrated.
 
     Args:
         session: The session.
@@ -169,30 +170,34 @@ class _Migration:
         )
 
     def _switch(self, copied: ChunkCopied) -> None:
-        """Change the row of a chunk, or of its copy in the old store, to the copy in the new store.
+        """Change the row of a chunk, or of its copy in the old store, to the object in the new store.
 
-        The copy is read back first, unless its bytes were compared when it was found there. A failure is noted.
+        The object in the new store is read back first, unless its bytes were compared when it was found there. A
+        failure is noted.
         """
-        if copied.outcome is CopyOutcome.OWN:
-            return
         with note_failure(self._failed, f"chunk {copied.uuid}"):
             if copied.outcome is not CopyOutcome.FOUND:
                 self._check(copied)
-            self._catalog.copies.switch(copied.uuid, self._old.url, self._new.url)
+            copies = self._catalog.copies
+            switch = copies.retire if copied.outcome is CopyOutcome.OWN else copies.switch
+            switch(copied.uuid, self._old.url, self._new.url)
             self._chunks += 1
             self._bytes += copied.size_bytes
             self._session.emit(ChunkMigrated(*copied))
 
     def _check(self, copied: ChunkCopied) -> None:
-        """Read a copy back, and raise Corrupt unless it has the size and checksum of its chunk."""
+        """Read an object in the new store, and raise Corrupt unless it has the size and checksum of its chunk."""
         chunk = self._catalog.chunks.chunk(str(copied.uuid))
-        keys = dict(self._catalog.copies.of_chunk(copied.uuid))
-        if (key := keys.get(self._new.url)) is None:
-            raise moved_meanwhile(self._new.url)
-        expected = self._checksum(copied, chunk.crc64nvme, key)
-        size_bytes = self._new.stat(key).size_bytes
-        if size_bytes != copied.size_bytes or self._crc(self._new, key, size_bytes) != expected:
-            raise Corrupt(f"its copy in {self._new.url} is damaged", hint="the chunk stays where it is")
+        keys = dict(self._catalog.copies.replicas_of(copied.uuid))
+        for store in (self._new, self._old):
+            if store.url not in keys:
+                raise moved_meanwhile(store.url)
+        new_key = keys[self._new.url]
+        expected = self._checksum(copied, chunk.crc64nvme, keys[self._old.url])
+        size_bytes = self._new.stat(new_key).size_bytes
+        if size_bytes != copied.size_bytes or self._crc(self._new, new_key, size_bytes) != expected:
+            hint = "the object in the old store stays where it is"
+            raise Corrupt(f"its object in {self._new.url} is damaged", hint=hint)
 
     def _checksum(self, copied: ChunkCopied, in_catalog: str | None, key: str) -> int:
         return from_base64(in_catalog) if in_catalog is not None else self._crc(self._old, key, copied.size_bytes)
