@@ -1,7 +1,6 @@
 """Files that wait for their commit: the contents are in a temporary file."""
 
 import io
-import os
 import time
 from collections.abc import Iterable, Sequence
 from threading import Lock
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from cafcat.errors import Conflict
 from cafcat.filesystem.errors import file_exists
 from cafcat.model import OnConflict
+from cafcat.support.seekable_file import SeekableFile
 from cafcat.support.spool import Spool
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class PendingFiles:
             self.close()
 
 
-class _Section(io.RawIOBase):
+class _Section(SeekableFile, io.RawIOBase):
     """A part of a Spool as a binary file."""
 
     def __init__(self, spool: Spool, start_byte: int, size_bytes: int) -> None:
@@ -152,21 +152,12 @@ class _Section(io.RawIOBase):
         self._spool = spool
         self._start = start_byte
         self._size = size_bytes
-        self._position = 0
 
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
-        self._position = bases[whence] + offset
-        return self._position
+    def _size_bytes(self) -> int:
+        return self._size
 
     def readinto(self, buffer: Any) -> int:
         self._spool.seek(self._start + self._position)

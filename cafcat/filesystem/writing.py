@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fsspec.transaction import Transaction
 
 from cafcat.filesystem.pending import PendingFiles
+from cafcat.support.seekable_file import SeekableFile
 from cafcat.support.spool import Spool
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _FILE_MEMORY: Final = 1 << 20
 _BLOCK_BYTES: Final = 1 << 20
 
 
-class NewFile(io.BufferedIOBase):
+class NewFile(SeekableFile, io.BufferedIOBase):
     """A file that is open for writing.
 
     `close` adds the file to the files of its transaction. Without a transaction, it commits the file. An error that
@@ -48,37 +49,19 @@ class NewFile(io.BufferedIOBase):
         self._pending = pending
         self._commits = commits
         self._spool = Spool("a file to write", _FILE_MEMORY)
-        self._position = 0
         self._size = 0
 
     def writable(self) -> bool:
         """Return True."""
         return True
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position in bytes from the start of the file."""
-        return self._position
+    def _size_bytes(self) -> int:
+        return self._size
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position, and return the new one. Bytes between the end and a later position become zeros.
-
-        Args:
-            offset: Number of bytes.
-            whence: os.SEEK_SET, os.SEEK_CUR or os.SEEK_END: from which place the bytes are counted.
-
-        Raises:
-            ValueError: The file is closed, or the new position is negative.
-        """
-        self._check_open()
-        position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence] + offset
-        if position < 0:
-            raise ValueError(f"negative seek position: {position}")
+        """Move the position, and return the new one. Bytes between the end and a later position become zeros."""
+        position = super().seek(offset, whence)
         self._spool.seek(position)
-        self._position = position
         return position
 
     def write(self, data: Any) -> int:
@@ -94,10 +77,6 @@ class NewFile(io.BufferedIOBase):
             self._position += len(view)
             self._size = max(self._size, self._position)
             return len(view)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError("I/O operation on closed file")
 
     def close(self) -> None:
         """Add the file to its transaction, or commit it. Idempotent.

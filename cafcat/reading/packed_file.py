@@ -9,6 +9,7 @@ from cafcat.reading.content import check
 from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.support.checksums import crc32c
+from cafcat.support.seekable_file import SeekableFile
 from cafcat.support.spool import Spool
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def open_packed(reader: FileReader, path: str) -> io.BufferedReader:
     return io.BufferedReader(PackedFile(reader, path, reader.locate(path)), BUFFER_BYTES)
 
 
-class PackedFile(io.RawIOBase):
+class PackedFile(SeekableFile, io.RawIOBase):
     """A packed file that is open for reading, without a buffer. `open_packed` puts a buffer around it.
 
     A file of at most 1 MiB is read at once and compared with its checksum; so is a file that its format has to
@@ -77,7 +78,6 @@ class PackedFile(io.RawIOBase):
         super().__init__()
         self.name = path
         self.location = location
-        self._position = 0
         whole = location.size_bytes <= CHECKED_BYTES or location.decoding is not None
         self._content = _Whole(reader, path, location) if whole else _Ranges(reader, path, location)
 
@@ -85,34 +85,8 @@ class PackedFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position, and return the new one in bytes from the start of the file.
-
-        Args:
-            offset: Number of bytes.
-            whence: os.SEEK_SET, os.SEEK_CUR or os.SEEK_END: from which place the bytes are counted.
-
-        Raises:
-            ValueError: The file is closed, the new position is negative, or `whence` is something else.
-        """
-        self._check_open()
-        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.location.size_bytes}
-        if whence not in bases:
-            raise ValueError(f"invalid whence: {whence}")
-        position = bases[whence] + offset
-        if position < 0:
-            raise ValueError(f"negative seek position: {position}")
-        self._position = position
-        return position
-
-    def tell(self) -> int:
-        """Return the position in bytes from the start of the file."""
-        self._check_open()
-        return self._position
+    def _size_bytes(self) -> int:
+        return self.location.size_bytes
 
     def readinto(self, buffer: Any) -> int:
         """Read some of the next bytes into a buffer, and return their number; 0 at the end of the file.
@@ -139,10 +113,6 @@ class PackedFile(io.RawIOBase):
         data = self._content.rest(self._position)
         self._position = self.location.size_bytes
         return data
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError("I/O operation on closed file")
 
     def close(self) -> None:
         """Close the file, and free its memory. Idempotent."""

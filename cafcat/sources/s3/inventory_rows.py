@@ -18,6 +18,7 @@ from urllib.parse import unquote_plus
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotInstalled
 from cafcat.remote.reading import BLOCK_BYTES, nanoseconds, unquoted
 from cafcat.sources.names import printable
+from cafcat.support.seekable_file import SeekableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -350,29 +351,20 @@ def _check_types(where: str, schema: "pa.Schema", columns: Columns) -> None:
             raise InvalidInput(message)
 
 
-class _Ranges(io.RawIOBase):
+class _Ranges(SeekableFile, io.RawIOBase):
     """A data file as a file object that reads only the requested ranges."""
 
     def __init__(self, file: Listed) -> None:
         self._file = file
-        self._position = 0
 
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes()}[whence]
-        self._position = max(0, start + offset)
-        return self._position
+    def _size_bytes(self) -> int:
+        return self._file.size_bytes()
 
     def readinto(self, buffer: Any) -> int:
-        end = min(self._position + len(buffer), self._file.size_bytes())
+        end = min(self._position + len(buffer), self._size_bytes())
         data = self._file.read_at(self._position, end) if end > self._position else b""
         buffer[: len(data)] = data
         self._position += len(data)
