@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,10 @@ from tests.worlds.catalog_world import Opener
 from tests.worlds.memory import in_memory
 from tests.worlds.places import FOLDER_OR_SLOW_BUCKET, Bucket, Folder, Place
 from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.services import Databases
+
+if TYPE_CHECKING:
+    from tests.worlds.servers.s3_gateway import Gateway
 
 
 @pytest.fixture
@@ -58,3 +63,24 @@ def memory() -> Iterator[Path]:
     """A folder, in memory if possible: only processes are killed there, never the machine."""
     with in_memory() as folder:
         yield folder
+
+
+@pytest.fixture(scope="module")
+def shared_repository(
+    tmp_path_factory: pytest.TempPathFactory, databases: Databases
+) -> Iterator[cafcat.Repository]:
+    """A repository in a folder, which all tests of a module use."""
+    folder = tmp_path_factory.mktemp("shared")
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=folder / "home", store=str(folder / "store")) as repository,
+    ):
+        yield repository
+
+
+@pytest.fixture
+def client(server: "Gateway") -> Iterator[Any]:
+    """A client of boto3 for the S3 server that a test file has as its fixture `server`."""
+    client = server.client()
+    yield client
+    client.close()

@@ -34,13 +34,6 @@ def server(open_at: Opener, bucket: Bucket) -> Iterator[Gateway]:
         yield server
 
 
-@pytest.fixture
-def client(server: Gateway) -> Iterator[Any]:
-    client = server.client()
-    yield client
-    client.close()
-
-
 def write(repository: cafcat.Repository, files: dict[str, bytes]) -> None:
     with repository.writer() as writer:
         for path, content in files.items():

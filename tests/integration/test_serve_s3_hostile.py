@@ -6,7 +6,6 @@ import socket
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -21,19 +20,14 @@ SECRET = b"only for the key of the other folder"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, databases: Any) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("served")
-    with (
-        databases.fresh(databases.template()) as url,
-        cafcat.open(database_url=url, home=folder / "home", store=str(folder / "store")) as repository,
-    ):
-        with repository.writer() as writer:
-            writer.add("mine/a", b"mine")
-            writer.add("mine/sub/b", b"mine, too")
-            writer.add("secret/file", SECRET)
-            writer.add("mine2/file", SECRET)
-        with gateway(repository) as server:
-            yield server
+def server(shared_repository: cafcat.Repository) -> Iterator[Gateway]:
+    with shared_repository.writer() as writer:
+        writer.add("mine/a", b"mine")
+        writer.add("mine/sub/b", b"mine, too")
+        writer.add("secret/file", SECRET)
+        writer.add("mine2/file", SECRET)
+    with gateway(shared_repository) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

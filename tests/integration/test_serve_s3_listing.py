@@ -29,15 +29,10 @@ PATHS = paths()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, databases: Any) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("served")
-    with (
-        databases.fresh(databases.template()) as url,
-        cafcat.open(database_url=url, home=folder / "home", store=str(folder / "store")) as repository,
-    ):
-        commit(repository, {path: path.encode() for path in PATHS})  # an adopted archive can have such names
-        with gateway(repository, public=("a", "b/-")) as server:
-            yield server
+def server(shared_repository: cafcat.Repository) -> Iterator[Gateway]:
+    commit(shared_repository, {path: path.encode() for path in PATHS})  # an adopted archive can have such names
+    with gateway(shared_repository, public=("a", "b/-")) as server:
+        yield server
 
 
 def keys_of(bucket: str) -> list[str]:
@@ -74,8 +69,7 @@ DELIMITERS = ["", "/", "a", "ab", "é", "\ud7ff", "\U0010ffffa", "-/"]
 
 @pytest.mark.parametrize("function", ["list_objects_v2", "list_objects"])
 @pytest.mark.parametrize("delimiter", DELIMITERS)
-def test_listings_are_those_of_the_model(server: Gateway, function: str, delimiter: str) -> None:
-    client = server.client()
+def test_listings_are_those_of_the_model(client: Any, function: str, delimiter: str) -> None:
     for prefix in PREFIXES:
         wanted = expected(keys_of("b"), prefix, delimiter)
         for limit in (1000, 7) if len(wanted) < 60 else (1000, 50):
@@ -83,8 +77,7 @@ def test_listings_are_those_of_the_model(server: Gateway, function: str, delimit
             assert listed(client, function, Prefix=prefix, Delimiter=delimiter, MaxKeys=limit) == wanted
 
 
-def test_listings_begin_after_any_text(server: Gateway) -> None:
-    client = server.client()
+def test_listings_begin_after_any_text(client: Any) -> None:
     for delimiter in ("", "/"):
         for after in ("a", "a/", "a/b", "é", "\U0001f600", "zzz", "a/\x01"):
             wanted = expected(keys_of("b"), "", delimiter, after)
@@ -93,13 +86,12 @@ def test_listings_begin_after_any_text(server: Gateway) -> None:
             assert entries(client.list_objects(Bucket="b", Marker=after, **arguments)) == wanted
 
 
-def test_pages_of_one(server: Gateway) -> None:
+def test_pages_of_one(client: Any) -> None:
     wanted = expected(keys_of("b"), "a", "/")
-    assert listed(server.client(), "list_objects_v2", Prefix="a", Delimiter="/", MaxKeys=1) == wanted
+    assert listed(client, "list_objects_v2", Prefix="a", Delimiter="/", MaxKeys=1) == wanted
 
 
-def test_the_elements_of_a_page(server: Gateway) -> None:
-    client = server.client()
+def test_the_elements_of_a_page(client: Any) -> None:
     page = client.list_objects_v2(Bucket="b", MaxKeys=2, FetchOwner=True)
     first = page["Contents"][0]
     assert first["Owner"] == {"ID": "cafcat", "DisplayName": "cafcat"}
@@ -122,11 +114,11 @@ def test_the_elements_of_a_page(server: Gateway) -> None:
         {"EncodingType": "base64"},
     ],
 )
-def test_invalid_parameters(server: Gateway, arguments: dict[str, Any]) -> None:
+def test_invalid_parameters(client: Any, arguments: dict[str, Any]) -> None:
     from botocore.exceptions import ClientError
 
     with pytest.raises(ClientError) as error:
-        server.client().list_objects_v2(Bucket="b", **arguments)
+        client.list_objects_v2(Bucket="b", **arguments)
     assert error.value.response["Error"]["Code"] == "InvalidArgument"
 
 

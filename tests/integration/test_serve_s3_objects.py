@@ -47,11 +47,6 @@ def server(local: cafcat.Repository, request: pytest.FixtureRequest) -> Iterator
         yield server
 
 
-@pytest.fixture
-def client(server: Gateway) -> Any:
-    return server.client()
-
-
 def code_of(error: Any) -> tuple[str, int]:
     return error.value.response["Error"]["Code"], error.value.response["ResponseMetadata"]["HTTPStatusCode"]
 

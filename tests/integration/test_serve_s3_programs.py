@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -29,17 +28,12 @@ pytestmark = pytest.mark.slow  # each program takes seconds to start
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, databases: Any) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("served")
-    with (
-        databases.fresh(databases.template()) as url,
-        cafcat.open(database_url=url, home=folder / "home", store=str(folder / "store")) as repository,
-    ):
-        with repository.writer() as writer:
-            for path, content in FILES.items():
-                writer.add(path, content, modified_ns=MODIFIED)
-        with gateway(repository) as server:
-            yield server
+def server(shared_repository: cafcat.Repository) -> Iterator[Gateway]:
+    with shared_repository.writer() as writer:
+        for path, content in FILES.items():
+            writer.add(path, content, modified_ns=MODIFIED)
+    with gateway(shared_repository) as server:
+        yield server
 
 
 def run(server: Gateway, folder: Path, name: str, *arguments: str | Path) -> str:

@@ -27,13 +27,6 @@ def server(local: cafcat.Repository) -> Iterator[Gateway]:
         yield server
 
 
-@pytest.fixture
-def client(server: Gateway) -> Iterator[Any]:
-    client = server.client()
-    yield client
-    client.close()
-
-
 def write(repository: cafcat.Repository, path: str, content: bytes) -> None:
     with repository.writer() as writer:
         writer.add(path, content)
