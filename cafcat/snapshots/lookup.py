@@ -8,6 +8,7 @@ from cafcat.errors import Corrupt, NotFound
 from cafcat.model import Folder, Location
 from cafcat.snapshots.database import PooledRows, Rows
 from cafcat.snapshots.schema import SnapshotInfo
+from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_nanoseconds
 
@@ -152,12 +153,8 @@ class SnapshotFiles:
         Args:
             folder: A folder that ends in "/"; "" for the top level.
         """
-        after = None
-        while page := self.folder_page(folder, after=after):
+        for page in pages_of(lambda last: self.folder_page(folder, after=last), PAGE_ROWS):
             yield from page
-            if len(page) < PAGE_ROWS:
-                return
-            after = page[-1]
 
     def pages(self, prefix: str) -> Iterator[Sequence[Location]]:
         """Yield the file with a name, and then all files below the folder with that name, in lists and path order.
@@ -165,14 +162,10 @@ class SnapshotFiles:
         Args:
             prefix: The name, as typed.
         """
-        file, folder, after = file_of(prefix), folder_of(prefix), None
+        file, folder = file_of(prefix), folder_of(prefix)
         if file is not None and (found := self.locate_many([file])):
             yield list(found.values())
-        while page := self.location_page(folder, after=after):
-            yield page
-            if len(page) < PAGE_ROWS:
-                return
-            after = page[-1].path
+        yield from pages_of(lambda last: self.location_page(folder, after=last and last.path), PAGE_ROWS)
 
     def _entry(self, folder: str, path: str, slash: int, *location: Any) -> Location | Folder:
         if slash:

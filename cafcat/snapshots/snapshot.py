@@ -23,6 +23,7 @@ from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog, SnapshotFiles
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
 from cafcat.support.forking import keep_open, renew_after_fork
+from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
@@ -287,12 +288,8 @@ class Snapshot:
         files, folder, file = self._catalog.files, folder_of(prefix), file_of(prefix)
         if file is not None and files.locate_many([file]):
             yield file
-        after: str | None = None
-        while page := files.page(folder, after=after):
+        for page in pages_of(lambda last: files.page(folder, after=last), PAGE_ROWS):
             yield from page
-            if len(page) < PAGE_ROWS:
-                return
-            after = page[-1]
 
     def list(self, prefix: str = "") -> Iterator[Location]:
         """Yield the locations of the files that `paths` names, in path order.
@@ -300,15 +297,8 @@ class Snapshot:
         Args:
             prefix: A folder or file, as for `paths`.
         """
-        files, folder, file = self._catalog.files, folder_of(prefix), file_of(prefix)
-        if file is not None:
-            yield from files.locate_many([file]).values()
-        after: str | None = None
-        while page := files.location_page(folder, after=after):
+        for page in self._catalog.files.pages(prefix):
             yield from page
-            if len(page) < PAGE_ROWS:
-                return
-            after = page[-1].path
 
     def __contains__(self, path: object) -> bool:
         try:

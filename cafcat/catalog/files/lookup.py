@@ -7,6 +7,7 @@ from uuid import UUID
 from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
 from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, NO_SUCH_PREFIX, Folder, Location
+from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_microseconds
 
@@ -235,12 +236,8 @@ class Lookup:
         Args:
             folder: A folder that ends in "/"; "" for the top level.
         """
-        after = None
-        while page := self.folder_page(folder, after=after):
+        for page in pages_of(lambda last: self.folder_page(folder, after=last), PAGE_ROWS):
             yield from page
-            if len(page) < PAGE_ROWS:
-                return
-            after = page[-1]
 
     def pages(
         self, prefix: str, where: FindFilter | None = None, page_rows: int = PAGE_ROWS
@@ -254,12 +251,10 @@ class Lookup:
         """
         if file := self._file(prefix, where):
             yield file
-        folder, after = folder_of(prefix), None
-        while page := self.page(folder, after=after, where=where, limit=page_rows):
-            yield page
-            if len(page) < page_rows:
-                return
-            after = page[-1].path
+        folder = folder_of(prefix)
+        yield from pages_of(
+            lambda last: self.page(folder, after=last and last.path, where=where, limit=page_rows), page_rows
+        )
 
     def _file(self, prefix: str, where: FindFilter | None = None) -> list[Location]:
         """Return the file with a name in a list; an empty list if there is none, or if it fails the conditions."""

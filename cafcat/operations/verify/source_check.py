@@ -81,10 +81,8 @@ class SourceCheck:
 
     def _locations(self, folder: str) -> Iterator[str]:
         """Yield all paths below a folder of the catalog, in ascending order."""
-        after: str | None = None
-        while page := self._catalog.files.page(folder, after=after):
+        for page in self._catalog.files.pages(folder):
             yield from (location.path for location in page)
-            after = page[-1].path
 
     def _handle_problem(self, problem: FileProblem, missing: "_Missing | None") -> None:
         self._progress.emit(problem)
