@@ -7,6 +7,7 @@ the main figure is the number of GETs in a CPU second of the server, with that o
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from tests.bench.bench import Bench
@@ -23,6 +24,23 @@ SECONDS = 8
 """How long a measurement takes at full scale."""
 
 
+class Door(NamedTuple):
+    """A server of cafcat.
+
+    Attributes:
+        title: of the server.
+        served: chooses it from all servers.
+    """
+
+    title: str
+    served: Callable[[Cafcat], Served]
+
+
+HTTP = Door("cafcat serve", attrgetter("http"))
+PUBLIC = Door("cafcat serve, S3, --public", attrgetter("s3"))
+SIGNED = Door("cafcat serve, S3, signed", attrgetter("signed"))
+
+
 class Contest(NamedTuple):
     """A peer, and the door of cafcat that it is compared with.
 
@@ -30,16 +48,14 @@ class Contest(NamedTuple):
         name: of the rows.
         title: of the peer.
         start: starts the peer.
-        door: chooses our server.
-        ours: its title.
+        door: the door of cafcat.
         target: the smallest ratio of GETs in a CPU second.
     """
 
     name: str
     title: str
     start: Callable[[], AbstractContextManager[Served]]
-    door: Callable[[Cafcat], Served]
-    ours: str
+    door: Door
     target: float | None = None
 
 
@@ -47,22 +63,10 @@ def http(bench: Bench) -> Iterator[Row]:
     """GETs by HTTP."""
     provide_programs(bench, "wrk", "nginx", "rclone")
     files = Files(bench)
+    tree, served = partial(nginx, bench.folder / "nginx-tree", files.root), partial(rclone, "http", files.root)
     contests = [
-        Contest(
-            "serving.http nginx",
-            "nginx",
-            partial(nginx, bench.folder / "nginx-tree", files.root),
-            lambda ours: ours.http,
-            "cafcat serve",
-            0.33,
-        ),
-        Contest(
-            "serving.http rclone",
-            "rclone serve http",
-            partial(rclone, "http", files.root),
-            lambda ours: ours.http,
-            "cafcat serve",
-        ),
+        Contest("serving.http nginx", "nginx", tree, HTTP, 0.33),
+        Contest("serving.http rclone", "rclone serve http", served, HTTP),
     ]
     yield from _compared(bench, files, contests, "GETs of 4 KiB by HTTP", http_requests, "/files/")
 
@@ -71,30 +75,11 @@ def s3(bench: Bench) -> Iterator[Row]:
     """GETs by S3, signed and not."""
     provide_programs(bench, "wrk", "rclone", "weed")
     files = Files(bench)
+    served = partial(rclone, "s3", files.root)
     contests = [
-        Contest(
-            "serving.s3 rclone signed",
-            "rclone serve s3, signed",
-            partial(rclone, "s3", files.root, signed=True),
-            lambda ours: ours.signed,
-            "cafcat serve, S3, signed",
-            1,
-        ),
-        Contest(
-            "serving.s3 rclone public",
-            "rclone serve s3",
-            partial(rclone, "s3", files.root),
-            lambda ours: ours.s3,
-            "cafcat serve, S3, --public",
-            1,
-        ),
-        Contest(
-            "serving.s3 seaweedfs",
-            "SeaweedFS, signed",
-            partial(filled, bench, files),
-            lambda ours: ours.signed,
-            "cafcat serve, S3, signed",
-        ),
+        Contest("serving.s3 rclone signed", "rclone serve s3, signed", partial(served, signed=True), SIGNED, 1),
+        Contest("serving.s3 rclone public", "rclone serve s3", served, PUBLIC, 1),
+        Contest("serving.s3 seaweedfs", "SeaweedFS, signed", partial(filled, bench, files), SIGNED),
     ]
     yield from _compared(bench, files, contests, "GETs of 4 KiB by S3", s3_requests, "/")
 
@@ -131,7 +116,8 @@ def _compared(
             except NotImplementedError as error:
                 missing[contest.title] = str(error)
                 continue
-            subjects[contest.ours] = Subject(contest.door(ours), partial(requests, targets=files.targets(before)))
+            door = contest.door
+            subjects[door.title] = Subject(door.served(ours), partial(requests, targets=files.targets(before)))
             subjects[contest.title] = Subject(served, partial(requests, targets=files.targets()))
         loads = loads_in_turn(bench.folder, subjects, bench.rounds, SECONDS * min(1, bench.scale))
     work = f"{work}, {len(files.paths):,} files, {CONNECTIONS} connections"
@@ -139,4 +125,4 @@ def _compared(
         if contest.title in missing:
             yield Row(contest.name, work, contest.title, NO_TARGET, missing=missing[contest.title])
         else:
-            yield from rows_of(contest.name, work, loads, (contest.ours, contest.title), contest.target)
+            yield from rows_of(contest.name, work, loads, (contest.door.title, contest.title), contest.target)
