@@ -14,7 +14,7 @@ from cafcat.cli.call import Call
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal, interrupted_by_signals
-from cafcat.support.parameters import Argument, Flag, OnlyInStore, Unless
+from cafcat.support.parameters import Argument, Flag, OnlyInStore, OptionGroup, Unless
 
 if TYPE_CHECKING:
     from cafcat.session import Session
@@ -72,12 +72,15 @@ def parameters_of(options: type) -> list[inspect.Parameter]:
         options: The dataclass of the options. Only fields that are annotated with a class of
             `cafcat.support.parameters` become parameters; one annotated with OnlyInStore does not.
     """
-    return [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-        for field, kind, shown in _shown(options)
-        for annotation, default in [_parameter(field, kind, shown)]
-        if not isinstance(shown, OnlyInStore)
-    ]
+    found: list[inspect.Parameter] = []
+    for field, kind, shown in _shown(options):
+        if isinstance(shown, OptionGroup):
+            found += parameters_of(kind)
+        elif not isinstance(shown, OnlyInStore):
+            annotation, default = _parameter(field, kind, shown)
+            named = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            found.append(named.replace(annotation=annotation))
+    return found
 
 
 def options_of(call: Call, options: type, values: Mapping[str, Any]) -> Any:
@@ -91,14 +94,19 @@ def options_of(call: Call, options: type, values: Mapping[str, Any]) -> Any:
     Raises:
         InvalidInput: A value is invalid, or the options contradict each other.
     """
-    given = {field.name: _value(call, field, shown, values) for field, _, shown in _shown(options)}
+    given = {
+        field.name: options_of(call, kind, values)
+        if isinstance(shown, OptionGroup)
+        else _value(call, field, shown, values)
+        for field, kind, shown in _shown(options)
+    }
     return options(**{name: value for name, value in given.items() if value is not MISSING})
 
 
 def _shown(options: type) -> Iterator[tuple["Field[Any]", Any, Any]]:
     """Yield the fields of the options that the command line sets.
 
-    With each field come its type and the Argument, Flag, Unless or OnlyInStore with which it is annotated.
+    With each field come its type and the class of `cafcat.support.parameters` with which it is annotated.
     """
     for field in fields(options):
         if get_origin(field.type) is Annotated:

@@ -41,7 +41,7 @@ def doors(options: ServeOptions) -> Sequence[Door]:
         options: How files are served.
     """
     found = []
-    if options.port is not None:
+    if options.http:
         found.append(Door("http", options.port, _http))
     if options.s3_port is not None:
         found.append(Door("s3", options.s3_port, _s3))

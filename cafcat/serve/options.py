@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Annotated
 
 from cafcat.errors import InvalidInput
 from cafcat.serve.s3.options import S3Options
+from cafcat.support.parameters import Flag, OptionGroup, Unless
 
-__all__ = ["DEFAULT_PORT", "ServeOptions"]
-
-DEFAULT_PORT: Final = 8320
-"""Port of the HTTP side, unless another one is given."""
+__all__ = ["ServeOptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,8 @@ class ServeOptions:
 
     Attributes:
         host: Address to listen on.
-        port: Port of the HTTP side; 0 for a free one, None to leave this side out.
+        port: Port of the HTTP side; 0 for a free one.
+        http: False to leave the HTTP side out.
         s3_port: Port of the S3 protocol; 0 for a free one, None to leave it out.
         s3: How the S3 protocol is answered.
         workers: Number of processes.
@@ -37,32 +36,39 @@ class ServeOptions:
         batches: Most batches that one process reads at the same time. Others wait.
     """
 
-    host: str = "127.0.0.1"
-    port: int | None = DEFAULT_PORT
-    s3_port: int | None = None
-    s3: S3Options = field(default_factory=S3Options)
-    workers: int = 1
-    redirect: bool = False
+    host: Annotated[str, Flag("--host", "Address to listen on.", "HOST")] = "127.0.0.1"
+    port: Annotated[int, Flag("--port", "Port for HTTP; 0 for a free one.", "PORT")] = 8320
+    http: Annotated[bool, Unless("--no-http", "Serve the S3 protocol only.")] = True
+    s3_port: Annotated[int | None, Flag("--s3-port", "Also serve the S3 protocol; 0 for a free port.", "PORT")] = (
+        None
+    )
+    s3: Annotated[S3Options, OptionGroup()] = field(default_factory=S3Options)
+    workers: Annotated[int, Flag("--workers", "Number of processes.", "N")] = 1
+    redirect: Annotated[bool, Flag("--redirect", "Redirect requests with ?redirect to signed URLs.")] = False
     redirect_seconds: int = 300
-    access_log: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    connections: int = 4096
-    idle_seconds: int = 60
-    head_seconds: int = 10
-    request_seconds: int = 60
-    stall_seconds: int = 60
-    stop_seconds: int = 30
+    access_log: Annotated[Path | None, Flag("--access-log", "Append the log to FILE, not to stderr.", "FILE")] = (
+        None
+    )
+    certificate: Annotated[Path | None, Flag("--certificate", "Certificate for TLS, in PEM.", "FILE")] = None
+    key: Annotated[Path | None, Flag("--key", "Private key for TLS, in PEM.", "FILE")] = None
+    connections: Annotated[int, Flag("--connections", "Most open connections of one process.", "N")] = 4096
+    idle_seconds: Annotated[int, Flag("--idle-seconds", "How long a connection may be idle.", "N")] = 60
+    head_seconds: Annotated[int, Flag("--head-seconds", "How long the head of a request may take.", "N")] = 10
+    request_seconds: Annotated[
+        int, Flag("--request-seconds", "How long a whole request may take to arrive.", "N")
+    ] = 60
+    stall_seconds: Annotated[int, Flag("--stall-seconds", "How long a client may read nothing.", "N")] = 60
+    stop_seconds: Annotated[int, Flag("--stop-seconds", "How long responses may go on after SIGTERM.", "N")] = 30
     batches: int = 4
 
     def check(self) -> None:
         """Check the ranges of all numbers, and the options of the S3 protocol.
 
         Raises:
-            InvalidInput: A number is out of its range, there is no port, an option of the S3 protocol is not valid
-                or given without its port, or a key is given without a certificate.
+            InvalidInput: A number is out of its range, nothing is to be served, an option of the S3 protocol is not
+                valid or given without its port, or a key is given without a certificate.
         """
-        if self.port is None and self.s3_port is None:
+        if not self.http and self.s3_port is None:
             raise InvalidInput("nothing is to be served", hint="give --s3-port, or leave --no-http out")
         if self.s3_port is None and self.s3 != S3Options():
             raise InvalidInput("an option of the S3 protocol is given without its port", hint="add --s3-port 8333")

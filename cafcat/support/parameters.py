@@ -19,6 +19,7 @@ __all__ = [
     "JoinStore",
     "NewChunkSize",
     "OnlyInStore",
+    "OptionGroup",
     "Unless",
     "UnlessYes",
     "UnpackTars",
@@ -73,6 +74,13 @@ class Unless(NamedTuple):
 
     names: str
     help: str
+
+
+class OptionGroup(NamedTuple):
+    """Annotates a field whose value is a dataclass of further options. Their flags are flags of the command.
+
+    No other field of the options may have the name of one of their fields.
+    """
 
 
 class OnlyInStore(NamedTuple):

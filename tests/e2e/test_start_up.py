@@ -51,7 +51,7 @@ OWN = {
     "settings.": "database settings stores values",
     "stores.": "base keys kind local presence registry",
     "stores.local.": "errors files kind store upload",
-    "support.": "arguments checksums forking new_file paths plugins private quantities syncing",
+    "support.": "arguments checksums forking new_file paging paths plugins private quantities syncing",
 }
 """Modules of cafcat that `get` may load, by package."""
 

@@ -1,9 +1,10 @@
 """Options of the S3 server."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from cafcat.errors import InvalidInput
+from cafcat.support.parameters import Flag
 from cafcat.support.paths import folder_of, is_text
 
 __all__ = ["S3Options"]
@@ -24,10 +25,12 @@ class S3Options:
         key_seconds: How long an access key is remembered: how long a revoked key is still accepted.
     """
 
-    bucket: str | None = None
-    domain: str | None = None
-    region: str = "us-east-1"
-    public: tuple[str, ...] = ()
+    bucket: Annotated[str | None, Flag("--bucket", "One S3 bucket with all paths as its keys.", "NAME")] = None
+    domain: Annotated[str | None, Flag("--s3-domain", "Host of S3 requests to BUCKET.HOST.", "HOST")] = None
+    region: Annotated[str, Flag("--s3-region", "Region that S3 clients sign.", "NAME")] = "us-east-1"
+    public: Annotated[
+        tuple[str, ...], Flag("--public", "Folder that S3 clients read without a key. Repeatable.", "FOLDER")
+    ] = ()
     key_seconds: float = _KEY_SECONDS
 
     def check(self) -> None:

@@ -113,7 +113,7 @@ async def _serve(
     repository: PackedFiles, s3: S3Options, listener: socket.socket, servers: list[uvicorn.Server]
 ) -> None:
     """Run the server, which is added to `servers`, until its `should_exit` is set."""
-    options = ServeOptions(port=None, s3_port=0, s3=s3, stop_seconds=5)
+    options = ServeOptions(http=False, s3_port=0, s3=s3, stop_seconds=5)
     serving = Serving(repository, options, Warnings())
     log, metrics = AccessLog(Path(os.devnull)), Metrics()
     [door] = doors(options)
