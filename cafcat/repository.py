@@ -2,13 +2,14 @@
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, cast, get_args, get_origin
 
 from cafcat import __version__
 from cafcat.errors import InvalidInput
-from cafcat.model import IngestReport, OnConflict, RetiredLocation
+from cafcat.model import IngestReport, RetiredLocation
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.backup.options import BackupOptions
@@ -36,6 +37,7 @@ from cafcat.operations.undelete.options import UndeleteOptions
 from cafcat.operations.undelete.report import UndeleteReport
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.report import VerifyReport
+from cafcat.operations.write.options import WriteOptions
 from cafcat.packed_files import PackedFiles
 from cafcat.progress import Warnings
 from cafcat.session import Session, output_of
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Repository", "open"]
 
 _Options = ParamSpec("_Options")
+_Given = TypeVar("_Given")
 _Report = TypeVar("_Report")
 
 
@@ -94,24 +97,56 @@ def _operation(
     """
     module = options.__module__.removesuffix("options") + "run"
 
-    def method(self: "Repository", /, *args: _Options.args, **kwargs: _Options.kwargs) -> _Report:
+    def method(self: "Repository", given: object) -> _Report:
         run = cast(Callable[[Session, object], _Report], import_module(module).run)
-        return run(self.session, options(*args, **kwargs))
+        return run(self.session, given)
 
     method.__name__ = module.split(".")[-2]
-    method.__qualname__ = f"Repository.{method.__name__}"
-    text = inspect.cleandoc(options.__doc__ or "").replace("Attributes:", "Args:")
-    method.__doc__ = f"{text}\n\nReturns:\n    The report, of type {report.__name__}."
-    method.__signature__ = _signature(options, report)  # type: ignore[attr-defined]
-    return method
+    summary = inspect.cleandoc(options.__doc__ or "").partition("\n\nAttributes:")[0]
+    method.__doc__ = f"{summary}\n\nReturns:\n    The report, of type {report.__name__}."
+    method.__annotations__["return"] = report
+    return _with_fields_of(options)(method)
 
 
-def _signature(options: Callable[..., object], report: type) -> inspect.Signature:
-    """Return the signature of the method for an operation: the fields of its options, with their bare types.
+def _with_fields_of(
+    options: Callable[_Options, _Given],
+) -> "Callable[[Callable[[Repository, _Given], _Report]], Callable[Concatenate[Repository, _Options], _Report]]":
+    """Return a decorator for a method that takes options. The fields of the options become its parameters.
+
+    They are also described in the docstring of the method, before what it returns or raises.
+
+    Args:
+        options: Class of the options, a dataclass.
+    """
+
+    def decorate(
+        function: "Callable[[Repository, _Given], _Report]",
+    ) -> "Callable[Concatenate[Repository, _Options], _Report]":
+        def method(self: "Repository", /, *args: _Options.args, **kwargs: _Options.kwargs) -> _Report:
+            return function(self, options(*args, **kwargs))
+
+        method.__name__ = function.__name__
+        method.__qualname__ = f"Repository.{method.__name__}"
+        fields = inspect.cleandoc(options.__doc__ or "").partition("Attributes:")[2]
+        method.__doc__ = re.sub(
+            r"^(?=(Returns|Raises):)",
+            lambda _: f"Args:{fields}\n\n",
+            inspect.cleandoc(function.__doc__ or ""),
+            count=1,
+            flags=re.MULTILINE,
+        )
+        method.__signature__ = _signature(options, function.__annotations__["return"])  # type: ignore[attr-defined]
+        return method
+
+    return decorate
+
+
+def _signature(options: Callable[..., object], returned: object) -> inspect.Signature:
+    """Return the signature of a method whose parameters are the fields of options, with their bare types.
 
     Args:
         options: Class of the options.
-        report: Class of the report.
+        returned: Annotation of the returned value.
     """
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [
@@ -120,7 +155,7 @@ def _signature(options: Callable[..., object], report: type) -> inspect.Signatur
         else parameter
         for parameter in inspect.signature(options).parameters.values()
     ]
-    return inspect.Signature([own, *parameters], return_annotation=report)
+    return inspect.Signature([own, *parameters], return_annotation=returned)
 
 
 class Repository(PackedFiles):
@@ -145,14 +180,8 @@ class Repository(PackedFiles):
     backup = _operation(BackupOptions, BackupReport)
     restore = _operation(RestoreOptions, RestoreReport)
 
-    def writer(
-        self,
-        *,
-        on_conflict: OnConflict = OnConflict.REPLACE,
-        format: str = "caf",
-        target_size: int | None = None,
-        join_store: bool = False,
-    ) -> "Writer":
+    @_with_fields_of(WriteOptions)
+    def writer(self, options: WriteOptions) -> "Writer":
         """Return a writer, which packs files whose contents a program gives. Use it as a context manager.
 
         Chunks are made and committed as by an ingest.
@@ -160,22 +189,12 @@ class Repository(PackedFiles):
             with repository.writer() as writer:
                 writer.add("notes/today.txt", b"packed")
 
-        Args:
-            on_conflict: What to do with a path that the catalog has: replace the file, skip the new file, or fail.
-            format: Name of the format of the new chunks.
-            target_size: Size in bytes at which a chunk is full; None for the setting `target_size`.
-            join_store: Write into a store that has chunks of another catalog.
-
         Raises:
             InvalidInput: The format or the target size is not valid.
             Unsupported, NotInstalled: Chunks of the format cannot be written here.
         """
-        from cafcat.operations.write.options import WriteOptions
         from cafcat.operations.write.run import Writer
 
-        options = WriteOptions(
-            on_conflict=on_conflict, format=format, target_size=target_size, join_store=join_store
-        )
         return Writer(self.session, options)
 
     def removed(self, prefix: str = "") -> Iterator[RetiredLocation]:
