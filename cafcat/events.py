@@ -96,7 +96,7 @@ class ChunkRecovered(NamedTuple):
     Attributes:
         uuid: Uuid of the chunk.
         store: URL of the store.
-        outcome: What was done.
+        outcome: The action that was taken.
         files: Number of files in the index of an adopted chunk, else 0.
         size_bytes: Size of the object of an adopted chunk, else 0.
         reason: Why the chunk was abandoned; None for other outcomes.
@@ -116,7 +116,7 @@ class CopyRecovered(NamedTuple):
     Attributes:
         copy_of: Uuid of the chunk.
         store: URL of the store with the copy.
-        outcome: What was done.
+        outcome: The action that was taken.
         reason: Why the copy was abandoned; None for other outcomes.
     """
 
@@ -165,7 +165,7 @@ class ChunkCopied(NamedTuple):
     Attributes:
         uuid: Uuid of the chunk.
         store: URL of the store that the user chose for the copies.
-        outcome: What was done.
+        outcome: The action that was taken.
         size_bytes: Size of the object.
     """
 

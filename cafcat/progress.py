@@ -1,4 +1,4 @@
-"""The object to which an operation reports what it does, and by which it is stopped."""
+"""The object to which an operation reports its progress, and by which it is stopped."""
 
 import logging
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class StopOnly(Progress):
         return self._progress.stopping
 
     def checkpoint(self) -> None:
-        """Call the checkpoint of `progress`, and raise what it raises."""
+        """Call the checkpoint of `progress`, and raise its errors."""
         self._progress.checkpoint()
 
 

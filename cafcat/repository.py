@@ -113,7 +113,7 @@ def _with_fields_of(
 ) -> "Callable[[Callable[[Repository, _Given], _Report]], Callable[Concatenate[Repository, _Options], _Report]]":
     """Return a decorator for a method that takes options. The fields of the options become its parameters.
 
-    They are also described in the docstring of the method, before what it returns or raises.
+    They are also described in the docstring of the method, before "Returns" or "Raises".
 
     Args:
         options: Class of the options, a dataclass.
@@ -467,7 +467,7 @@ class Repository(PackedFiles):
 
         Raises:
             StoreFailed: Objects are missing at the new URL, or have other sizes, or the marker there is missing or
-                that of another store. Nothing was changed.
+                that of another store. The catalog is unchanged.
             Locked: Another command is writing to the store, or has locked its rows for 30 seconds.
             Conflict: The catalog has chunks or copies at the new URL already, or a backup is being written there.
             NotFound: The catalog has no such store.

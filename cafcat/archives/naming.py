@@ -1,4 +1,4 @@
-"""Finds what the name of an archive refers to: a file, an object, or a folder that is one archive."""
+"""Resolves the name of an archive: to a file, an object, or a folder that is one archive."""
 
 import os
 import re

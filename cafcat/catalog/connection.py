@@ -131,7 +131,7 @@ class Connection:
     """
 
     def __init__(self, database: Connector, lock_wait: LockWait | None = None) -> None:
-        """Create the object. Nothing is connected yet.
+        """Create the object. This does not connect yet.
 
         Args:
             database: Opens the connection.
@@ -310,7 +310,7 @@ class Connection:
         self._checked = False
 
     def after_fork(self) -> None:
-        """In a forked process, forget the connection of the parent. The next query connects anew."""
+        """Forget the connection of the parent in a forked process. The next query connects anew."""
         keep_open(self._connection, self._cursor)
         self._lock = RLock()  # another thread of the parent may have held the lock
         self._connection = self._cursor = None

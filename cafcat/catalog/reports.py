@@ -104,7 +104,7 @@ class Reports:
     """Reports on the catalog. Each report is one transaction; that of `query` ends when its rows have been read."""
 
     def __init__(self, connection: Connection, database: Connector) -> None:
-        """Create reports on a catalog. Nothing is queried yet.
+        """Create reports on a catalog. This sends no query yet.
 
         Args:
             connection: Connection of the catalog.

@@ -124,7 +124,7 @@ def decoded(archive_format: Format, file: Entry, span: Iterator[bytes]) -> Itera
 def guarded(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the given blocks. If reading the next block raises CafcatError, raise Unreadable with that error.
 
-    Thereby a caller that also writes can tell errors of reading from errors of writing.
+    Thereby a caller that also writes can distinguish errors of reading and of writing.
 
     Args:
         blocks: Content of a file. Its iterator raises CafcatError if the file cannot be read.

@@ -1,4 +1,4 @@
-"""Rules for the index of an object: which entries the catalog can store, and what it stores about the object."""
+"""Rules for the index of an object: which entries and facts about the object the catalog can store."""
 
 from typing import Final
 

@@ -24,7 +24,7 @@ class WholeObject:
     """
 
     def __init__(self, store: Store, key: str, archive_format: Format, progress: Progress) -> None:
-        """Prepare to read an object. Nothing is read yet.
+        """Prepare to read an object. This reads nothing yet.
 
         Args:
             store: Where the object is.

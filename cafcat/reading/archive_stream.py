@@ -110,7 +110,7 @@ class ArchiveStream:
         format: str,
         on_error: str,
     ) -> None:
-        """Prepare a stream. Nothing is read yet.
+        """Prepare a stream. This reads nothing yet.
 
         Args:
             reader: Reads large files.

@@ -33,7 +33,7 @@ class Batch:
     """
 
     def __init__(self, reader: FileReader, start: int = 0, end: int | None = None) -> None:
-        """Create a batch. Nothing is read yet.
+        """Create a batch. This reads nothing yet.
 
         Args:
             reader: Finds and reads the files.

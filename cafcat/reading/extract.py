@@ -111,7 +111,7 @@ class Extraction:
         *,
         progress: Progress,
     ) -> None:
-        """Create an extraction. Nothing is written yet.
+        """Create an extraction. This writes nothing yet.
 
         Args:
             reader: Reads the files.

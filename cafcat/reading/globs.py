@@ -51,7 +51,7 @@ def _class(negated: bool, members: str) -> str:
 
     Args:
         negated: True for "[!...]" or "[^...]".
-        members: What is between the brackets, without the "!" or "^".
+        members: The text between the brackets, without the "!" or "^".
     """
     parts = []
     position = 0

@@ -60,7 +60,7 @@ def locate_as_typed(files: PathLookup, path: str) -> Location:
         path: The name as typed. The catalog is known to have no file with exactly this name.
 
     Raises:
-        NotFound: The catalog has no file with a shortened name, either. The message tells if the shortest name is
+        NotFound: The catalog has no file with a shortened name, either. The message says if the shortest name is
             that of a folder.
         InvalidInput: No path can have the name.
     """

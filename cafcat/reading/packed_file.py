@@ -68,7 +68,7 @@ class PackedFile(SeekableFile, io.RawIOBase):
     mode = "rb"
 
     def __init__(self, reader: FileReader, path: str, location: Location) -> None:
-        """Open a packed file. Nothing is read yet.
+        """Open a packed file. This reads nothing yet.
 
         Args:
             reader: Reads the bytes of the file from its chunk or from a copy.

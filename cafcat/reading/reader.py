@@ -42,7 +42,7 @@ class FileReader:
     """
 
     def __init__(self, catalog: "LocationCatalog", stores: Mapping[str, Store], progress: Progress) -> None:
-        """Create a reader. Nothing is opened or queried yet.
+        """Create a reader. This opens and queries nothing yet.
 
         Args:
             catalog: A database, or a snapshot of one.
@@ -60,7 +60,7 @@ class FileReader:
         If no file has the name as typed, leading "./" and "/" are dropped, and further queries are sent.
 
         Raises:
-            NotFound: No file has the name. If it is the name of a folder, the message says so.
+            NotFound: No file has the name. If it is the name of a folder, the message mentions that.
             InvalidInput: No path can have the name.
         """
         try:
@@ -289,7 +289,7 @@ class FileReader:
         *,
         can_restart: bool = True,
     ) -> Result:
-        """Pass the blocks of a file to a function that writes them, and return what the function returns.
+        """Pass the blocks of a file to a function that writes them, and return its result.
 
         If a large file proves to be damaged at its end, `function` is called again with the blocks of a copy.
 

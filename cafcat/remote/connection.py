@@ -232,7 +232,7 @@ class S3Connection:
             raise InvalidInput(f"the certificates in {file} cannot be read: {error}", hint=hint) from error
 
     def after_fork(self) -> None:
-        """In a forked process, forget the clients of the parent. The next request creates new ones."""
+        """Forget the clients of the parent in a forked process. The next request creates new ones."""
         keep_open(self._session, self._client, self._objects)
         self._lock = RLock()  # another thread of the parent may have held the lock
         self._session = self._client = self._objects = None

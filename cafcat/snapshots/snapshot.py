@@ -277,7 +277,7 @@ class Snapshot:
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Yield the path of the file with a name, if any, and the paths of all files below the folder of this name.
 
-        The paths are sorted by their bytes. Nothing is yielded if neither file nor folder exists.
+        The paths are sorted by their bytes. There are no paths if neither file nor folder exists.
 
         Args:
             prefix: The name; "" and "." mean all files, a name that ends in "/" only the files below the folder.

@@ -213,7 +213,7 @@ class Store(Protocol):
     def uploads(self) -> Iterator[str]:
         """Yield the key of each unfinished upload, whether or not its writer is alive.
 
-        A key with several uploads is yielded several times. Nothing is yielded if the server cannot list uploads.
+        A key with several uploads is yielded several times. There are no keys if the server cannot list uploads.
 
         Raises:
             StoreFailed: The store cannot list its uploads for another reason.
@@ -275,7 +275,7 @@ class HttpStore(Protocol):
 
 @runtime_checkable
 class PresigningStore(Protocol):
-    """A store that can sign URLs, with which anybody can read a range of an object for a time."""
+    """A store that can sign URLs, which give access to a range of an object for a time."""
 
     def presign(self, key: str, start_byte: int, end_byte: int, seconds: int) -> Presigned:
         """Return a URL that gives access to the bytes `[start_byte, end_byte)` of an object, and to nothing else.

@@ -19,7 +19,7 @@ class Finding(NamedTuple):
         feature: The tested feature.
         works: True if the store behaves as cafcat expects; None if that could not be tested.
         detail: How the store behaved.
-        remedy: How cafcat works around a feature that does not work, or what the user should do; "" if neither is
+        remedy: How cafcat works around a feature that does not work, or what to do; "" if neither is
             needed.
         is_needed: True if cafcat cannot use the store without this feature.
     """

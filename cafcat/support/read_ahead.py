@@ -41,7 +41,7 @@ class ReadAhead:
     def __init__(
         self, archive: _Archive, *, first_bytes: int = _FIRST_BYTES, most_bytes: int = _MOST_BYTES
     ) -> None:
-        """Prepare to read an archive. Nothing is read yet.
+        """Prepare to read an archive. This reads nothing yet.
 
         Args:
             archive: The archive.
@@ -94,7 +94,7 @@ class LocatedReadAhead(ReadAhead, Generic[_Folder_co]):
     """Reads a LocatedArchive as ReadAhead does, and is a LocatedArchive itself."""
 
     def __init__(self, archive: _Located[_Folder_co]) -> None:
-        """Prepare to read an archive. Nothing is read yet."""
+        """Prepare to read an archive. This reads nothing yet."""
         super().__init__(archive)
         self._located = archive
 

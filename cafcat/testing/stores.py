@@ -97,7 +97,7 @@ class StoreSuite:
         assert list(store.list()) == [ObjectInfo("folder/chunk.caf", 4 * MIB)]
 
     def test_abort_leaves_nothing_and_frees_the_key(self, store: Store, raw: RawObjects) -> None:
-        """After `Upload.abort`, no object is visible, and the key is free. A second `abort` does nothing."""
+        """No object is visible after `Upload.abort`, and the key is free. A second `abort` does nothing."""
         upload = store.create("chunk.caf")
         upload.write(b"first" * MIB)
         upload.abort()
@@ -165,7 +165,7 @@ class StoreSuite:
 
     @pytest.mark.parametrize("ending", ["commit", "abort"])
     def test_an_upload_that_ended_takes_nothing_more(self, store: Store, raw: RawObjects, ending: str) -> None:
-        """After `commit` or `abort` of an upload, `write` and `commit` raise a CafcatError and change nothing."""
+        """`write` and `commit` raise a CafcatError after `commit` or `abort` of an upload, and change nothing."""
         upload = store.create("chunk.caf")
         upload.write(b"all")
         getattr(upload, ending)()
@@ -290,7 +290,7 @@ class StoreSuite:
         assert raw.read("folder/other.caf") == b"y"
 
     def test_a_deleted_key_can_be_written_again(self, store: Store, raw: RawObjects) -> None:
-        """After `Store.delete`, an object with the same key can be written."""
+        """An object can be written with the same key after `Store.delete`."""
         put(store, "chunk.caf", b"first")
         store.delete("chunk.caf")
         put(store, "chunk.caf", b"second")

@@ -45,7 +45,7 @@ class ArchiveChunk(BegunChunk):
         self._units = units
 
     def _finalize(self) -> FinishedArchive:
-        """Return sizes and entry count of the archive. Nothing has to be written, because the archive is complete.
+        """Return sizes and entry count of the archive. This writes nothing, because the archive is complete.
 
         The archive has no index at its end, so the returned span of the index is empty.
         """

@@ -40,7 +40,7 @@ class JournalCopies:
     """
 
     def __init__(self, journal: Journal, target: Store, progress: Progress) -> None:
-        """Prepare to copy journal records. Nothing is read yet.
+        """Prepare to copy journal records. This reads nothing yet.
 
         Args:
             journal: The journal of the catalog.

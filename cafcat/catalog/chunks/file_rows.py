@@ -275,7 +275,7 @@ def _refuse_conflicts(connection: PgConnection) -> None:
 
 
 def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) -> int:
-    """For each path in both file_locations and `staged`, copy one of the two locations to retired_locations.
+    """Copy one of the two locations of each path in both file_locations and `staged` to retired_locations.
 
     With OnConflict.REPLACE, these are the locations in file_locations, and they are subtracted from the counters of
     their chunks. With OnConflict.SKIP, they are the staged locations.

@@ -39,7 +39,8 @@ class Runs:
         """Insert the row of an ingest run by this process, in the state `running`.
 
         Args:
-            sources: Names of the sources (Source.name): what the user typed, with unprintable characters escaped.
+            sources: Names of the sources (Source.name), as the user typed them, with unprintable characters
+                escaped.
             options: Options of the run, as JSON values.
             version: Version of cafcat.
 

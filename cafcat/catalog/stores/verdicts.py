@@ -19,7 +19,7 @@ class ServerVerdicts:
     """Queries on `stores.checks`: which checks the server of each store failed, as `{"failed": ["entity_tag"]}`."""
 
     def __init__(self, connection: Connection) -> None:
-        """Create the queries. Nothing is queried yet.
+        """Create the queries. This sends no query yet.
 
         Args:
             connection: Connection of the catalog. It should have no open transaction: a check may fail during a

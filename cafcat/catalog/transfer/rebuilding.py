@@ -143,7 +143,7 @@ class Rebuilding:
 
 
 class Stage:
-    """The open transaction of a rebuild, with temporary tables of what was found in the stores.
+    """The open transaction of a rebuild, with temporary tables of the rows found in the stores.
 
     The order of calls is: add_objects and add_record_objects; records with add_record for each;
     discard_other_catalogs, if the records have several catalogs; number_records; plan; chunks with add_chunk for

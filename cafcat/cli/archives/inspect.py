@@ -25,7 +25,7 @@ def inspect(
         str, typer.Argument(metavar="FILE", help="Archive file, s3://bucket/key, or folder with a bundle.")
     ],
     long: Annotated[
-        bool, typer.Option("--long", "-l", help="Also print byte ranges, sizes, checksums and times.")
+        bool, typer.Option("--long", "-l", help="Print byte ranges, sizes, checksums and times, too.")
     ] = False,
     blocks: Annotated[
         bool, typer.Option("--blocks", help="List the blocks of a CAR by CID, not the files.")

@@ -37,7 +37,7 @@ def show(
         str,
         typer.Argument(metavar="UUID", parser=parse_text, help="Uuid of the chunk, or its first 8 digits or more."),
     ],
-    files: Annotated[bool, typer.Option("--files", help="Also list the files in the chunk.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="List the files in the chunk, too.")] = False,
 ) -> None:
     """Show one chunk, and its files with --files."""
     with call.files() as repository:

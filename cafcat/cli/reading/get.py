@@ -60,7 +60,7 @@ def get(
     null: Annotated[bool, typer.Option("--null", "-0", help="Names in LIST end with NUL, not newline.")] = False,
     on_error: Annotated[
         str | None,
-        typer.Option("--on-error", metavar="fail|skip", help="With --files-from: what to do if a file fails."),
+        typer.Option("--on-error", metavar="fail|skip", help="What to do if a file fails (with --files-from)."),
     ] = None,
 ) -> int:
     """Copy files out of their archives. Default: to the current folder, under their base names.

@@ -36,9 +36,9 @@ def ls(
     call: Call,
     *,
     prefix: Prefix = "",
-    long: Annotated[bool, typer.Option("--long", "-l", help="Also print sizes and times.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Print sizes and times, too.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List everything below the folder.")] = False,
-    human: Annotated[bool, typer.Option("--human", "-h", help="With -l, print sizes as 1.5 MB.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB (with -l).")] = False,
 ) -> None:
     """List one level of a folder; with -R, everything below it.
 

@@ -57,7 +57,7 @@ class TarWriter:
     """
 
     def __init__(self, sink: Sink, modified_at: int) -> None:
-        """Prepare to write the tar file of a backup. Nothing is written yet.
+        """Prepare to write the tar file of a backup. This writes nothing yet.
 
         Args:
             sink: Receives the bytes of the tar.
@@ -159,7 +159,7 @@ class TarReader:
     """
 
     def __init__(self, blocks: Iterator[bytes], name: str) -> None:
-        """Prepare to read the tar file of a backup. Nothing is read yet.
+        """Prepare to read the tar file of a backup. This reads nothing yet.
 
         Args:
             blocks: Bytes of the tar.

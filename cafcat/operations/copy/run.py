@@ -129,7 +129,7 @@ class ChunkCopier:
     """
 
     def __init__(self, session: Session, target: Store, owner: str) -> None:
-        """Prepare to copy chunks into a store. Nothing is read or written yet.
+        """Prepare to copy chunks into a store. This reads and writes nothing yet.
 
         Args:
             session: The session.
@@ -191,7 +191,7 @@ class ChunkCopier:
             raise NotFound(NO_SUCH_PREFIX, path=selection.prefix)
 
     def _copy_one(self, chunk: ChunkToCopy) -> CopyOutcome | None:
-        """Copy one chunk, unless the target has it, and return what was done.
+        """Copy one chunk, unless the target has it, and return the outcome.
 
         Returns:
             None if the chunk or its store failed. The failure is noted in the report.

@@ -20,7 +20,7 @@ __all__ = ["IngestOptions"]
 class IngestOptions(SourceOptions):
     """Pack the new and changed files of sources into chunks, and enter them into the catalog.
 
-    A second ingest of the same sources packs only what is new or changed. A file that cannot be read is reported;
+    A second ingest of the same sources packs only new and changed files. A file that cannot be read is reported;
     the others are packed. If the user ends the operation, the files that were packed are committed.
 
     Attributes:

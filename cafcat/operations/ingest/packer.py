@@ -57,7 +57,7 @@ class Packer:
             session: The session.
             target: Catalog, store, format, run and owner of the new chunks.
             limits: When a chunk is full.
-            on_conflict: What a commit does with a path that another process entered into the catalog meanwhile.
+            on_conflict: Action of a commit for a path that another process entered into the catalog meanwhile.
             positions: Notes each file that was packed or failed, and saves the position of the listing at each
                 commit.
         """

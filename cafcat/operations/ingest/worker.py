@@ -40,7 +40,7 @@ class Setup:
         format: Name of the format of new chunks.
         run: `ingest_runs.id` of the ingest.
         limits: When a chunk is full.
-        on_conflict: What a commit does with a path that another process entered into the catalog meanwhile.
+        on_conflict: Action of a commit for a path that another process entered into the catalog meanwhile.
     """
 
     open_session: SessionFactory

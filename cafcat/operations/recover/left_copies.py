@@ -34,7 +34,7 @@ class LeftCopies:
             stores: The stores of the recover.
             owner: Name of this process as the owner of leases.
             counts: Receives the numbers of adopted and removed copies.
-            dry_run: Report what would be done; change nothing.
+            dry_run: Report the actions, and change nothing.
         """
         self._session = session
         self._catalog = session.catalog
@@ -47,7 +47,7 @@ class LeftCopies:
     def clean(self, store: Store, copy: LeftoverObject) -> None:
         """Remove upload, object and journal record of an abandoned or deleted copy, and report that.
 
-        With `dry_run`, only report what would be done.
+        With `dry_run`, only report the action.
 
         Raises:
             InvalidInput, Conflict: The object is the chunk's own object, or a copy that is needed.
@@ -59,7 +59,7 @@ class LeftCopies:
     def recover(self, store: Store, copy: LeftoverObject) -> None:
         """Commit the row of a copy whose object is complete; abandon and remove any other copy of a dead writer.
 
-        With `dry_run`, only report what would be done. If another process has acquired the lease, do nothing.
+        With `dry_run`, only report the action. If another process has acquired the lease, do nothing.
         """
         if self._dry_run:
             why_not = self._why_incomplete(store, copy)

@@ -17,7 +17,7 @@ class RecoverOptions:
 
     Attributes:
         store: Only leftovers in this store: a name, a URL or a folder; None for all stores of the catalog.
-        dry_run: Report what would be done; change nothing.
+        dry_run: Report the actions, and change nothing.
     """
 
     store: Annotated[str | None, OnlyInStore()] = None

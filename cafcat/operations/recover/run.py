@@ -80,7 +80,7 @@ class Recovery:
 
     @property
     def report(self) -> RecoverReport:
-        """Counts of the leftovers in all stores so far. In a dry run: of what would be done."""
+        """Counts of the leftovers in all stores so far. In a dry run, those of a real one."""
         counts = self._counts
         return RecoverReport(
             adopted=counts[RecoverOutcome.ADOPTED],
@@ -248,7 +248,7 @@ class Recovery:
         """Acquire the lease of a chunk whose writer died, and adopt or abandon the chunk.
 
         If another process has the lease now, nothing is done. After an error, this process's lease is ended at
-        once. A dry run acquires no lease, and only reports what would be done.
+        once. A dry run acquires no lease, and only reports the action.
         """
         chunk = found if self._dry_run else self._catalog.recovery.acquire(found, self._owner, LEASE_SECONDS)
         if chunk is None:

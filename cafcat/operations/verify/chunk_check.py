@@ -96,7 +96,7 @@ class ObjectCheck:
     def __init__(
         self, store: Store, target: CheckTarget, rows: Iterable[ChunkRow], findings: Findings, progress: Progress
     ) -> None:
-        """Prepare to check an object. Nothing is read yet.
+        """Prepare to check an object. This reads nothing yet.
 
         Args:
             store: The store of the object.

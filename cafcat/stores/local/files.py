@@ -209,7 +209,7 @@ class CachedFiles:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """In a forked process, replace the lock: another thread of the parent may have held it. Files stay open."""
+        """Replace the lock in a forked process: another thread of the parent may have held it. Files stay open."""
         self._lock = Lock()
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:

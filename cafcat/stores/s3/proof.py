@@ -21,7 +21,7 @@ __all__ = ["Expected", "prove"]
 
 
 class Expected(NamedTuple):
-    """Properties that the object of an upload should have, and what the server promised and confirmed about them.
+    """Properties that the object of an upload should have, and those that the server promised and confirmed.
 
     Attributes:
         size_bytes: Size of the object in bytes.
