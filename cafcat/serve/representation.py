@@ -18,9 +18,8 @@ __all__ = ["describing_headers", "etag_of", "is_range_wanted", "modified_of", "p
 _NO_TYPE: Final = b"application/octet-stream"
 _TYPES: Final = MimeTypes()
 """Types by suffix, from Python's own tables: the files of the machine do not matter, so all servers agree."""
-_BY_SUFFIX: Final = {
-    suffix: kind.encode() for table in reversed(_TYPES.types_map) for suffix, kind in table.items()
-}
+# The first table has unofficial types, such as image/jpg, which the registered types of the second one replace.
+_BY_SUFFIX: Final = {suffix: kind.encode() for table in _TYPES.types_map for suffix, kind in table.items()}
 _BY_SUFFIX.update({".gz": b"application/gzip", ".bz2": b"application/x-bzip2", ".xz": b"application/x-xz"})
 _BY_SUFFIX.update({".zst": b"application/zstd", ".br": _NO_TYPE, ".z": b"application/x-compress"})
 _CRC: Final = struct.Struct(">I")

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from cafcat.serve.representation import type_of
 from cafcat.support.checksums import crc32c
 from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat
 from tests.worlds.file_server import FileServer, serving
@@ -64,6 +65,11 @@ def test_tags_differ_between_files_and_stay_the_same(server: FileServer) -> None
 )
 def test_the_type_follows_the_name(server: FileServer, path: str, kind: str | None) -> None:
     assert server.request(target(path)).headers["content-type"] == (kind or "application/octet-stream")
+
+
+def test_the_type_is_the_registered_one() -> None:
+    """The tables of Python also have the unofficial image/jpg."""
+    assert [type_of(name) for name in ("cat.jpg", "cat.JPEG", "x.webp")] == [b"image/jpeg"] * 2 + [b"image/webp"]
 
 
 def test_download_names_the_file(server: FileServer) -> None:
