@@ -232,7 +232,7 @@ def test_signals_unmount(filled: Cafcat, tmp_path: Path, number: int) -> None:
 def test_in_the_background(filled: Cafcat, tmp_path: Path) -> None:
     folder = tmp_path / "mnt"
     folder.mkdir()
-    found = filled("mount", folder, "--background", "--json").document
+    found = filled("mount", "mnt", "--background", "--json", cwd=tmp_path).document
     try:
         assert (found["mounted"], found["snapshot"]) == (str(folder), None)
         assert (folder / "tree" / "large").read_bytes() == LARGE

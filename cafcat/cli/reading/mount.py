@@ -65,10 +65,12 @@ def _mount(
 ) -> None:
     from cafcat.mount.mounting import mount
 
+    folder = os.path.abspath(directory)  # libfuse changes the current folder
+
     def ready() -> None:
         line = f"mounted on {call.output.shown(directory)}"
         line += "" if background else "; Ctrl-C unmounts"
-        call.summarize({"mounted": os.path.abspath(directory), "snapshot": snapshot, "pid": os.getpid()}, [line])
+        call.summarize({"mounted": folder, "snapshot": snapshot, "pid": os.getpid()}, [line])
         call.output.flush()
         if background:
             background.ready()
