@@ -155,6 +155,30 @@ def test_readers_of_other_formats_work(repository: cafcat.Repository, tmp_path: 
     assert (tmp_path / "copy").read_bytes() == archive.getvalue()
 
 
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
+def test_pillow_opens_packed_images(repository: cafcat.Repository, format: str) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = image.frombytes("RGB", (640, 480), CONTENT.randbytes(640 * 480 * 3))
+    file = io.BytesIO()
+    pixels.save(file, format)
+    write(repository, {"photo": file.getvalue()})
+    with image.open(file) as expected, repository.open("photo") as opened, image.open(opened) as found:
+        assert (found.format, found.size, found.tobytes()) == (format, (640, 480), expected.tobytes())
+
+
+def test_h5py_opens_packed_files(repository: cafcat.Repository, tmp_path: Path) -> None:
+    """HDF5 reads the parts of a file that it needs, and not in their order."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file.create_dataset("grid", data=list(range(300_000)), chunks=(1000,), compression="gzip")
+        file.attrs["unit"] = "m"
+    write(repository, {"data.h5": (tmp_path / "data.h5").read_bytes()})
+    with repository.open("data.h5") as opened, h5py.File(opened, "r") as file:
+        assert file.attrs["unit"] == "m"
+        assert list(file["grid"][150_000:150_010]) == list(range(150_000, 150_010))
+        assert list(file["grid"][::1000]) == list(range(0, 300_000, 1000))
+
+
 def test_missing_files_and_folders_are_refused_at_once(packed: dict[str, cafcat.Repository]) -> None:
     with pytest.raises(NotFound):
         packed["caf"].open("files/nothing")
