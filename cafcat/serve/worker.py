@@ -21,6 +21,7 @@ from cafcat.serve.protocol import LimitedProtocol, protocol_class
 from cafcat.serve.serving import Serving
 from cafcat.serve.straight import Straight
 from cafcat.settings.settings import Settings
+from cafcat.support.allocator import share_arenas
 
 __all__ = ["door_server", "run_worker"]
 
@@ -39,6 +40,7 @@ def run_worker(
         listening: The doors of the server, each with its socket.
         alive: The reading end of a pipe, whose writing end only the parent has.
     """
+    share_arenas()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # the access log has all that matters
     runner = asyncio.Runner(loop_factory=uvicorn.Config("", loop="auto", log_config=None).get_loop_factory())
     with runner:

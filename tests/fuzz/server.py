@@ -33,7 +33,7 @@ __all__ = ["DOORS", "Plan", "Report", "explore", "served"]
 
 DOORS = ("http", "s3")
 MOST_GROWTH_BYTES = 8 << 20
-"""Limit of the growth of the server's memory in the second half of the requests. Before, its threads get theirs."""
+"""Limit of the growth of the server's memory after the first tenth of the requests."""
 _WAIT_SECONDS = 0.5
 """After this time without an answer, the client closes its side: the request has no end."""
 _SETTLE_SECONDS = 20
@@ -207,9 +207,9 @@ def _settled(target: Target, at: str, before: Usage | None = None) -> Usage:
 
 def _of_usage(usage: list[Usage], connections: int) -> list[str]:
     """Return what is wrong with the usage. Threads and their connections to the database are made when needed."""
-    warm, _, half, end = usage
+    warm, tenth, _, end = usage
     wrong = []
-    if end.resident_bytes - half.resident_bytes > MOST_GROWTH_BYTES:
+    if end.resident_bytes - tenth.resident_bytes > MOST_GROWTH_BYTES:
         wrong.append("the memory of the server grew")
     if end.files > warm.files + connections or end.threads > warm.threads + connections:
         wrong.append("the server has more open files or threads than at the start")
