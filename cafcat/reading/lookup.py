@@ -9,7 +9,7 @@ from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Location
 from cafcat.support.paths import is_text
 
-__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many"]
+__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many", "not_a_text"]
 
 
 class PathLookup(Protocol):
@@ -76,10 +76,19 @@ def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location |
 
     Errors are values, not exceptions: NotFound, and InvalidInput for a name that no path can have.
     """
+    given: Sequence[object] = paths  # type checkers do not see all callers
+    texts = [path for path in given if isinstance(path, str)]
     found: dict[str, Location | CafcatError] = {}
-    for start in range(0, len(paths), LOOKED_UP_PATHS):
-        found |= _locate_some(files, paths[start : start + LOOKED_UP_PATHS])
+    if len(texts) < len(paths):
+        found = {path: not_a_text(path) for path in set(paths).difference(texts)}
+    for start in range(0, len(texts), LOOKED_UP_PATHS):
+        found |= _locate_some(files, texts[start : start + LOOKED_UP_PATHS])
     return found
+
+
+def not_a_text(path: object) -> InvalidInput:
+    """Return the error for a path that is no text, such as a pathlib.Path or bytes."""
+    return InvalidInput(f"a path must be a text, not {type(path).__name__}", hint="pass str(path)")
 
 
 def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:

@@ -61,8 +61,13 @@ class FileReader:
 
         Raises:
             NotFound: No file has the name. If it is the name of a folder, the message mentions that.
-            InvalidInput: No path can have the name.
+            InvalidInput: No path can have the name, or it is no text.
         """
+        given: object = path  # type checkers do not see all callers
+        if not isinstance(given, str):
+            from cafcat.reading.lookup import not_a_text
+
+            raise not_a_text(given)
         try:
             return self._catalog.files.locate(path)
         except NotFound:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,17 @@ def test_close_closes_files_and_later_reads_open_them_again(repository: cafcat.R
         assert open_files(chunk.parent) == [chunk.name]
         repository.close()
         assert open_files(chunk.parent) == []
+
+
+@pytest.mark.parametrize("path", [Path("tree/a"), b"tree/a", 3])
+def test_a_path_that_is_no_text(repository: cafcat.Repository, tmp_path: Path, path: Any) -> None:
+    repository.snapshot(tmp_path / "taken")
+    with cafcat.Snapshot(tmp_path / "taken") as snapshot:
+        for reader in (repository, snapshot):
+            with pytest.raises(InvalidInput, match=f"a path must be a text, not {type(path).__name__}"):
+                reader.read(path)
+            results = dict(reader.read_many([path, "nothing"]))
+            assert {type(result) for result in results.values()} == {InvalidInput, NotFound}
 
 
 def test_ranges(repository: cafcat.Repository) -> None:
