@@ -190,7 +190,7 @@ class Repository(PackedFiles):
                 writer.add("notes/today.txt", b"packed")
 
         Raises:
-            InvalidInput: The format or the target size is not valid.
+            InvalidInput: One of the options is not valid.
             Unsupported, NotInstalled: Chunks of the format cannot be written here.
         """
         from cafcat.operations.write.run import Writer

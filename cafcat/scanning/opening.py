@@ -21,7 +21,7 @@ from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import WarnOnce, printable
 from cafcat.sources.registry import find_kind, scheme_of
-from cafcat.support.arguments import parse_text
+from cafcat.support.arguments import member_of, parse_text
 from cafcat.support.parameters import Flag, Unless, folder_flag
 
 __all__ = ["SourceOpener", "SourceOptions"]
@@ -69,6 +69,12 @@ class SourceOptions:
         OnConflict, Flag("--on-conflict", "Action for a path that the catalog has with other content.")
     ] = OnConflict.REPLACE
     comparison: Comparison = Comparison.TIME
+
+    def __post_init__(self) -> None:
+        """Convert texts to the members of enums. Raises InvalidInput for an unknown text."""
+        # Code below compares the members by identity.
+        object.__setattr__(self, "on_conflict", member_of(OnConflict, self.on_conflict, "on_conflict"))
+        object.__setattr__(self, "comparison", member_of(Comparison, self.comparison, "comparison"))
 
     @property
     def scope(self) -> list[Any]:

@@ -2,7 +2,8 @@
 
 import re
 from datetime import UTC, datetime
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
 
 from cafcat.errors import InvalidInput
 
@@ -10,6 +11,7 @@ __all__ = [
     "WHOLE",
     "ByteRange",
     "format_duration",
+    "member_of",
     "parse_date",
     "parse_duration",
     "parse_grace",
@@ -19,6 +21,8 @@ __all__ = [
     "parse_share",
     "parse_text",
 ]
+
+Member = TypeVar("Member", bound=StrEnum)
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -144,3 +148,21 @@ def format_duration(seconds: int) -> str:
         if seconds and not seconds % _SECONDS[unit]:
             return f"{seconds // _SECONDS[unit]}{unit}"
     return "0"
+
+
+def member_of(kind: type[Member], value: str, name: str) -> Member:
+    """Return a member of an enum by its value, which a program may give as a plain text.
+
+    Args:
+        kind: The enum.
+        value: The member, or its value.
+        name: Name of the option, for messages.
+
+    Raises:
+        InvalidInput: No member has the value.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        *others, last = kind
+        raise InvalidInput(f"{name} must be {', '.join(others)} or {last}, not {value!r}") from None

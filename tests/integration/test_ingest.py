@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
@@ -375,6 +375,24 @@ def test_a_list_in_no_order_with_repeats(repository: cafcat.Repository, tree: Pa
     assert report.files_added == 6
     assert [problem.path for problem in recorder.problems if problem.kind.is_failure] == ["tree/missing"]
     assert findings(repository) == []
+
+
+@pytest.mark.parametrize(
+    ("on_conflict", "expected"), [("replace", (1, 0)), ("skip", (0, 1)), ("fail", None), ("fial", None)]
+)
+def test_options_with_fixed_values_may_be_texts(
+    repository: cafcat.Repository, tmp_path: Path, on_conflict: Any, expected: tuple[int, int] | None
+) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    repository.ingest([tmp_path / "file"])
+    (tmp_path / "file").write_bytes(b"new content")
+    options: dict[str, Any] = {"on_conflict": on_conflict, "comparison": "checksum"}
+    if expected is None:
+        with pytest.raises(InvalidInput if on_conflict == "fial" else Conflict):
+            repository.ingest([tmp_path / "file"], **options)
+    else:
+        report = repository.ingest([tmp_path / "file"], **options)
+        assert (report.files_replaced, report.files_skipped) == expected
 
 
 @pytest.mark.parametrize("on_conflict", list(OnConflict))

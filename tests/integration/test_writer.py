@@ -110,6 +110,18 @@ def test_commit_makes_files_visible_before_the_end(repository: cafcat.Repository
     assert writer.report.chunks_committed == 2
 
 
+def test_the_action_for_an_existing_path_may_be_a_text(repository: cafcat.Repository) -> None:
+    for on_conflict, content in (("replace", b"first"), ("replace", b"second"), ("skip", b"third")):
+        with repository.writer(on_conflict=on_conflict) as writer:
+            writer.add("a", content)
+    check(repository, {"a": b"second"})
+    with pytest.raises(Conflict), repository.writer(on_conflict="fail") as writer:
+        writer.add("a", b"fourth")
+    with pytest.raises(InvalidInput, match="on_conflict must be replace, skip or fail, not 'fial'"):
+        repository.writer(on_conflict="fial")
+    check(repository, {"a": b"second"})
+
+
 def test_an_error_in_the_block_abandons_what_is_not_committed(repository: cafcat.Repository) -> None:
     with pytest.raises(RuntimeError, match="mine"), repository.writer() as writer:  # noqa: PT012
         writer.add("a", b"1")

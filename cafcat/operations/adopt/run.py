@@ -33,6 +33,7 @@ from cafcat.session import Session
 from cafcat.sources.names import prefixed
 from cafcat.stores.base import FileStore, Store, StoredObject
 from cafcat.stores.kind import ObjectAddress
+from cafcat.support.arguments import member_of
 from cafcat.support.checksums import crc32c
 from cafcat.support.read_ahead import LocatedReadAhead
 
@@ -43,8 +44,8 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
     """Enter existing archives into the catalog. An archive that cannot be adopted is noted in the report.
 
     Raises:
-        InvalidInput: There is no such format, or `archives` is a single name.
-        ValueError: `on_conflict` is not the name of an action.
+        InvalidInput: There is no such format, `archives` is a single name, or `on_conflict` is not the name of an
+            action.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if options.format is not None:
@@ -52,7 +53,7 @@ def run(session: Session, options: AdoptOptions) -> AdoptReport:
     if isinstance(options.archives, str | bytes | os.PathLike):
         raise InvalidInput("archives must be a list, not one name", hint=f"write [{os.fspath(options.archives)!r}]")
     try:
-        adopt = _Adopt(session, options, OnConflict(options.on_conflict))
+        adopt = _Adopt(session, options, member_of(OnConflict, options.on_conflict, "on_conflict"))
         return adopt.adopt_all([os.fspath(archive) for archive in options.archives])
     finally:
         session.progress.end()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cafcat.errors import InvalidInput
 from cafcat.model import VerifyLevel
-from cafcat.support.arguments import parse_duration, parse_percent
+from cafcat.support.arguments import member_of, parse_duration, parse_percent
 from cafcat.support.parameters import Argument, Flag, FollowSymlinks, OnlyInStore, UnpackTars, folder_flag
 
 __all__ = ["VerifyOptions"]
@@ -77,10 +77,10 @@ class VerifyOptions:
         """Check that the options do not contradict each other, and that their values are in range.
 
         Raises:
-            InvalidInput: Two options contradict each other, or one is out of range.
-            ValueError: `level` is not the name of a level.
+            InvalidInput: Two options contradict each other, one is out of range, or `level` is not the name of a
+                level.
         """
-        level = VerifyLevel(self.level)
+        level = member_of(VerifyLevel, self.level, "level")
         single = self.chunks or self.store or self.older_than is not None or self.sample is not None
         if bool(self.sources) is not (level is VerifyLevel.SOURCE):
             hint = "run `cafcat verify --level source SRC...`, or leave out both the level and the sources"

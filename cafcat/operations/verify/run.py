@@ -53,7 +53,6 @@ def run(session: Session, options: VerifyOptions) -> VerifyReport:
 
     Raises:
         InvalidInput: Options contradict each other, or a chunk has no object.
-        ValueError: `options.level` is not the name of a level.
         NotFound: The catalog has no such chunk, folder or store, or there is no such source.
         AccessDenied, SourceFailed: A source cannot be used at all.
         Unavailable: A worker process died.

@@ -18,7 +18,7 @@ class WriteOptions:
         join_store: Write into a store that has chunks of another catalog.
     """
 
-    on_conflict: OnConflict = OnConflict.REPLACE
+    on_conflict: OnConflict | str = OnConflict.REPLACE
     format: str = "caf"
     target_size: int | None = None
     join_store: bool = False

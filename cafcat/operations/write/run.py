@@ -12,7 +12,7 @@ from cafcat.errors import CafcatError, InvalidInput, Refused, SourceFailed
 from cafcat.events import Event
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
-from cafcat.model import Comparison, FileProblem, IngestReport, ProblemKind, RunState
+from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, RunState
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.run import prepared_store
 from cafcat.operations.write.contents import GivenContents, GivenFile
@@ -21,6 +21,7 @@ from cafcat.progress import Progress
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import check_name, member_name
+from cafcat.support.arguments import member_of
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
@@ -46,7 +47,7 @@ class Writer:
         """Check the options. The store and the catalog are used from `__enter__` on.
 
         Raises:
-            InvalidInput: The format or the target size is not valid.
+            InvalidInput: One of the options is not valid.
             Unsupported, NotInstalled: Chunks of the format cannot be written here.
         """
         if options.format == LOGS:
@@ -54,6 +55,7 @@ class Writer:
         self._problems = _Problems(session.progress)
         self._session = replace(session, progress=self._problems)
         self._options = options
+        self._on_conflict = member_of(OnConflict, options.on_conflict, "on_conflict")
         self._format = formats.for_new_chunks(options.format)
         size_bytes = options.target_size
         self._limits = Limits(session.settings.target_size if size_bytes is None else size_bytes)
@@ -123,11 +125,11 @@ class Writer:
         catalog = self._session.catalog
         self._run = catalog.runs.begin_run(
             sources=[self._source.name],
-            options=recorded | {"on_conflict": self._options.on_conflict},
+            options=recorded | {"on_conflict": self._on_conflict},
             version=__version__,
         )
         target = ChunkTarget(catalog, store, self._format, self._run, owner_name(f"run {self._run}"))
-        options = SourceOptions(on_conflict=self._options.on_conflict, comparison=Comparison.NOTHING)
+        options = SourceOptions(on_conflict=self._on_conflict, comparison=Comparison.NOTHING)
         self._ingest = Ingest(self._session, target, self._limits, options)
         self._ingest.positions.source = self._source
         return self
