@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import cafcat
+
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
@@ -29,3 +31,9 @@ def test_the_examples_run(tmp_path: Path, database_url: str, monkeypatch: pytest
     assert "photos/2024/nothing.txt cannot be read" in run.stdout
     assert (tmp_path / "copy-of-cat.txt").read_bytes() == b"meow"
     assert (tmp_path / "restored" / "photos" / "2024" / "cat.txt").read_bytes() == b"meow"
+
+
+def test_the_reference_has_every_method() -> None:
+    reference = PAGE.read_text().partition("## Reference")[2]
+    names = {name for name in dir(cafcat.Repository) if not name.startswith("_")} - {"session", "settings"}
+    assert {name for name in names if not re.search(rf"`{name}\b", reference)} == set()
