@@ -34,6 +34,7 @@ class Batches:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        paths: list[str] = []
         try:
             if scope["method"] != "POST":
                 raise BadRequest(405, "send the paths with POST", [(b"allow", b"POST")])
@@ -45,7 +46,7 @@ class Batches:
                 stream = self._serving.repository.stream_archive(paths, format=format, on_error=on_error)  # type: ignore[arg-type]
                 await self._send(stream, scope, receive, send)
         except CafcatError as error:
-            await respond_error(scope, send, error)
+            await respond_error(scope, send, error, error.path if error.path in paths else None)
 
     async def _send(self, stream: ArchiveStream, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the archive. An error before the first block gets a status; a later one ends the stream early."""

@@ -72,12 +72,20 @@ def record(scope: Scope, error: BaseException) -> None:
     exchange.error_kind = error.kind if isinstance(error, CafcatError) else "bug"
 
 
-async def respond_error(scope: Scope, send: Send, error: CafcatError) -> None:
-    """Answer a request with the status of an error. Errors of the server's side go to the log."""
+async def respond_error(scope: Scope, send: Send, error: CafcatError, path: str | None = None) -> None:
+    """Answer a request with the status of an error. Errors of the server's side go to the log.
+
+    Args:
+        scope: The request.
+        send: Sends the response.
+        error: The error.
+        path: Path of the file that failed, if the client named several.
+    """
     status, message = status_of(error)
     if status >= 500:
         record(scope, error)
-    body = json.dumps({"error": {"kind": error.kind, "message": message}}).encode() + b"\n"
+    named = {} if path is None else {"path": path}
+    body = json.dumps({"error": {"kind": error.kind, "message": message, **named}}).encode() + b"\n"
     headers: Headers = [
         (b"content-type", b"application/json"),
         (b"x-content-type-options", b"nosniff"),

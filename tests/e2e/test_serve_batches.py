@@ -91,6 +91,12 @@ def test_requests_that_get_no_archive(server: FileServer, body: bytes, query: st
     assert answer.document["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["none", "tree/folder", "../etc/passwd"])
+def test_the_file_that_failed_is_named(server: FileServer, path: str) -> None:
+    answer = server.request("/batch", method="POST", body=json.dumps(["tree/a.txt", path, "none"]).encode())
+    assert (answer.status, answer.document["error"]["path"]) == (404, path)
+
+
 def test_missing_files_are_named_in_the_last_member(server: FileServer) -> None:
     body = json.dumps({"paths": ["none", "tree/a.txt", "\ud800", "tree/b.bin"], "on_error": "skip"}).encode()
     found = members(server.request("/batch", method="POST", body=body).body, "tar")
