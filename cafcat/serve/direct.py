@@ -7,6 +7,7 @@ waits.
 
 import os
 from collections.abc import Iterator
+from threading import Lock
 from typing import Final, Protocol
 
 from cafcat.serve.asgi import Scope
@@ -51,6 +52,7 @@ class DirectSender:
         """
         self._connection = connection
         self._descriptor = descriptor
+        self._lock = Lock()
         self._sent_bytes = self._counted_bytes = 0
 
     def send(self, blocks: Iterator[bytes]) -> bytes | memoryview | None:
@@ -73,12 +75,16 @@ class DirectSender:
         rest: bytes | memoryview = block
         while rest:
             try:
-                count = os.write(self._descriptor, rest)
-            except OSError:  # the client is slow, or has left
+                count = self._write(rest)
+            except OSError:  # the client is slow or has left, or the request was cancelled
                 break
             self._sent_bytes += count
             rest = memoryview(block)[len(block) - len(rest) + count :]
         return rest
+
+    def _write(self, data: bytes | memoryview) -> int:
+        with self._lock:
+            return os.write(self._descriptor, data)
 
     def count(self) -> None:
         """Tell the connection how many bytes were sent since the last call."""
@@ -90,10 +96,12 @@ class DirectSender:
         await self._connection.drain()
 
     def close(self) -> None:
-        """Count the last bytes, and close the descriptor."""
+        """Count the last bytes, and close the descriptor, which a thread of a cancelled request may still use."""
         self.count()
         self._connection.end_direct()
-        os.close(self._descriptor)
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
 
 
 async def direct_sender(scope: Scope) -> DirectSender | None:

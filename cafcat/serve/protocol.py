@@ -178,8 +178,12 @@ class LimitedProtocol(HttpToolsProtocol):
         is_framed = running is None or running.chunked_encoding is not False
         if is_framed or self.scheme == "https" or self.transport.is_closing():
             return None
+        try:
+            descriptor = os.dup(self.transport.get_extra_info("socket").fileno())
+        except OSError:  # there are too many open files
+            return None
         self.transport.set_write_buffer_limits(high=0)
-        return os.dup(self.transport.get_extra_info("socket").fileno())
+        return descriptor
 
     async def drain(self) -> None:
         """Wait until all bytes of the event loop are sent, or the client has left."""

@@ -11,7 +11,6 @@ from cafcat.serve.direct import DirectSender, direct_sender
 
 __all__ = ["ClientLeft", "close_blocks", "next_block", "send_blocks"]
 
-
 _PART_BYTES: Final = 48 << 10
 """A client that takes fewer bytes than these before the limit of time is cut off."""
 
@@ -47,8 +46,9 @@ async def send_blocks(blocks: Iterator[bytes], scope: Scope, receive: Receive, s
         ClientLeft: The client closed the connection.
     """
     left = asyncio.ensure_future(client_left(receive))
-    sender = await direct_sender(scope)
+    sender = None
     try:
+        sender = await direct_sender(scope)
         if sender is None:
             await _send_each(blocks, left, send, pool)
         else:
@@ -85,6 +85,11 @@ async def _send_directly(
 
 async def close_blocks(blocks: Any, pool: Executor) -> None:
     """Close an iterator in a thread, because that may wait for requests in flight."""
+    await asyncio.get_running_loop().run_in_executor(pool, _close, blocks)
+
+
+def _close(blocks: Any) -> None:
     close = getattr(blocks, "close", None)
     if close is not None:
-        await asyncio.get_running_loop().run_in_executor(pool, close)
+        with suppress(ValueError):  # another thread is reading a block of a request that was cancelled
+            close()

@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Final
 
 from cafcat.errors import CafcatError
@@ -17,7 +16,7 @@ from cafcat.serve.s3.errors import S3Error, error_of
 from cafcat.serve.s3.options import S3Options
 from cafcat.serve.s3.request import S3Request
 from cafcat.serve.s3.service import S3Service
-from cafcat.serve.sending import ClientLeft, send_blocks
+from cafcat.serve.sending import ClientLeft, close_blocks, send_blocks
 
 __all__ = ["S3App", "s3_app"]
 
@@ -116,7 +115,7 @@ class S3App:
             _log.error("request %s ends early: %s", request_id, error)
             raise
         finally:
-            await asyncio.get_running_loop().run_in_executor(self._pool, _close, blocks)
+            await close_blocks(blocks, self._pool)
 
 
 def _has_body(scope: Scope) -> bool:
@@ -130,10 +129,3 @@ async def _live(receive: Receive, send: Send) -> None:
     while (await receive())["type"] != "lifespan.shutdown":
         await send({"type": "lifespan.startup.complete"})
     await send({"type": "lifespan.shutdown.complete"})
-
-
-def _close(blocks: Iterator[bytes]) -> None:
-    """Close the file behind the blocks, unless another thread is reading it after the request was cancelled."""
-    if isinstance(blocks, Generator):
-        with suppress(ValueError):
-            blocks.close()
