@@ -470,6 +470,8 @@ def test_a_damaged_snapshot_gives_no_wrong_bytes(by_folder: cafcat.Snapshot, tmp
             with open_snapshot(tmp_path / "flipped") as flipped:
                 for path in ("tree/n003", "tree/n150", "empty"):
                     assert flipped.read(path) == FILES[path]
+                for path, content in flipped.read_many(list(FILES)):
+                    assert content == FILES[path] or isinstance(content, CafcatError)
         except CafcatError:
             pass
 
@@ -488,6 +490,9 @@ def test_damaged_name_is_not_confused_with_its_neighbour(by_folder: cafcat.Snaps
                     assert flipped.read(path) == FILES[path]
                 with suppress(NotFound, Corrupt):
                     assert flipped.read(path, 0, 3) == FILES[path][:3]
+                with suppress(Corrupt):
+                    [(_, content)] = flipped.read_many([path])
+                    assert content == FILES[path] or isinstance(content, NotFound)
 
 
 def test_a_folder_whose_name_has_signs_of_a_url(local: cafcat.Repository, tmp_path: Path) -> None:
