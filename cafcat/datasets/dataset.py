@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cafcat.datasets.names import Names
-from cafcat.datasets.source import FileSource, Transform, paths_of, sample_of
+from cafcat.datasets.source import Contents, FileSource, Transform, paths_of, sample_of
 
 __all__ = ["PackedDataset"]
 
@@ -13,7 +13,7 @@ class PackedDataset:
     """Packed files as a map-style data set of PyTorch: each file is a sample, with a number.
 
     PyTorch's DataLoader requests a whole batch by one call of `__getitems__`: files that are near each other in a
-    chunk then share a request. The object can be pickled into worker processes, and used after a fork.
+    chunk of a bucket then share a request. The object can be pickled into worker processes, and used after a fork.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class PackedDataset:
         self._source = source
         self._names = Names(paths_of(source, paths, prefix))
         self._transform = transform
+        self._contents = Contents(source)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -68,5 +69,5 @@ class PackedDataset:
             CafcatError: A file cannot be read: the error of the first such sample.
         """
         paths = [self._names[index] for index in indices]
-        contents = dict(self._source.read_many(dict.fromkeys(paths)))
+        contents = self._contents.read(sorted(set(paths)))  # most files were packed in this order
         return [sample_of(path, contents[path], self._transform) for path in paths]

@@ -31,8 +31,13 @@ class Names(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         """Return a text, or a list of them. Raises IndexError."""
         if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
+            return self.some(range(*index.indices(len(self))))
         number = index + len(self) if index < 0 else index
         if not 0 <= number < len(self):
             raise IndexError(f"there is no sample {index}: there are {len(self)}")
         return self._data[self._ends[number] : self._ends[number + 1]].decode()
+
+    def some(self, numbers: Iterable[int]) -> list[str]:
+        """Return several texts by their numbers, which must be from 0 to the number of texts minus 1."""
+        data, ends = self._data, self._ends
+        return [data[ends[number] : ends[number + 1]].decode() for number in numbers]

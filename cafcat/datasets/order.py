@@ -114,8 +114,19 @@ def block_order(blocks: int, seed: int, epoch: int, *, shuffle: bool) -> Sequenc
     """Return the numbers of all blocks in the order of an epoch: the same for all ranks and workers."""
     order = array("Q", range(blocks))
     if shuffle:
-        Random(f"{seed} {epoch}").shuffle(order)  # noqa: S311 - not a secret
+        random = Random(f"{seed} {epoch}")  # noqa: S311 - not a secret
+        for last in range(blocks - 1, 0, -1):
+            place = _below(last + 1, random)
+            order[place], order[last] = order[last], order[place]
     return order
+
+
+def _below(end: int, random: Random) -> int:
+    """Return a random number from 0 to `end - 1`.
+
+    Of the methods of Random, only `random` returns the same numbers for the same seed in all versions of Python.
+    """
+    return int(random.random() * end)
 
 
 def blocks_of_shard(starts: Sequence[int], order: Sequence[int], span: tuple[int, int]) -> Iterator[range]:
@@ -179,7 +190,7 @@ class Window:
     def draw(self) -> int:
         """Remove and return a sample. The window must not be empty."""
         if self._random is not None:
-            place = self._random.randrange(len(self.held))
+            place = _below(len(self.held), self._random)
             self.held[place], self.held[-1] = self.held[-1], self.held[place]
         number = self.held.pop()
         self._bytes -= self._sizes[number]

@@ -2,13 +2,13 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from random import Random
 from typing import Any, Final
 
 from cafcat.datasets.order import SampleIndex, Shard, Window, block_order, blocks_of_shard, same_settings
-from cafcat.datasets.source import FileSource, Transform, locations_of, sample_of
+from cafcat.datasets.source import Contents, FileSource, Transform, locations_of, sample_of
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.support.in_order import in_order
 
@@ -95,7 +95,7 @@ class PackedStream:
             raise InvalidInput("the sizes of window and block must be at least 1")
         self._shard = Shard(rank, ranks, worker or 0, workers or 1).check()
         self._is_fixed = worker is not None
-        self._source = source
+        self._contents = Contents(source)
         self._transform = transform
         self._skip_errors = skip_errors
         found = locations_of(source, paths, prefix)
@@ -177,7 +177,7 @@ class PackedStream:
         _skip(window, blocks, position)
         left = iter(sorted(window.held))
         before = list(iter(lambda: list(islice(left, _BLOCK_SAMPLES)), []))
-        contents: dict[int, bytes | CafcatError] = {}
+        contents: dict[int, tuple[str, bytes | CafcatError]] = {}
         fetched = in_order(self._fetch, chain(before, blocks), most_in_flight=_AHEAD)
         try:
             for _ in before:
@@ -188,10 +188,13 @@ class PackedStream:
                     contents |= block
                 if not window.held:
                     break
-                number = window.draw()
+                path, content = contents.pop(window.draw())
                 position += 1
                 self._now = (epoch, position)
-                yield from self._sample(number, contents.pop(number))
+                if self._skip_errors and isinstance(content, CafcatError):
+                    logging.getLogger("cafcat").warning("a sample is left out: %s", content)
+                    continue
+                yield sample_of(path, content, self._transform)
         finally:
             fetched.close()
         self._now = (epoch + 1, 0)
@@ -206,19 +209,11 @@ class PackedStream:
         order = block_order(settings["blocks"], settings["seed"], epoch, shuffle=settings["shuffle"])
         return blocks_of_shard(starts, order, shard.span(settings["samples"], even=settings["drop_uneven"]))
 
-    def _fetch(self, block: Iterable[int]) -> dict[int, bytes | CafcatError]:
-        """Return the content of each sample of a block, or the error of reading it."""
-        paths = {number: self._index.names[number] for number in block}
-        contents = dict(self._source.read_many(dict.fromkeys(paths.values())))
-        return {number: contents[path] for number, path in paths.items()}
-
-    def _sample(self, number: int, content: bytes | CafcatError) -> Iterator[Any]:
-        """Yield the sample, or nothing if the file cannot be read and errors are skipped."""
-        path = self._index.names[number]
-        if self._skip_errors and isinstance(content, CafcatError):
-            logging.getLogger("cafcat").warning("a sample is left out: %s", content)
-            return
-        yield sample_of(path, content, self._transform)
+    def _fetch(self, block: Sequence[int]) -> dict[int, tuple[str, bytes | CafcatError]]:
+        """Return path and content of each sample of a block; for a file that cannot be read, path and error."""
+        paths = self._index.names.some(block)
+        contents = self._contents.read(paths)
+        return {number: (path, contents[path]) for number, path in zip(block, paths, strict=True)}
 
 
 def _skip(window: Window, blocks: Iterator[range], samples: int) -> None:

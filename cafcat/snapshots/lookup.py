@@ -57,6 +57,7 @@ SELECT store, object_key FROM chunks WHERE uuid = ?1
 UNION ALL
 SELECT k.store, k.object_key FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.uuid = ?1
 """
+_STORES: Final = "SELECT DISTINCT store FROM chunks"
 _INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, cafcat_version FROM snapshot"
 
 
@@ -201,6 +202,10 @@ class SnapshotFiles:
     def chunk_of(self, path: str) -> int:
         """Return chunks.id of the chunk that has a file. The snapshot must have the file."""
         return int(self._rows.select(_CHUNK_OF, path)[0][0])
+
+    def stores(self) -> list[str]:
+        """Return the URLs of the stores that have the chunks, without those that only have copies."""
+        return [store for (store,) in self._rows.select(_STORES)]
 
     def info(self) -> SnapshotInfo:
         """Return when the snapshot was made, and its totals: the only row of the table `snapshot`."""

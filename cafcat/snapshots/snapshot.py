@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from os import pread
 from time import monotonic
@@ -116,6 +116,13 @@ class Snapshot:
     def files(self) -> SnapshotFiles:
         """Looks up and lists the files page by page, with locations and folders."""
         return self._catalog.files
+
+    @property
+    def is_local(self) -> bool:
+        """True if all chunks are in folders of this machine. Then `read` is faster than `read_many`."""
+        with suppress(CafcatError):
+            return not any(self._stores[url].is_remote for url in self._catalog.files.stores())
+        return False  # a store that cannot be reached with these settings
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or bytes `[start, end)` of it.

@@ -1,18 +1,15 @@
-"""Data sets over a repository and a snapshot: worker processes, damaged files, the protocols of PyTorch."""
+"""Data sets over a repository and a snapshot: worker processes, damaged files, arguments."""
 
 import multiprocessing
-import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import cafcat
 from cafcat.datasets import PackedDataset, PackedStream
-from cafcat.errors import Corrupt, InvalidInput, NotFound
+from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import commit
 from tests.worlds.places import Folder
@@ -93,18 +90,44 @@ def test_a_part_of_the_files(source: Any) -> None:
         PackedDataset(source)[100]
 
 
-def test_damaged_files(local: cafcat.Repository, folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", ["repository", "snapshot"])
+def test_damaged_files(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
     commit(local, FILES)
     [chunk] = folder.folder.glob("*.caf")
     flip(chunk, local.locate("tree/n050").start_byte)
-    dataset = PackedDataset(local)
-    for read in (lambda: dataset[50], lambda: dataset.__getitems__([1, 50]), lambda: list(PackedStream(local))):
+    local.snapshot(tmp_path / "taken")
+    source = local if kind == "repository" else cafcat.Snapshot(tmp_path / "taken")
+    dataset = PackedDataset(source)
+    for read in (lambda: dataset[50], lambda: dataset.__getitems__([1, 50]), lambda: list(PackedStream(source))):
         with pytest.raises(Corrupt, match="tree/n050"):
             read()
     others = sorted(item for item in FILES.items() if item[0] != "tree/n050")
-    assert sorted(PackedStream(local, skip_errors=True)) == others
+    assert sorted(PackedStream(source, skip_errors=True)) == others
     assert "a sample is left out" in caplog.text
     assert "tree/n050" in caplog.text
+
+
+def test_a_removed_chunk_in_a_snapshot(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
+    """A snapshot may be older than the prune of a chunk: each of its files is an error that names it."""
+    commit(local, dict(list(FILES.items())[:50]))
+    [chunk] = folder.folder.glob("*.caf")
+    commit(local, dict(list(FILES.items())[50:]))
+    local.snapshot(tmp_path / "taken")
+    chunk.unlink()
+    with cafcat.Snapshot(tmp_path / "taken") as snapshot:
+        with pytest.raises(NotFound, match="tree/n003"):
+            PackedDataset(snapshot).__getitems__([60, 3, 1])
+        assert sorted(PackedStream(snapshot, skip_errors=True)) == sorted(FILES.items())[50:]
+
+
+def test_a_folder_that_is_gone_is_not_skipped(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
+    commit(local, FILES)
+    local.snapshot(tmp_path / "taken")
+    folder.folder.rename(tmp_path / "elsewhere")
+    with cafcat.Snapshot(tmp_path / "taken") as snapshot, pytest.raises(Unavailable):
+        list(PackedStream(snapshot, skip_errors=True))
 
 
 def test_wrong_arguments(source: Any) -> None:
@@ -129,33 +152,3 @@ def test_a_state_of_another_stream_is_refused(source: Any) -> None:
     other.load_state_dict(state)
     with pytest.raises(InvalidInput, match="the state was saved by"):
         iter(other)
-
-
-def test_the_worker_that_pytorch_names(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch is not imported by cafcat. If the program has imported it, it is asked which worker this is."""
-    assert "torch" not in sys.modules
-
-    class Accepts:
-        registered: list[type] = []  # noqa: RUF012
-
-        @classmethod
-        def register(cls, kind: type) -> None:
-            cls.registered.append(kind)
-
-    found = ModuleType("torch.utils.data")
-    info: list[Any] = [None]
-    found.get_worker_info = lambda: info[0]  # type: ignore[attr-defined]
-    found.IterableDataset = Accepts  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch.utils.data", found)
-    stream = pickle.loads(pickle.dumps(PackedStream(source, rank=1, ranks=2)))  # noqa: S301 - our own
-    assert Accepts.registered == [PackedStream]
-    shares = []
-    for worker in range(3):
-        info[0] = SimpleNamespace(id=worker, num_workers=3)
-        stream.set_epoch(0)
-        shares.append(list(stream))
-    info[0] = None
-    assert list(map(len, shares)) == [16, 17, 17]
-    stream.set_epoch(0)
-    assert sorted(sample for share in shares for sample in share) == sorted(stream)
-    stream._source.close()
