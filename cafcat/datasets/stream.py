@@ -47,8 +47,8 @@ class PackedStream:
         transform: Transform | None = None,
         shuffle: bool = True,
         seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: int | None = None,
+        ranks: int | None = None,
         worker: int | None = None,
         workers: int | None = None,
         drop_uneven: bool = False,
@@ -70,8 +70,9 @@ class PackedStream:
                 of path and bytes.
             shuffle: False to yield the samples in the order of chunks and offsets.
             seed: Chooses the order, together with the epoch. All ranks need the same seed.
-            rank: Number of this training process, from 0.
-            ranks: Number of training processes.
+            rank: Number of this training process, from 0. None: as `torch.distributed` says; 0 if the process is in
+                no process group when it creates the stream.
+            ranks: Number of training processes. None: as for `rank`.
             worker: Number of this data-loading worker, from 0. None: as PyTorch's `get_worker_info` says.
             workers: Number of data-loading workers of each training process. None: as for `worker`.
             drop_uneven: True to leave out up to `ranks - 1` samples of each epoch, so that all ranks have equally
@@ -91,6 +92,10 @@ class PackedStream:
         """
         if (worker is None) != (workers is None):
             raise InvalidInput("give both worker and workers, or neither")
+        if rank is None or ranks is None:
+            if rank is not ranks:
+                raise InvalidInput("give both rank and ranks, or neither")
+            rank, ranks = _rank_of_torch()
         if min(window_bytes, window_samples, block_bytes, block_samples) < 1:
             raise InvalidInput("the sizes of window and block must be at least 1")
         self._shard = Shard(rank, ranks, worker or 0, workers or 1).check()
@@ -117,6 +122,14 @@ class PackedStream:
     def sample_count(self) -> int:
         """Number of samples of the whole data set, for all ranks and workers together."""
         return len(self._index)
+
+    def __len__(self) -> int:
+        """Number of samples of this rank in each epoch, as PyTorch defines it: for all its workers together.
+
+        If `worker` was given, only the samples of this worker are counted.
+        """
+        first, last = self._shard.span(len(self._index), even=self._settings["drop_uneven"])
+        return last - first
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration. All ranks must choose the same epoch.
@@ -224,6 +237,14 @@ def _skip(window: Window, blocks: Iterator[range], samples: int) -> None:
         if not window.held:
             return
         window.draw()
+
+
+def _rank_of_torch() -> tuple[int, int]:
+    """Return rank and number of ranks in PyTorch's process group: (0, 1) if there is none."""
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return 0, 1
+    return module.get_rank(), module.get_world_size()
 
 
 def _worker_of_torch() -> tuple[int, int]:

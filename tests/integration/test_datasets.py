@@ -67,6 +67,14 @@ def test_without_shuffling_the_samples_have_the_order_of_the_chunks(source: Any)
     assert len(places) == stream.sample_count == 100
 
 
+def test_length_is_the_share_of_the_rank(source: Any) -> None:
+    streams = [PackedStream(source, rank=rank, ranks=3) for rank in range(3)]
+    assert [len(stream) for stream in streams] == [len(list(stream)) for stream in streams] == [33, 33, 34]
+    assert [stream.sample_count for stream in streams] == [100] * 3
+    assert len(PackedStream(source, rank=2, ranks=3, drop_uneven=True)) == 33
+    assert [len(PackedStream(source, rank=2, ranks=3, worker=n, workers=4)) for n in range(4)] == [8, 9, 8, 9]
+
+
 def test_each_iteration_is_the_next_epoch(source: Any) -> None:
     stream = PackedStream(source)
     first, second = list(stream), list(stream)
@@ -133,6 +141,7 @@ def test_a_folder_that_is_gone_is_not_skipped(local: cafcat.Repository, folder: 
 def test_wrong_arguments(source: Any) -> None:
     for options, message in (
         ({"rank": 2, "ranks": 2}, "rank must be from 0 to 1, not 2"),
+        ({"rank": 0}, "give both rank and ranks"),
         ({"worker": 0}, "give both worker and workers"),
         ({"worker": -1, "workers": 1}, "worker must be from 0 to 0, not -1"),
         ({"window_bytes": 0}, "must be at least 1"),
