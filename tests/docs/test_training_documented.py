@@ -15,9 +15,18 @@ from tests.worlds.waiting import PATIENCE_SECONDS
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "training.md").read_text()
 EXAMPLES = re.findall(r"(<!-- needs torch -->\n)?```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+NAMES = ("torch", "processes", "continuing")
 
 
-@pytest.mark.parametrize(("needs_torch", "example"), EXAMPLES, ids=["torch", "processes", "continuing"])
+@pytest.mark.parametrize(
+    ("needs_torch", "example"),
+    [
+        pytest.param(
+            *example, id=name, marks=[pytest.mark.slow] if example[0] else []
+        )  # importing it takes seconds
+        for name, example in zip(NAMES, EXAMPLES, strict=True)
+    ],
+)
 def test_examples_run(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needs_torch: str, example: str
 ) -> None:
