@@ -512,6 +512,7 @@ def test_snapshot_of_several_stores(open_at: Opener, place: Place, tmp_path: Pat
     with open_snapshot(tmp_path / "taken") as snapshot:
         assert dict(snapshot.read_many(["a", "b"])) == {"a": b"in the first", "b": b"in the second"}
         assert (snapshot.read("a"), snapshot.read("b")) == (b"in the first", b"in the second")
+        assert snapshot.is_local == isinstance(place, Folder)
 
 
 # Files with a decoding
