@@ -6,7 +6,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from hashlib import blake2b
 from threading import Lock
 from typing import Any, Final
@@ -15,6 +14,7 @@ from cafcat.errors import CafcatError
 from cafcat.model import Folder, Location
 from cafcat.mount.folders import NAME_BYTES, Folders, Item
 from cafcat.mount.open_files import OpenFiles, OpenFolder
+from cafcat.mount.versions import CachedVersions
 from cafcat.reading.packed_file import CHECKED_BYTES
 
 __all__ = ["Owner", "PackedFilesystem", "Reports"]
@@ -25,7 +25,11 @@ _REPEAT_SECONDS: Final = 60.0
 _MOST_MESSAGES: Final = 1000
 _ASYNC_READ: Final = 1
 """FUSE_CAP_ASYNC_READ of libfuse."""
+_READDIRPLUS_AUTO: Final = 1 << 14
+"""FUSE_CAP_READDIRPLUS_AUTO of libfuse 3."""
 _TOP: Final = Folder("")
+Entry = tuple[str, dict[str, int], int]
+"""A name in a folder, attributes, and the offset of the next entry."""
 
 
 class Owner:
@@ -84,7 +88,7 @@ class PackedFilesystem:
         report: Callable[[str], object],
         ready: Callable[[], object],
         *,
-        never_changes: bool,
+        versions: CachedVersions | None,
     ) -> None:
         """Create the file system, which is not mounted yet.
 
@@ -94,15 +98,16 @@ class PackedFilesystem:
             owner: Owner and modes of all files.
             report: Called with the reason of each EIO.
             ready: Called once, when programs can use the mount.
-            never_changes: True if no file is ever replaced. The operating system may then keep the bytes of a
-                closed file, if all of them were compared with the checksum.
+            versions: Versions of files that the operating system knows. None if no file is ever replaced: the
+                operating system may then keep the bytes of a closed file, if all of them were compared with the
+                checksum.
         """
         self._folders = folders
         self._files = files
         self._owner = owner
         self._report = report
         self._ready = ready
-        self._never_changes = never_changes
+        self._versions = versions
         self._listings: dict[int, OpenFolder] = {}
         self._lock = Lock()
         self._last_listing = 0
@@ -112,9 +117,12 @@ class PackedFilesystem:
 
         The operating system sends one request at a time for each open file. Several requests would arrive in any
         order, and look like random reading.
+
+        It asks for the attributes of all entries that it lists. By default it does so only for the first ones of a
+        folder, until a program has looked up one of the others.
         """
         if hasattr(connection, "want"):
-            connection.want &= ~_ASYNC_READ
+            connection.want &= ~(_ASYNC_READ | _READDIRPLUS_AUTO)
         connection.async_read = 0  # of libfuse 2
         self._ready()
 
@@ -126,6 +134,9 @@ class PackedFilesystem:
     def open(self, path: str, info: Any) -> int:
         """Open a file for reading.
 
+        If the operating system may have the size of another version, the error is ESTALE. The operating system then
+        looks the path up once more, and opens it again; programs do not notice.
+
         Args:
             path: Path of the file.
             info: Has the flags of the call, and gets the handle of the file.
@@ -136,8 +147,10 @@ class PackedFilesystem:
             item = self._find(path)
             if isinstance(item, Folder):
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if self._versions is not None and not self._versions.allows(item):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
             info.fh = self._files.open(item)
-            info.keep_cache = self._never_changes and item.size_bytes <= CHECKED_BYTES
+            info.keep_cache = self._versions is None and item.size_bytes <= CHECKED_BYTES
             return 0
 
     def read(self, path: str, size: int, offset: int, info: Any) -> bytes:
@@ -159,15 +172,25 @@ class PackedFilesystem:
             self._listings[self._last_listing] = OpenFolder(self._folders, f"{folder}/" if folder else "")
             return self._last_listing
 
-    def readdir_with_offset(self, path: str, offset: int, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
+    def readdir_with_offset(self, path: str, offset: int, fh: int) -> Iterator[Entry]:
         """Yield names of a folder from an offset on, each with its type, number, and the offset of the next one."""
+        return self._entries(path, offset, fh, self._type_of)
+
+    def readdir_with_attributes(self, path: str, offset: int, fh: int) -> Iterator[Entry]:
+        """Yield names of a folder from an offset on, each with its attributes, and the offset of the next one."""
+        return self._entries(path, offset, fh, self._attributes)
+
+    def _entries(
+        self, path: str, offset: int, fh: int, attributes_of: Callable[[Item], dict[str, int]]
+    ) -> Iterator[Entry]:
         with self._errors("list", path):
             here = Folder(path[1:] + "/" if path != "/" else "")
             for own, name in enumerate((".", "..")):
                 if offset <= own:
                     yield name, self._type_of(here if name == "." else _parent_of(here)), own + 1
             for name, item, following in self._listings[fh].entries(max(0, offset - 2)):
-                yield name, self._type_of(item), following + 2
+                version = self._files.version(item.path) or item
+                yield name, attributes_of(version), following + 2
 
     def _type_of(self, item: Item) -> dict[str, int]:
         mode = self._owner.folder_mode if isinstance(item, Folder) else self._owner.file_mode
@@ -191,17 +214,19 @@ class PackedFilesystem:
         if path == "/":
             return _TOP
         path = path[1:]
-        if len(path[path.rfind("/") + 1 :].encode(errors="surrogateescape")) > NAME_BYTES:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         item = self._files.version(path) or self._folders.find(path)
         if item is None:
-            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+            is_long = len(path[path.rfind("/") + 1 :].encode(errors="surrogateescape")) > NAME_BYTES
+            number = errno.ENAMETOOLONG if is_long else errno.ENOENT
+            raise OSError(number, os.strerror(number))
         return item
 
     def _attributes(self, item: Item) -> dict[str, int]:
         common = {"st_ino": _number_of(item), "st_uid": self._owner.uid, "st_gid": self._owner.gid}
         if isinstance(item, Folder):
             return common | {"st_mode": self._owner.folder_mode, "st_nlink": 2, "st_blksize": _BLOCK_BYTES}
+        if self._versions is not None:
+            self._versions.add(item)
         size, when = item.size_bytes, item.modified_ns or 0
         return common | {
             "st_mode": self._owner.file_mode,
@@ -214,20 +239,31 @@ class PackedFilesystem:
             "st_atime": when,
         }
 
-    @contextmanager
-    def _errors(self, what: str, path: str) -> Iterator[None]:
+    def _errors(self, what: str, path: str) -> "_Errors":
         """Report an error of the `with` block, and raise OSError with EIO in its place. OSError passes through."""
-        try:
-            yield
-        except OSError:
-            raise
-        except CafcatError as error:
-            self._report(f"cannot {what} {path!r}: {error}")
-            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
-        except Exception as error:
-            logging.getLogger("cafcat").exception("cannot %s %r", what, path)
-            self._report(f"cannot {what} {path!r}: {error!r}")
-            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+        return _Errors(self._report, what, path)
+
+
+class _Errors:
+    """The context of `PackedFilesystem._errors`. A class is entered faster than a generator."""
+
+    __slots__ = ("_path", "_report", "_what")
+
+    def __init__(self, report: Callable[[str], object], what: str, path: str) -> None:
+        self._report, self._what, self._path = report, what, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, Exception) or isinstance(error, OSError):
+            return
+        if isinstance(error, CafcatError):
+            self._report(f"cannot {self._what} {self._path!r}: {error}")
+        else:
+            logging.getLogger("cafcat").error("cannot %s %r", self._what, self._path, exc_info=error)
+            self._report(f"cannot {self._what} {self._path!r}: {error!r}")
+        raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
 
 
 def _parent_of(folder: Folder) -> Folder:

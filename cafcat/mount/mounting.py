@@ -1,5 +1,6 @@
 """Mounts the files of a catalog or a snapshot, and returns when they are unmounted."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,9 +9,11 @@ from importlib import import_module
 from typing import Any, Final
 
 from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unavailable
+from cafcat.mount.bindings import fuse_class
 from cafcat.mount.filesystem import Owner, PackedFilesystem, Reports
 from cafcat.mount.folders import FolderCatalog, Folders
 from cafcat.mount.open_files import OpenFiles
+from cafcat.mount.versions import CachedVersions
 from cafcat.packed_files import PackedFiles
 from cafcat.progress import Warnings
 from cafcat.reading.reader import FileReader
@@ -21,15 +24,25 @@ from cafcat.snapshots.lookup import SnapshotCatalog
 
 __all__ = ["Tree", "check_mount_point", "mount", "tree_of_catalog", "tree_of_snapshot"]
 
-_LISTED_SECONDS: Final = 1.0
-"""How long the listing of a folder of a catalog is shown before the catalog is asked again, in seconds."""
+_CHECKED_SECONDS: Final = 0.5
+"""How long entries of a catalog are shown before the catalog is asked whether it has changed, in seconds."""
+_CACHED_SECONDS: Final = 0.5
+"""How long the operating system keeps names and attributes of a catalog, in seconds."""
+_SURELY_CACHED_SECONDS: Final = 5.0
+"""How long it could keep them on a busy machine, in seconds."""
 _THREADS: Final = 16
 """Largest number of system calls that are answered at the same time. With libfuse before 3.12, libfuse decides."""
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
+"""Number of new objects after which Python looks for reference cycles. A listing makes thousands of objects, which
+stay, and have no cycles; with Python's own number, half of the time of a listing went there."""
 _FOR_EVER: Final = 86_400 * 365
 _DEVICE: Final = "/dev/fuse"
 
-# The operating system keeps no attributes of a catalog's files: with an old size, it would cut a new file.
-_OPTIONS_OF_CATALOG: Final = {"entry_timeout": 1, "attr_timeout": 0, "negative_timeout": 0}
+_OPTIONS_OF_CATALOG: Final = {
+    "entry_timeout": _CACHED_SECONDS,
+    "attr_timeout": _CACHED_SECONDS,
+    "negative_timeout": 0,
+}
 _OPTIONS_OF_SNAPSHOT: Final = {
     "entry_timeout": _FOR_EVER,
     "attr_timeout": _FOR_EVER,
@@ -135,8 +148,7 @@ def mount(
     library = _library()
     check_mount_point(directory)
     report = Reports(warn)
-    cached_seconds = float("inf") if tree.never_changes else _LISTED_SECONDS
-    folders = Folders(tree.catalog, cached_seconds, report)
+    folders = Folders(tree.catalog, _CHECKED_SECONDS, report)
     has_begun = False
 
     def begin() -> None:
@@ -145,24 +157,32 @@ def mount(
         ready()
 
     files = OpenFiles(tree.reader)
-    filesystem = PackedFilesystem(folders, files, Owner(), report, begin, never_changes=tree.never_changes)
+    versions = None if tree.never_changes else CachedVersions(_SURELY_CACHED_SECONDS)
+    filesystem = PackedFilesystem(folders, files, Owner(), report, begin, versions=versions)
     options: dict[str, Any] = {"foreground": True, "ro": True, "fsname": "cafcat", "subtype": "cafcat"}
     options |= {"use_ino": True}
     options |= _OPTIONS_OF_SNAPSHOT if tree.never_changes else _OPTIONS_OF_CATALOG
     version = (library.fuse_version_major, library.fuse_version_minor)
     if version >= (3, 0):
         options["max_idle_threads"] = _THREADS  # libfuse 3.14 prints a message about its own default
-    if version >= (3, 12):
+    keeps_threads = version >= (3, 12)
+    if keeps_threads:
         options["max_threads"] = _THREADS
     if allow_other:
         options |= {"allow_other": True, "default_permissions": True}
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *thresholds[1:])
     try:
-        library.FUSE(filesystem, os.path.abspath(directory), raw_fi=True, **options)
+        fuse_class(library, keeps_threads=keeps_threads)(
+            filesystem, os.path.abspath(directory), raw_fi=True, **options
+        )
     except RuntimeError as error:
         if has_begun:
             return  # libfuse 3.14 reports a signal as a failure, after it has unmounted
         hint = "see the message of libfuse above; other users need user_allow_other in /etc/fuse.conf"
         raise Unavailable(f"cannot mount: libfuse failed with code {error}", path=directory, hint=hint) from error
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def _library() -> Any:

@@ -8,46 +8,69 @@ from typing import Final
 from cafcat.errors import Corrupt
 from cafcat.model import Location
 from cafcat.mount.folders import Folders, Item
-from cafcat.reading.packed_file import PackedFile
+from cafcat.reading.packed_file import CHECKED_BYTES, PackedFile
 from cafcat.reading.reader import FileReader
+from cafcat.reading.request import ReadRequest
 
-__all__ = ["OpenFile", "OpenFiles", "OpenFolder"]
+__all__ = ["WITHOUT_ATTRIBUTES_FROM", "OpenFile", "OpenFiles", "OpenFolder"]
 
 _MOST_DAMAGED: Final = 10_000
 """Largest number of damaged files that are remembered."""
 _INDEX_BITS: Final = 20
 """The offset of an entry in an open folder is the number of its page, shifted by this, plus its number in the page.
 A page has fewer than 2**20 entries."""
+WITHOUT_ATTRIBUTES_FROM: Final = 10 << _INDEX_BITS
+"""From this offset of an open folder on, entries are listed without attributes: that is after ten pages. The
+operating system would need memory for each of them, and would have forgotten the first attributes before a program
+uses them."""
 
 
 class OpenFile:
     """A packed file that a program has open. Threads may read it at the same time; they wait for each other.
 
+    A file of at most 1 MiB is read at the first use, compared with its checksum, and in memory until it is closed.
+
     Attributes:
         location: Where the file is packed.
     """
 
+    __slots__ = ("_data", "_file", "_lock", "_reader", "location")
+
     def __init__(self, reader: FileReader, location: Location) -> None:
         self.location = location
-        self._file = PackedFile(reader, location.path, location)
+        self._reader = reader
+        self._data: bytes | None = None
+        self._file: PackedFile | None = None
         self._lock = Lock()
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes of the file from an offset on; fewer at its end. Raises the errors of PackedFile."""
         with self._lock:
-            self._file.seek(offset)
-            data = self._file.read(size) or b""
-            if len(data) == size or not data:
-                return data
-            blocks = [data]
-            while size > (got := sum(map(len, blocks))) and (block := self._file.read(size - got)):
-                blocks.append(block)
-            return b"".join(blocks)
+            if self.location.size_bytes > CHECKED_BYTES:
+                return self._read_large(offset, size)
+            if self._data is None:
+                self._data = self._reader.read(ReadRequest.of(self.location.path, self.location))
+            data = self._data
+            return data if offset == 0 and size >= len(data) else data[offset : offset + size]
+
+    def _read_large(self, offset: int, size: int) -> bytes:
+        if self._file is None:
+            self._file = PackedFile(self._reader, self.location.path, self.location)
+        self._file.seek(offset)
+        data = self._file.read(size) or b""
+        if len(data) == size or not data:
+            return data
+        blocks = [data]
+        while size > (got := sum(map(len, blocks))) and (block := self._file.read(size - got)):
+            blocks.append(block)
+        return b"".join(blocks)
 
     def close(self) -> None:
         """Close the file, and free its memory."""
         with self._lock:
-            self._file.close()
+            self._data = None
+            if self._file is not None:
+                self._file.close()
 
 
 class OpenFiles:

@@ -123,6 +123,20 @@ class SnapshotFiles:
         """Return those of these names, without a slash at the end, below which the snapshot has a file."""
         return {name for name in names if self.page(f"{name}/", limit=1)}
 
+    def entry(self, path: str) -> Location | Folder | None:
+        """Return the folder with a path, else the file with this path, else None.
+
+        Args:
+            path: A path without "/" at its end.
+        """
+        if self.page(f"{path}/", limit=1):
+            return Folder(f"{path}/")
+        rows = self._found(path)
+        return _location(rows[0]) if rows else None
+
+    def state(self) -> None:
+        """Return None: a snapshot never changes."""
+
     def page(self, folder: str, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[str]:
         """Return a page of the paths below a folder, sorted by their bytes; an empty list after the last page.
 
@@ -146,10 +160,20 @@ class SnapshotFiles:
             after: The last path of the page before; None for the first page.
             limit: Largest number of locations in the page.
         """
-        bound, high = ("AND f.file_path < ?3", (f"{folder[:-1]}0",)) if folder else ("", ())
         low = folder if after is None else f"{after}\x01"
+        return self.range_page(low, f"{folder[:-1]}0" if folder else None, limit)
+
+    def range_page(self, low: str, high: str | None, limit: int = PAGE_ROWS) -> list[Location]:
+        """Return the locations in a range of paths, in path order.
+
+        Args:
+            low: Lowest path.
+            high: The first path after the range; None for no end.
+            limit: Largest number of locations.
+        """
+        bound, values = ("", ()) if high is None else ("AND f.file_path < ?3", (high,))
         statement = self._statement(_LOCATIONS.format(upper_bound=bound))
-        return [_location(row) for row in self._rows.select(statement, low, limit, *high)]
+        return [_location(row) for row in self._rows.select(statement, low, limit, *values)]
 
     def folder_page(
         self, folder: str, *, after: Location | Folder | None = None, limit: int = PAGE_ROWS

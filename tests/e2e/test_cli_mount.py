@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ import cafcat as package
 from tests.e2e.conftest import Cafcat, write_tree
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import commit
-from tests.worlds.mounts import Mount, mounted, needs_fuse
+from tests.worlds.mounts import Mount, libfuse_version, mounted, needs_fuse
 from tests.worlds.servers.services import Databases
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
@@ -204,6 +205,47 @@ def test_new_versions_appear_and_open_files_keep_theirs(cafcat: Cafcat, tmp_path
             assert seen.stat().st_size == len(old)
         wait_until(lambda: seen.stat().st_size == len(new))
         assert seen.read_bytes() == new
+
+
+@pytest.mark.slow
+def test_a_file_is_never_cut_at_the_size_of_another_version(cafcat: Cafcat, tmp_path: Path) -> None:
+    """The operating system caches sizes, while the mount already has the next version."""
+    file = tmp_path / "tree" / "a"
+    file.parent.mkdir()
+    contents = [bytes([number]) * 1000 * (1 + number * 7 % 5) for number in range(4)]
+    file.write_bytes(contents[0])
+    cafcat("ingest", "tree")
+    seen = set()
+    with mounted(cafcat, tmp_path / "mnt") as mount:
+        for number, content in enumerate(contents):
+            file.write_bytes(content)
+            os.utime(file, (number, number))
+            cafcat("ingest", "tree")
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while content not in seen and time.monotonic() < deadline:
+                found = (mount.folder / "tree" / "a").read_bytes()
+                assert found in contents, (number, len(found), found[:1])
+                seen.add(found)
+    assert seen == set(contents)
+
+
+@pytest.mark.skipif(libfuse_version() < 3, reason="libfuse 2 lists without attributes")
+def test_a_listing_has_attributes(filled: Cafcat, tmp_path: Path) -> None:
+    """The operating system needs no further answer: the mount is stopped meanwhile."""
+    tree = filled.folder / "tree"
+    with mounted(filled, tmp_path / "mnt", "--snapshot", "taken") as mount:
+        names = sorted(os.listdir(mount.folder / "tree"))
+        assert names == sorted(os.listdir(tree))
+        mount.process.send_signal(signal.SIGSTOP)
+        try:
+            listed = run("stat", "-c", "%n %s %A", *(mount.folder / "tree" / name for name in names))
+        finally:
+            mount.process.send_signal(signal.SIGCONT)
+        files = [name for name in names if (tree / name).is_file()]
+        assert set(files) < set(names)
+        for name in files:
+            assert f"/tree/{name} {(tree / name).stat().st_size} -rw" in listed
+        assert listed.count(" 0 drwx") == len(names) - len(files)
 
 
 def test_names_that_no_folder_can_have_are_left_out(cafcat: Cafcat, tmp_path: Path) -> None:

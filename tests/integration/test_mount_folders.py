@@ -3,6 +3,7 @@
 import random
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,15 +23,24 @@ class Counted:
 
     def __init__(self, catalog: FolderCatalog) -> None:
         self.catalog = catalog
-        self.pages = self.others = 0
+        self.pages = self.others = self.states = 0
+        self.changes = 0
 
-    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+    def state(self) -> Any:
+        self.states += 1
+        return self.catalog.state(), self.changes
+
+    def entry(self, path: str) -> Item | None:
         self.others += 1
-        return self.catalog.locate_many(paths)
+        return self.catalog.entry(path)
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         self.others += bool(names)
         return self.catalog.folders_among(names)
+
+    def range_page(self, low: str, high: str | None, limit: int = 1000) -> Sequence[Location]:
+        self.pages += 1
+        return self.catalog.range_page(low, high, limit)
 
     def folder_page(self, folder: str, *, after: Item | None = None, limit: int = 1000) -> Sequence[Item]:
         self.pages += 1
@@ -51,8 +61,8 @@ def listed(folders: Folders, folder: str) -> dict[str, Item]:
     return found
 
 
-def silent(cached_seconds: float, catalog: FolderCatalog) -> Folders:
-    return Folders(catalog, cached_seconds, lambda _: None)
+def silent(checked_seconds: float, catalog: FolderCatalog) -> Folders:
+    return Folders(catalog, checked_seconds, lambda _: None)
 
 
 @pytest.fixture(params=["catalog", "snapshot"])
@@ -75,17 +85,72 @@ def test_a_listing_with_attributes_takes_one_query_per_page(counted: Counted) ->
     assert (counted.pages, counted.others) == (3, 2)  # two more for the folders "n0999/" and "n1999/"
 
 
-def test_a_slow_listing_takes_few_queries(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`find` reads all names first, and requests the attributes when the listing is too old."""
-    now = 0.0
-    monkeypatch.setattr(mount_folders.time, "monotonic", lambda: now)
-    folders = silent(1.0, counted)
+def test_a_listing_is_cached_until_the_catalog_changes(counted: Counted) -> None:
+    folders = silent(0, counted)
     listed(folders, "big/")
-    now = 10.0
+    counted.pages = counted.others = 0
+    assert all(folders.find(f"big/n{n:04}") for n in range(2500))
+    assert (counted.pages, counted.others) == (0, 0)
+    assert counted.states >= 2500
+
+
+def test_the_catalog_is_not_asked_more_often_than_necessary(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter((0.0, 0.0, 0.9, 1.0, 1.0, 1.9))  # a check asks twice
+    monkeypatch.setattr(mount_folders.time, "monotonic", lambda: next(times))
+    folders = silent(1.0, counted)
+    for _ in range(4):
+        assert folders.find("big/n0001") is not None
+    assert counted.states == 2
+
+
+def test_after_a_change_a_slow_listing_takes_few_queries(counted: Counted) -> None:
+    """`find` reads all names first, and requests the attributes when the listing is too old."""
+    folders = silent(0, counted)
+    listed(folders, "big/")
+    counted.changes += 1
     counted.pages = counted.others = 0
     assert all(folders.find(f"big/n{n:04}") for n in range(2500))
     assert counted.pages == 3
-    assert counted.others <= 3 * 2 * 2 + 2
+    assert counted.others <= 3 * 2 + 2
+
+
+def test_changes_of_the_catalog_are_seen(local: cafcat.Repository) -> None:
+    files = local.session.catalog.files
+    folders = silent(0, files)
+    commit(local, {"a/b": b"1", "a/c/d": b"2"})
+    assert list(listed(folders, "a/")) == ["b", "c"]
+    state = files.state()
+    assert files.state() == state
+    commit(local, {"a/b": b"three", "a/c/e": b"4"})
+    assert files.state() != state
+    found = folders.find("a/b")
+    assert isinstance(found, Location)
+    assert found.size_bytes == 5
+    assert list(listed(folders, "a/c/")) == ["d", "e"]
+
+
+def test_one_query_lists_many_small_folders(local: cafcat.Repository, tmp_path: Path) -> None:
+    paths = [f"tree/{n:02}/{m}/{k}" for n in range(30) for m in range(3) for k in range(5)]
+    commit(local, {path: path.encode() for path in paths})
+    for catalog in (local.session.catalog.files, snapshot_files(local, tmp_path / "taken")):
+        counted = Counted(catalog)
+        folders = silent(1e9, counted)
+        assert len(listed(folders, "tree/")) == 30
+        assert all(list(listed(folders, f"tree/{n:02}/{m}/")) == list("01234") for n in range(30) for m in range(3))
+        assert (counted.pages, counted.others) == (1, 0)
+
+
+def test_a_folder_with_large_subfolders_is_listed_by_its_names(
+    local: cafcat.Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_folders, "_PAGE_ROWS", 100)
+    commit(local, {f"top/{n:02}/{m:03}": b"x" for n in range(20) for m in range(110)})
+    counted = Counted(local.session.catalog.files)
+    folders = silent(1e9, counted)
+    assert len(listed(folders, "top/")) == 20
+    assert counted.pages == 2
 
 
 def test_single_look_ups_list_nothing(counted: Counted) -> None:
@@ -93,16 +158,16 @@ def test_single_look_ups_list_nothing(counted: Counted) -> None:
     assert isinstance(folders.find("big"), Folder)
     assert isinstance(folders.find("other/a"), Location)
     assert folders.find("other/b") is None
-    assert (counted.pages, counted.others) == (0, 5)
+    assert (counted.pages, counted.others) == (0, 3)
     assert folders.find("other/a") is not None
-    assert counted.others == 5
+    assert counted.others == 3
 
 
 def test_many_look_ups_in_a_folder_list_its_page(counted: Counted) -> None:
     folders = silent(1e9, counted)
     assert all(folders.find(f"big/n{n:04}") for n in range(999))
     assert counted.pages == 1
-    assert counted.others <= 2 * 3 + 2
+    assert counted.others <= 3 + 2
 
 
 def test_many_entries_are_not_all_cached(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:

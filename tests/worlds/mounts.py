@@ -14,7 +14,7 @@ import pytest
 
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
-__all__ = ["Mount", "mounted", "needs_fuse"]
+__all__ = ["Mount", "libfuse_version", "mounted", "needs_fuse"]
 
 
 def _can_mount() -> bool:
@@ -28,6 +28,14 @@ def _can_mount() -> bool:
 
 
 needs_fuse = pytest.mark.skipif(not _can_mount(), reason="needs /dev/fuse, mfusepy, and libfuse 2 or 3")
+
+
+def libfuse_version() -> int:
+    """Return 2 or 3, or 0 without libfuse."""
+    try:
+        return int(importlib.import_module("mfusepy").fuse_version_major)
+    except (ImportError, OSError, AttributeError):
+        return 0
 
 
 class Starts(Protocol):

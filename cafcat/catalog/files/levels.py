@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from cafcat.catalog.connection import Connection
+from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.catalog.files.lookup import LOCATION, location_of
 from cafcat.model import Folder, Location
 from cafcat.support.paths import end_of_prefix
 
-__all__ = ["level_page"]
+__all__ = ["entry", "level_page"]
 
 # One level: after each entry, skip all paths below it and find the next one (a "loose index scan"). With the
 # delimiter "/", the paths below a folder end before its name with "0", the next character, instead of the last "/".
@@ -39,6 +39,35 @@ LEFT JOIN chunks AS c ON c.id = l.caf_file_id
 WHERE walk.n > 0
 ORDER BY walk.n
 """  # noqa: S608
+
+# ORDER BY and LIMIT make the server use the index on the paths, whatever its statistics say.
+_ENTRY: Final = f"""
+coalesce(next.file_path < (asked.path || '0') COLLATE "C", false), {LOCATION}
+FROM (SELECT %s::text AS path) AS asked
+LEFT JOIN LATERAL (SELECT * FROM file_locations WHERE file_path = asked.path OFFSET 0) AS l ON true
+LEFT JOIN chunks AS c ON c.id = l.caf_file_id
+LEFT JOIN LATERAL (
+    SELECT file_path FROM file_locations
+    WHERE file_path >= (asked.path || '/') COLLATE "C" ORDER BY file_path LIMIT 1
+) AS next ON true
+"""  # noqa: S608
+_FIND_ENTRY: Final = PreparedLookup(
+    f"SELECT {_ENTRY}".encode(),
+    f"SELECT (SELECT version_num FROM alembic_version), {_ENTRY}".encode(),  # noqa: S608
+)
+
+
+def entry(connection: Connection, path: str) -> Location | Folder | None:
+    """Return the entry of a level that has a path, as `Lookup.entry` describes it.
+
+    Args:
+        connection: Connection of the catalog.
+        path: A path without "/" at its end.
+    """
+    is_folder, *location = connection.select(_FIND_ENTRY, path)[0]
+    if is_folder:
+        return Folder(f"{path}/")
+    return None if location[0] is None else location_of(location)
 
 
 def level_page(

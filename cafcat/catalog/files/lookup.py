@@ -60,6 +60,13 @@ _LOCATE_ONE: Final = _selection("file_path = %s")
 # The LATERAL join of by_key.py would need five times as long for a thousand adjacent paths (PostgreSQL 18).
 _LOCATE_MANY: Final = _selection("file_path = ANY (ARRAY(SELECT unnest(%b::text[])))")
 
+# A snapshot has all transactions that are not finished. On a standby server it lacks some of them, but these finish
+# only when the standby replays more of the log. The start of the server differs if another one has taken its place.
+_STATE: Final = b"""
+SELECT pg_postmaster_start_time(), pg_current_snapshot()::text,
+       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text END
+"""
+
 # The paths below a folder sort between its name followed by "/" and its name followed by "0", the next character.
 _FOLDERS_AMONG: Final = """
 SELECT name FROM unnest(%s::text[]) AS name CROSS JOIN LATERAL (
@@ -220,6 +227,25 @@ class Lookup:
         with self._connection.statement() as connection:
             rows = connection.execute(_FOLDERS_AMONG.encode(), [sorted(names)]).fetchall()
         return {row[0] for row in rows}
+
+    def entry(self, path: str) -> Location | Folder | None:
+        """Return the folder with a path, else the file with this path, else None. Costs one query.
+
+        Args:
+            path: A path without "/" at its end.
+        """
+        from cafcat.catalog.files.levels import entry
+
+        return entry(self._connection, path)
+
+    def state(self) -> tuple[Any, ...]:
+        """Return a value that differs from an earlier one if a transaction has committed since. Costs one query.
+
+        Transactions of other databases of the server change it, too. As long as the value is the same, every query
+        has the same result.
+        """
+        with self._connection.statement() as connection:
+            return connection.execute(_STATE).fetchall()[0]
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
         """Yield the file with a name, if there is one, and then the files and folders directly in this folder.
