@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from cafcat.model import Location
 from cafcat.mount.pages import NAME_BYTES, Item, Listing, Page, Rows, is_shown, levels_of, range_after
+from cafcat.mount.reading_ahead import KnownEnds
 from cafcat.support.paths import is_text
 
 __all__ = ["NAME_BYTES", "FolderCatalog", "Folders", "Item"]
@@ -54,7 +55,9 @@ class Folders:
     empty names (as in "a//b") are left out. If a path is both a file and a folder, only the folder is shown.
     """
 
-    def __init__(self, catalog: FolderCatalog, checked_seconds: float, warn: Callable[[str], object]) -> None:
+    def __init__(
+        self, catalog: FolderCatalog, checked_seconds: float, warn: Callable[[str], object], ends: KnownEnds
+    ) -> None:
         """Create the object. Nothing is listed yet.
 
         Args:
@@ -62,10 +65,12 @@ class Folders:
             checked_seconds: How long an entry may be shown before the catalog is asked whether it has changed, in
                 seconds.
             warn: Called with a message about names that cannot be shown.
+            ends: Gets the files that are listed.
         """
         self._catalog = catalog
         self._checked_seconds = checked_seconds
         self._warn = warn
+        self._ends = ends
         self._lock = Lock()
         self._checking = Lock()
         self._listing = Lock()
@@ -187,6 +192,7 @@ class Folders:
     def _levels(self, folder: str, after: Item | None) -> dict[str, Rows]:
         """Return the next entries of a folder, and those of the folders below it that one query returns, too."""
         rows = self._catalog.range_page(*range_after(folder, after), limit=_PAGE_ROWS)
+        self._ends.add(rows)
         levels = levels_of(folder, rows, is_end=len(rows) < _PAGE_ROWS)
         if not levels[folder].is_end and len(levels[folder].entries) * _FEW_ENTRIES < _PAGE_ROWS:
             entries = list(self._catalog.folder_page(folder, after=after, limit=_PAGE_ROWS))

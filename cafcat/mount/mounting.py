@@ -13,6 +13,7 @@ from cafcat.mount.bindings import fuse_class
 from cafcat.mount.filesystem import Owner, PackedFilesystem, Reports
 from cafcat.mount.folders import FolderCatalog, Folders
 from cafcat.mount.open_files import OpenFiles
+from cafcat.mount.reading_ahead import KnownEnds
 from cafcat.mount.versions import CachedVersions
 from cafcat.packed_files import PackedFiles
 from cafcat.progress import Warnings
@@ -148,7 +149,8 @@ def mount(
     library = _library()
     check_mount_point(directory)
     report = Reports(warn)
-    folders = Folders(tree.catalog, _CHECKED_SECONDS, report)
+    ends = KnownEnds()
+    folders = Folders(tree.catalog, _CHECKED_SECONDS, report, ends)
     has_begun = False
 
     def begin() -> None:
@@ -156,7 +158,7 @@ def mount(
         has_begun = True
         ready()
 
-    files = OpenFiles(tree.reader)
+    files = OpenFiles(tree.reader, ends)
     versions = None if tree.never_changes else CachedVersions(_SURELY_CACHED_SECONDS)
     filesystem = PackedFilesystem(folders, files, Owner(), report, begin, versions=versions)
     options: dict[str, Any] = {"foreground": True, "ro": True, "fsname": "cafcat", "subtype": "cafcat"}

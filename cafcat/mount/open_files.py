@@ -8,9 +8,9 @@ from typing import Final
 from cafcat.errors import Corrupt
 from cafcat.model import Location
 from cafcat.mount.folders import Folders, Item
+from cafcat.mount.reading_ahead import KnownEnds, SmallFiles
 from cafcat.reading.packed_file import CHECKED_BYTES, PackedFile
 from cafcat.reading.reader import FileReader
-from cafcat.reading.request import ReadRequest
 
 __all__ = ["WITHOUT_ATTRIBUTES_FROM", "OpenFile", "OpenFiles", "OpenFolder"]
 
@@ -34,11 +34,12 @@ class OpenFile:
         location: Where the file is packed.
     """
 
-    __slots__ = ("_data", "_file", "_lock", "_reader", "location")
+    __slots__ = ("_data", "_file", "_lock", "_reader", "_small", "location")
 
-    def __init__(self, reader: FileReader, location: Location) -> None:
+    def __init__(self, reader: FileReader, small: SmallFiles, location: Location) -> None:
         self.location = location
         self._reader = reader
+        self._small = small
         self._data: bytes | None = None
         self._file: PackedFile | None = None
         self._lock = Lock()
@@ -49,7 +50,7 @@ class OpenFile:
             if self.location.size_bytes > CHECKED_BYTES:
                 return self._read_large(offset, size)
             if self._data is None:
-                self._data = self._reader.read(ReadRequest.of(self.location.path, self.location))
+                self._data = self._small.read(self.location)
             data = self._data
             return data if offset == 0 and size >= len(data) else data[offset : offset + size]
 
@@ -84,8 +85,15 @@ class OpenFiles:
     has bytes of the file in its cache: without this rule, the damage of a large file would be noticed only once.
     """
 
-    def __init__(self, reader: FileReader) -> None:
+    def __init__(self, reader: FileReader, ends: KnownEnds) -> None:
+        """Create the object, without open files.
+
+        Args:
+            reader: Reads the files.
+            ends: Ends of the listed files, for reading ahead.
+        """
         self._reader = reader
+        self._small = SmallFiles(reader, ends)
         self._lock = Lock()
         self._handles = itertools.count(1)
         self._files: dict[int, OpenFile] = {}
@@ -102,7 +110,7 @@ class OpenFiles:
             version, count = self._versions.get(location.path, (location, 0))
             self._versions[location.path] = (version, count + 1)
             handle = next(self._handles)
-            self._files[handle] = OpenFile(self._reader, version)
+            self._files[handle] = OpenFile(self._reader, self._small, version)
             return handle
 
     def version(self, path: str) -> Location | None:

@@ -11,6 +11,7 @@ import cafcat
 from cafcat.model import Folder, Location
 from cafcat.mount import folders as mount_folders
 from cafcat.mount.folders import FolderCatalog, Folders, Item
+from cafcat.mount.reading_ahead import KnownEnds
 from cafcat.snapshots.database import PooledRows, SnapshotFile
 from cafcat.snapshots.lookup import SnapshotFiles
 from tests.worlds.catalog_world import commit
@@ -62,7 +63,7 @@ def listed(folders: Folders, folder: str) -> dict[str, Item]:
 
 
 def silent(checked_seconds: float, catalog: FolderCatalog) -> Folders:
-    return Folders(catalog, checked_seconds, lambda _: None)
+    return Folders(catalog, checked_seconds, lambda _: None, KnownEnds())
 
 
 @pytest.fixture(params=["catalog", "snapshot"])
