@@ -1,6 +1,7 @@
 """The packed files and folders that programs have open below a mount."""
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
 from threading import Lock
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from cafcat.errors import Corrupt
 from cafcat.model import Location
 from cafcat.mount.folders import Folders, Item
+from cafcat.mount.pages import Page
 from cafcat.mount.reading_ahead import KnownEnds, SmallFiles
 from cafcat.reading.packed_file import CHECKED_BYTES, PackedFile
 from cafcat.reading.reader import FileReader
@@ -165,19 +167,39 @@ class OpenFolder:
         self._folder = folder
         self._starts: list[Item | None] = [None]
         """Entry after which each page begins, as far as the listing came."""
+        self._page: Page | None = None
+        self._entries: list[tuple[str, Item]] = []
+        """The page that was read last, and its entries."""
 
     def entries(self, offset: int) -> Iterator[tuple[str, Item, int]]:
         """Yield the name of each entry, the entry, and the offset of the next entry.
+
+        If the catalog changes meanwhile, an entry that is there all the time is yielded once.
 
         Args:
             offset: 0, or an offset that this method yielded.
         """
         number, first = offset >> _INDEX_BITS, offset & ((1 << _INDEX_BITS) - 1)
+        passed = self._entries[first - 1][1].path if 0 < first <= len(self._entries) else ""
         while number < len(self._starts):
-            page = self._folders.page(self._folder, self._starts[number])
-            items = list((page.items or {}).items())
-            if page.last is not None and len(self._starts) == number + 1:
-                self._starts.append(page.last)
-            for index, (name, item) in enumerate(items[first:], first + 1):
-                yield name, item, number << _INDEX_BITS | index
+            if self._is_new_page(number) and passed:
+                first = bisect_right(self._entries, passed, key=lambda entry: entry[1].path)
+            for index in range(first, len(self._entries)):
+                name, item = self._entries[index]
+                passed = item.path
+                yield name, item, number << _INDEX_BITS | index + 1
             number, first = number + 1, 0
+
+    def _is_new_page(self, number: int) -> bool:
+        """Read a page, and return False if it is the one that was read last."""
+        page = self._folders.page(self._folder, self._starts[number])
+        if page is self._page:
+            return False
+        while (items := page.items) is None:  # another thread has freed them meanwhile
+            page = self._folders.page(self._folder, self._starts[number])
+        self._page, self._entries = page, list(items.items())
+        if page.last is None:
+            del self._starts[number + 1 :]
+        else:
+            self._starts[number + 1 : number + 2] = [page.last]
+        return True

@@ -1,5 +1,6 @@
 """Folders of a mount: few queries, and the same entries from the catalog, from a snapshot, and by definition."""
 
+import itertools
 import random
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import cafcat
 from cafcat.model import Folder, Location
 from cafcat.mount import folders as mount_folders
 from cafcat.mount.folders import FolderCatalog, Folders, Item
+from cafcat.mount.open_files import OpenFolder
 from cafcat.mount.reading_ahead import KnownEnds
 from cafcat.snapshots.database import PooledRows, SnapshotFile
 from cafcat.snapshots.lookup import SnapshotFiles
@@ -206,3 +208,25 @@ def expected(paths: set[str], folder: str) -> dict[str, str]:
     names = folders | {name for name in below if "/" not in name}
     shown = (name for name in names if name not in ("", ".", "..") and len(name.encode()) <= 255)
     return {name: f"{folder}{name}/" if name in folders else f"{folder}{name}" for name in shown}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+def test_a_listing_yields_each_entry_once_while_the_catalog_changes(
+    local: cafcat.Repository, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    drawn = random.Random(seed)
+    monkeypatch.setattr(mount_folders, "_PAGE_ROWS", 6)
+    lasting = {f"top/{n:03}" + "/x" * (n % 3 == 0) for n in range(0, 60, 2)}
+    commit(local, dict.fromkeys(lasting, b"x"))
+    opened = OpenFolder(silent(0, local.session.catalog.files), "top/")
+    names, offset, is_end = [], 0, False
+    while not is_end:
+        entries = list(itertools.islice(opened.entries(offset), drawn.randint(1, 4)))
+        names += [name for name, _, _ in entries]
+        is_end = not entries
+        offset = entries[-1][2] if entries else offset
+        number = drawn.randrange(1, 60, 2)
+        more = f"top/{drawn.randrange(0, 60, 6):03}/{number}"
+        commit(local, {f"top/{number:03}" + "/y" * drawn.randint(0, 1): b"y", more: b"z"})
+    found = [name for name in names if int(name) % 2 == 0]
+    assert found == [f"{n:03}" for n in range(0, 60, 2)]
