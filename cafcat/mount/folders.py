@@ -18,7 +18,7 @@ _FEW_ENTRIES: Final = 4
 """A page of a folder is listed anew, without the files of its subfolders, if it has less than one entry for this
 number of rows."""
 _CACHED_ITEMS: Final = 64_000
-"""About the largest number of cached entries: some 40 MB."""
+"""About the largest number of cached entries."""
 _CACHED_SINGLES: Final = 1000
 """Largest number of cached entries that were looked up one by one."""
 _MOST_MISSES: Final = 3
