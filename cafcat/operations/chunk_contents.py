@@ -8,8 +8,8 @@ from cafcat.catalog.chunks.rows import ChunkRow
 from cafcat.errors import CafcatError, Corrupt
 from cafcat.formats.base import Format
 from cafcat.model import Entry
+from cafcat.reading.coalescing import RangeRead, coalesce, coalescing_of
 from cafcat.reading.fetch import Answer, concerns_single_files, fetch
-from cafcat.reading.plan import RangeRead, coalesce, coalescing_of
 from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
 from cafcat.support.quantities import to_nanoseconds

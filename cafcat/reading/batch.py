@@ -6,9 +6,10 @@ from itertools import islice
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import Location
+from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.given_order import Content, Item, read_in_given_order, windows_of
 from cafcat.reading.outputs import Output, write_single
-from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
+from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.reading.saving import SavedFiles

@@ -9,9 +9,10 @@ from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
+from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output
-from cafcat.reading.plan import PLANNED_FILES, RangeRead, ReadPlan, in_read_order, range_reads
+from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 

@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any, Final, Self
 
 from cafcat.errors import CafcatError, Corrupt, StoreFailed
-from cafcat.reading.plan import RangeRead, Span
+from cafcat.reading.coalescing import RangeRead, Span
 from cafcat.stores.base import Store
 from cafcat.support.in_order import in_order
 

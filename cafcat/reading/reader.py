@@ -15,9 +15,9 @@ from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
 
 if TYPE_CHECKING:
+    from cafcat.reading.coalescing import RangeRead
     from cafcat.reading.fetch import Answer
     from cafcat.reading.lookup import LocationCatalog
-    from cafcat.reading.plan import RangeRead
 
 __all__ = ["FILE_ERRORS", "FileReader"]
 

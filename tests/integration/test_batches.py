@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -311,6 +311,26 @@ def test_a_batch_of_a_thousand_neighbours_is_at_most_ten_gets(
     assert remote.extract("tree", tmp_path / "out").files == 1001
     assert len(gets(s3_proxy)) == plan.requests
     assert all((tmp_path / "out" / path).read_bytes() == content for path, content in files.items())
+
+
+def test_scattered_files_of_a_bucket_are_read_without_the_large_gaps(
+    remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
+) -> None:
+    """All files together have no gaps: then nothing is split."""
+    scattered = {f"tree/{number:02}-a": random.randbytes(10_000) for number in range(20)}
+    between = {f"tree/{number:02}-b": random.randbytes(200_000) for number in range(20)}
+    write(scattered | between)
+    remote.ingest(["tree"])
+    orders: tuple[Literal["archive", "given"], ...] = ("archive", "given")
+    for order in orders:
+        s3_proxy.clear()
+        assert dict(remote.read_many([*scattered][::-1], order=order)) == scattered
+        plan = remote.plan(scattered)
+        assert plan.requests == len(gets(s3_proxy)) == 20
+        assert plan.bytes_read == plan.bytes_wanted == sum(request.bytes_sent for request in s3_proxy.requests)
+    s3_proxy.clear()
+    assert remote.extract("tree", tmp_path / "out").files == 40
+    assert len(gets(s3_proxy)) == 1
 
 
 def chunked(repository: cafcat.Repository, count: int) -> dict[str, bytes]:

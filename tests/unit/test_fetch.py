@@ -9,8 +9,8 @@ import pytest
 
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.reading import fetch as fetching
+from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.fetch import fetch, object_blocks
-from cafcat.reading.plan import RangeRead
 from cafcat.support.in_order import in_order
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 

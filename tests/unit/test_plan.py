@@ -8,17 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cafcat.model import Location
-from cafcat.reading.plan import ReadPlan, coalescing_of, in_read_order, range_reads
+from cafcat.reading.coalescing import coalescing_of
+from cafcat.reading.plan import ReadPlan, in_read_order, range_reads
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
+from cafcat.stores.kind import StoreContext
 from cafcat.stores.registry import open_store
 
 
 class Opened(dict[str, Store]):
-    """Stores by their URL."""
+    """Stores by their URL.
+
+    requests: Most requests in flight to a bucket. With one, reads are not split again.
+    """
+
+    def __init__(self, requests: int = 1) -> None:
+        super().__init__()
+        self._context = StoreContext(read_requests=requests)
 
     def __missing__(self, url: str) -> Store:
-        return self.setdefault(url, open_store(url))
+        return self.setdefault(url, open_store(url, self._context))
 
 
 FOLDER = "file:///srv/chunks"
