@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access
+from cafcat.remote.endpoint import known_endpoint
 from cafcat.remote.errors import translated
 from cafcat.support.forking import keep_open, renew_after_fork
 
@@ -129,8 +130,13 @@ class S3Connection:
             return client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds)
 
     def _is_aws(self) -> bool:
-        host = urlsplit(self.client.meta.endpoint_url).hostname or ""
+        host = urlsplit(self._endpoint_url()).hostname or ""
         return host.endswith(_AWS_HOSTS)
+
+    def _endpoint_url(self) -> str:
+        """Return the URL of the server. A client of boto3 is created only if it is needed for that."""
+        found = None if self._client else known_endpoint(self._boto_session(), self._access)
+        return found or self.client.meta.endpoint_url
 
     def _boto_session(self) -> "boto3.Session":
         import boto3
@@ -202,7 +208,7 @@ class S3Connection:
         } | self._certificates()
 
     def _custom_endpoint(self) -> dict[str, Any]:
-        endpoint = self.client.meta.endpoint_url
+        endpoint = self._endpoint_url()
         if self._access.addressing == "virtual":
             scheme, _, rest = endpoint.partition("://")
             return {"endpoint": f"{scheme}://{self.bucket}.{rest}", "virtual_hosted_style_request": True}
