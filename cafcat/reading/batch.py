@@ -68,7 +68,7 @@ class Batch:
     def contents(self, paths: Iterable[str]) -> Generator[Content, None, None]:
         """Yield the files in the order of the paths. The caller reads those of more than 8 MiB.
 
-        Files are read together, in the order of archives and offsets: up to five thousand of them, and 64 MiB.
+        Files are read together, as `read_in_given_order` does: up to five thousand of them, and 64 MiB.
         """
         rest = iter(paths)
         while names := list(islice(rest, PLANNED_FILES)):

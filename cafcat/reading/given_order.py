@@ -2,9 +2,12 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from cafcat.errors import CafcatError, Conflict
+from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.plan import in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
@@ -55,8 +58,9 @@ def _is_large(request: ReadRequest) -> bool:
 def read_in_given_order(reader: FileReader, items: Sequence[Item]) -> Generator[Content, None, None]:
     """Yield the files of one window in the order of the items.
 
-    The files are read in the order of archives and offsets, so that near files share a request. A file waits in
-    memory until all files before it have been yielded.
+    Near files share a request, in any order. A folder is read in the order of archives and offsets. The requests to
+    a remote store are sent in the order in which the caller gets their first files, so that these arrive soon. A
+    file waits in memory until all files before it have been yielded.
 
     Args:
         reader: Reads the files.
@@ -89,9 +93,20 @@ def read_in_given_order(reader: FileReader, items: Sequence[Item]) -> Generator[
 def _results(
     reader: FileReader, requests: Sequence[ReadRequest]
 ) -> Generator[tuple[ReadRequest, bytes | CafcatError], None, None]:
-    with closing(reader.files(range_reads(in_read_order(requests), reader.stores))) as files:
+    with closing(reader.files(_reads(reader, requests))) as files:
         for request, blocks in files:
             try:
                 yield request, reader.save(request, blocks, b"".join)
             except (Conflict, *FILE_ERRORS) as error:
                 yield request, error
+
+
+def _reads(reader: FileReader, requests: Sequence[ReadRequest]) -> Iterator[RangeRead[ReadRequest]]:
+    """Yield the reads for requests in the given order. Reads of one store follow each other."""
+    turns = {id(request): n for n, request in enumerate(requests)}
+    reads = range_reads(in_read_order(requests), reader.stores)
+    for url, of_store in groupby(reads, key=attrgetter("store")):
+        if reader.stores[url].is_remote:
+            yield from sorted(of_store, key=lambda read: min(turns[id(request)] for request in read.files))
+        else:
+            yield from of_store

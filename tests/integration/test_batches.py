@@ -341,6 +341,19 @@ def chunked(repository: cafcat.Repository, count: int) -> dict[str, bytes]:
     return files
 
 
+def test_requests_are_sent_in_the_order_in_which_the_caller_gets_the_files(
+    remote: cafcat.Repository, s3_proxy: S3Proxy, open_repository: Open
+) -> None:
+    """With one request at a time, the order in which the proxy gets them is that in which they were sent."""
+    names = [*chunked(remote, 8)]
+    random.Random(5).shuffle(names)
+    keys = [remote.locate(name).object_key for name in names]
+    with open_repository(remote.settings.store, read_requests=1) as repository:
+        s3_proxy.clear()
+        assert [name for name, _ in repository.read_many(names, order="given")] == names
+    assert [request.key.rpartition("/")[2] for request in s3_proxy.requests] == keys
+
+
 class Watched:
     """Counts the reads of a store that have begun."""
 
