@@ -3,9 +3,9 @@
 import json
 import logging
 import os
-import queue
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,9 @@ _MOST_LINES: Final = 100_000
 """Most lines that wait to be written. Further ones are dropped, and counted in the log."""
 _PAUSE_SECONDS: Final = 0.05
 """How long lines are collected, so that one system call writes many of them."""
-_BLOCK_BYTES: Final = 64 << 10
+_BLOCK_LINES: Final = 200
+"""Most lines of one system call."""
+_FILES: Final = "PROMETHEUS_MULTIPROC_DIR"
 _BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 
 
@@ -44,44 +46,46 @@ class AccessLog:
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = 2 if path is None else os.open(path, flags, 0o640)
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines: deque[str] = deque()
+        self._has_lines, self._is_open = threading.Event(), True
         self._dropped = 0
         self._thread = threading.Thread(target=self._run, name="cafcat-log", daemon=True)
         self._thread.start()
 
     def write(self, line: str) -> None:
         """Append one line: a JSON document. This never waits."""
-        if self._lines.qsize() >= _MOST_LINES:
+        if len(self._lines) >= _MOST_LINES:
             self._dropped += 1
             return
-        self._lines.put(line)
+        self._lines.append(line)
+        if not self._has_lines.is_set():
+            self._has_lines.set()
 
     def _run(self) -> None:
-        is_open = True
-        while is_open:
-            lines = [self._lines.get()]
-            time.sleep(0 if lines[0] is None else _PAUSE_SECONDS)
-            while not self._lines.empty():
-                lines.append(self._lines.get())
-            if self._dropped:
-                lines.append(json.dumps({"event": "dropped", "lines": self._dropped}))
-                self._dropped = 0
-            is_open = None not in lines
-            self._append([line.encode("utf-8", "backslashreplace") + b"\n" for line in lines if line is not None])
+        while self._is_open:
+            self._has_lines.wait()
+            if self._is_open:
+                time.sleep(_PAUSE_SECONDS)
+            self._has_lines.clear()
+            self._append_lines()
 
-    def _append(self, lines: list[bytes]) -> None:
-        while lines:
-            block = b""
-            while lines and len(block) + len(lines[0]) <= _BLOCK_BYTES:
-                block += lines.pop(0)
+    def _append_lines(self) -> None:
+        """Write the lines that wait, in blocks of whole lines."""
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        if self._dropped:
+            lines.append(json.dumps({"event": "dropped", "lines": self._dropped}))
+            self._dropped = 0
+        for start in range(0, len(lines), _BLOCK_LINES):
+            block = "\n".join(lines[start : start + _BLOCK_LINES]) + "\n"
             try:
-                os.write(self._file, block)
+                os.write(self._file, block.encode("utf-8", "backslashreplace"))
             except OSError:
                 self._dropped += 1  # the disk is full, or the pipe is closed: serving files goes on
 
     def close(self) -> None:
         """Write all lines that wait, and end the thread."""
-        self._lines.put(None)
+        self._is_open = False
+        self._has_lines.set()
         self._thread.join()
 
 
@@ -121,8 +125,11 @@ class Metrics:
 
     def __init__(self) -> None:
         """Create the metrics, all of them 0."""
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
+        if _FILES in os.environ:
+            process_id = os.getpid()  # by default, each number is counted after a system call for the process
+            values.ValueClass = values.MultiProcessValue(lambda: process_id)  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         own = {"registry": self.registry, "namespace": "cafcat"}
         self._requests = Counter("http_requests", "Answered requests.", ["door", "method", "status"], **own)  # type: ignore[arg-type]
@@ -183,7 +190,7 @@ class Metrics:
         return CONTENT_TYPE_LATEST.encode(), generate_latest(self._all_processes())
 
     def _all_processes(self) -> "CollectorRegistry":
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        if _FILES not in os.environ:
             return self.registry
         from prometheus_client import CollectorRegistry
         from prometheus_client.multiprocess import MultiProcessCollector

@@ -1,7 +1,7 @@
 """Plain requests of the HTTP side: GET and HEAD of a whole file, without query, conditions and range."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from cafcat.model import Location
 from cafcat.serve.failures import BadRequest
@@ -23,25 +23,25 @@ _NOT_PLAIN: Final = WITH_BODY | {
 }
 
 
-class _PlainFile(NamedTuple):
+class _PlainFile:
     """A request for a whole file."""
 
-    method: str
-    name: str
+    __slots__ = ("method", "name", "url_path")
 
-    @property
-    def url_path(self) -> str:
-        return "/files/" + self.name
+    def __init__(self, method: str, name: str) -> None:
+        self.method = method
+        self.name = name
+        self.url_path = f"/files/{name}"
 
     def response(self, location: Location, data: bytes | None) -> Response | None:
         if self.method == "HEAD":
             data = b""
         elif data is None:
             return None
-        lines = b"".join([b"%b: %b\r\n" % header for header in describing_headers(location)])
-        kind, size_bytes = type_of(location.path), location.size_bytes
-        lines += b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, size_bytes)
-        return Response(200, lines, data)
+        headers = describing_headers(location)
+        headers.append((b"content-type", type_of(location.path)))
+        headers.append((b"content-length", b"%d" % location.size_bytes))
+        return 200, b"".join([b"%b: %b\r\n" % header for header in headers]), data
 
 
 class PlainFiles:
@@ -55,10 +55,9 @@ class PlainFiles:
             return None
         if b"?" in url or b"#" in url or url.endswith(b"/"):
             return None
-        for name, _value in headers:
-            if name in _NOT_PLAIN:
-                return None
+        if not _NOT_PLAIN.isdisjoint([name for name, _value in headers]):
+            return None
         try:
-            return _PlainFile(method.decode(), name_of(url[len(PREFIX) :]))
+            return _PlainFile("HEAD" if method == b"HEAD" else "GET", name_of(url[len(PREFIX) :]))
         except BadRequest:
             return None

@@ -25,18 +25,8 @@ _STATUS_LINES: Final = {
 }
 
 
-class Response(NamedTuple):
-    """A response to a plain request.
-
-    Attributes:
-        status: Status of HTTP: 200, 206 or 304.
-        lines: The headers, each with a line break at its end.
-        body: The body; empty for HEAD.
-    """
-
-    status: int
-    lines: bytes
-    body: bytes
+Response = tuple[int, bytes, bytes]
+"""A response: its status (200, 206 or 304), its headers, each with a line break at its end, and its body."""
 
 
 class PlainRequest(Protocol):
@@ -164,12 +154,12 @@ class StraightCycle:
             self._connection.fall_back(self)
             return
         status, lines, body = response
-        own = b"".join([b"%b: %b\r\n" % header for header in self._connection.server_state.default_headers])
+        connection, request = self._connection, self.request
+        date = [b"%b: %b\r\n" % header for header in connection.server_state.default_headers]
         self.response_started = self.response_complete = True
-        self._connection.finish(b"%b%b%b\r\n%b" % (_STATUS_LINES[status], own, lines, body))
-        exchange = Exchange(status, len(body), is_complete=True)
-        request, seconds = self.request, time.monotonic() - self._began
-        self._observer.end(request.method, request.url_path, self._connection.client, exchange, seconds)
+        connection.finish(b"".join((_STATUS_LINES[status], *date, lines, b"\r\n", body)))
+        exchange, seconds = Exchange(status, len(body), True), time.monotonic() - self._began
+        self._observer.end(request.method, request.url_path, connection.client, exchange, seconds)
 
     def _response(self, found: Found) -> Response | None:
         location, data = found.location, found.data

@@ -38,7 +38,7 @@ class _PlainObject:
             return None
         headers = with_id(answer.headers, self._ids.new())
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        return Response(answer.status, lines.encode("latin-1", "replace"), answer.body)
+        return answer.status, lines.encode("latin-1", "replace"), answer.body
 
 
 class PlainObjects:
