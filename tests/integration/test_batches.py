@@ -376,6 +376,7 @@ def scattered(repository: cafcat.Repository, count: int) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.slow
 def test_scattered_files_are_read_with_many_requests_in_flight(
     remote: cafcat.Repository, s3_proxy: S3Proxy, open_repository: Open, tmp_path: Path
 ) -> None:
@@ -514,6 +515,7 @@ def test_unreadable_object_affects_only_its_files(
     assert error.path == "tree/010"
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_gone_ends_the_work_at_once(
     remote: cafcat.Repository, s3_proxy: S3Proxy, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
@@ -542,6 +544,7 @@ def test_a_bucket_that_is_gone_ends_the_work_at_once(
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.slow
 def test_credentials_that_are_refused_end_the_work_at_once(
     remote: cafcat.Repository,
     open_repository: Open,
@@ -579,6 +582,7 @@ def test_reading_needs_no_permission_to_list(
     assert all(isinstance(value, Corrupt) for value in values.values())
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_ends_the_work_at_once(
     remote: cafcat.Repository, s3_proxy: S3Proxy, tmp_path: Path
 ) -> None:
