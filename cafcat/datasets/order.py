@@ -1,4 +1,4 @@
-"""The order in which a `PackedStream` reads and yields samples. Nothing is read here."""
+"""The order in which a `PackedStream` reads and yields samples. This module reads no files."""
 
 from array import array
 from bisect import bisect_right

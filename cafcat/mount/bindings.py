@@ -20,13 +20,13 @@ def fuse_class(library: Any, *, keeps_threads: bool) -> Any:
     Listings pass on the attributes of the entries, so that the operating system need not look up each name that it
     lists. With libfuse 2, listings are unchanged.
 
-    Python keeps what it knows about a thread of libfuse. Otherwise it would map, fill and unmap 16 KiB of memory
-    for every single call.
+    Python keeps its state of each thread of libfuse. Otherwise it would map, fill and unmap 16 KiB of memory for
+    every single call.
 
     Args:
         library: The module mfusepy.
         keeps_threads: True if libfuse never ends its threads before it unmounts. Otherwise Python does not keep
-            anything about them, because it could not free it.
+            their state, because it could not free it.
     """
 
     class Fuse(library.FUSE):  # type: ignore[misc] # the module is imported at run time

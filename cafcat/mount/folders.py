@@ -58,7 +58,7 @@ class Folders:
     def __init__(
         self, catalog: FolderCatalog, checked_seconds: float, warn: Callable[[str], object], ends: KnownEnds
     ) -> None:
-        """Create the object. Nothing is listed yet.
+        """Create the object. This lists nothing yet.
 
         Args:
             catalog: Lists the folders.

@@ -58,7 +58,7 @@ class Tree:
     Attributes:
         catalog: Finds the files, and lists the folders.
         reader: Reads the files.
-        never_changes: True for a snapshot: what was read once stays right.
+        never_changes: True for a snapshot, so that bytes that were read once stay right.
     """
 
     catalog: FolderCatalog

@@ -174,7 +174,7 @@ class OpenFolder:
     def entries(self, offset: int) -> Iterator[tuple[str, Item, int]]:
         """Yield the name of each entry, the entry, and the offset of the next entry.
 
-        If the catalog changes meanwhile, an entry that is there all the time is yielded once.
+        If the catalog changes meanwhile, an entry that exists all the time is yielded once.
 
         Args:
             offset: 0, or an offset that this method yielded.

@@ -99,7 +99,7 @@ class SmallFiles:
     """
 
     def __init__(self, reader: FileReader, ends: KnownEnds) -> None:
-        """Create the object. Nothing is read yet.
+        """Create the object. This reads nothing yet.
 
         Args:
             reader: Reads single files, and has the stores.

@@ -13,7 +13,7 @@ _MOST_PATHS: Final = 20_000
 
 
 class CachedVersions:
-    """Knows which version of a file the operating system has seen last. Threads may share this object.
+    """Remembers the version of each file that the operating system has seen last. Threads may share this object.
 
     The operating system caches the size of a file for a short time, and cuts what is read at this size. So a new
     version may be opened only if the operating system knows its size. It need not be the version whose attributes

@@ -87,7 +87,7 @@ class DirectSender:
             return os.write(self._descriptor, data)
 
     def count(self) -> None:
-        """Tell the connection how many bytes were sent since the last call."""
+        """Add the bytes that were sent since the last call to those of the response."""
         self._connection.count_direct(self._sent_bytes - self._counted_bytes)
         self._counted_bytes = self._sent_bytes
 

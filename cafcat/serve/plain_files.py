@@ -45,7 +45,7 @@ class _PlainFile:
 
 
 class PlainFiles:
-    """Tells plain requests from the other requests of the HTTP side."""
+    """Recognizes the plain requests of the HTTP side."""
 
     def request(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]], _: float

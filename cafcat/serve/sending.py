@@ -71,7 +71,7 @@ async def _send_each(blocks: Iterator[bytes], left: "asyncio.Future[None]", send
 async def _send_directly(
     blocks: Iterator[bytes], sender: DirectSender, left: "asyncio.Future[None]", send: Send, pool: Executor
 ) -> None:
-    """Send blocks from a thread. The event loop sends what the socket does not take at once."""
+    """Send blocks from a thread. The event loop sends the bytes that the socket does not take at once."""
     while (rest := await asyncio.get_running_loop().run_in_executor(pool, sender.send, blocks)) is not None:
         if left.done():
             raise ClientLeft

@@ -54,7 +54,7 @@ class PlainRequest(Protocol):
 
 
 class PlainRequests(Protocol):
-    """Tells the plain requests of a door from its other requests."""
+    """Recognizes the plain requests of a door."""
 
     def request(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]], now: float
@@ -70,10 +70,10 @@ class PlainRequests(Protocol):
 
 
 class Straight(NamedTuple):
-    """What the plain requests of a door need.
+    """Answers the plain requests of a door.
 
     Attributes:
-        requests: Tells them from other requests.
+        requests: Recognizes them.
         finder: Finds and reads the files.
         observer: Logs and counts them.
     """

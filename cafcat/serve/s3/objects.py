@@ -44,7 +44,7 @@ class Objects:
     """Finds and reads objects."""
 
     def __init__(self, repository: PackedFiles, namespace: Namespace) -> None:
-        """Create the object. Nothing is read yet.
+        """Create the object. This reads nothing yet.
 
         Args:
             repository: Finds and reads files.

@@ -42,7 +42,7 @@ class _PlainObject:
 
 
 class PlainObjects:
-    """Tells plain requests from the other requests of the S3 side."""
+    """Recognizes the plain requests of the S3 side."""
 
     def __init__(self, service: S3Service) -> None:
         """Create an object.

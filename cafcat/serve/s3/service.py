@@ -112,7 +112,7 @@ class S3Service:
         """Return the path of the file that a plain request is for; None if `answer` has to answer the request.
 
         A plain request is GetObject or HeadObject without further parameters, by a client whose access key is
-        remembered. Nothing is looked up here, so this does not block. A request without permission is never plain.
+        remembered. This sends no query, so it does not block. A request without permission is never plain.
         """
         if request.method not in _READING or (request.pairs and not _PLAIN_NAMES.issuperset(request.parameters)):
             return None
