@@ -92,7 +92,7 @@ class DirectSender:
         self._counted_bytes = self._sent_bytes
 
     async def drain(self) -> None:
-        """Wait until the event loop has sent the rest that `send` returned."""
+        """Wait until the event loop has sent the head of the response, or the rest that `send` returned."""
         await self._connection.drain()
 
     def close(self) -> None:
@@ -104,15 +104,12 @@ class DirectSender:
         os.close(descriptor)
 
 
-async def direct_sender(scope: Scope) -> DirectSender | None:
-    """Return a sender for the body of a response, of which all bytes so far have been sent; None if there is none.
+def direct_sender(scope: Scope) -> DirectSender | None:
+    """Return a sender for the body of a response; None if a thread cannot send it. Call `drain` before `send`.
 
     Args:
         scope: The request. The head of the response must have been sent.
     """
     connection: DirectConnection | None = scope.get(CONNECTION)
     descriptor = None if connection is None else connection.begin_direct()
-    if connection is None or descriptor is None:
-        return None
-    await connection.drain()
-    return DirectSender(connection, descriptor)
+    return None if connection is None or descriptor is None else DirectSender(connection, descriptor)

@@ -48,7 +48,7 @@ async def send_blocks(blocks: Iterator[bytes], scope: Scope, receive: Receive, s
     left = asyncio.ensure_future(client_left(receive))
     sender = None
     try:
-        sender = await direct_sender(scope)
+        sender = direct_sender(scope)
         if sender is None:
             await _send_each(blocks, left, send, pool)
         else:
@@ -72,6 +72,7 @@ async def _send_directly(
     blocks: Iterator[bytes], sender: DirectSender, left: "asyncio.Future[None]", send: Send, pool: Executor
 ) -> None:
     """Send blocks from a thread. The event loop sends the bytes that the socket does not take at once."""
+    await sender.drain()
     while (rest := await asyncio.get_running_loop().run_in_executor(pool, sender.send, blocks)) is not None:
         if left.done():
             raise ClientLeft
