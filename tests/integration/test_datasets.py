@@ -13,21 +13,15 @@ from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import commit
 from tests.worlds.places import Folder
+from tests.worlds.sample_source import sample_source
 
 FILES = {f"tree/n{n:03}": b"%d " % n * n for n in range(100)}
 
 
 @pytest.fixture(params=["repository", "snapshot"])
 def source(request: pytest.FixtureRequest, repository: cafcat.Repository, tmp_path: Path) -> Iterator[Any]:
-    names = list(FILES)
-    for some in (names[:50], names[50:]):
-        commit(repository, {name: FILES[name] for name in some})
-    if request.param == "repository":
-        yield repository
-        return
-    repository.snapshot(tmp_path / "taken")
-    with cafcat.Snapshot(tmp_path / "taken", database_url="postgresql:///nowhere", home=tmp_path) as snapshot:
-        yield snapshot
+    with sample_source(request.param, repository, FILES, tmp_path) as found:
+        yield found
 
 
 def length(path: str, content: bytes) -> tuple[str, int]:

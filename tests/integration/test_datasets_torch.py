@@ -16,6 +16,7 @@ from cafcat.errors import Corrupt
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import Opener, commit
 from tests.worlds.places import Folder
+from tests.worlds.sample_source import sample_source
 from tests.worlds.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow  # importing PyTorch takes seconds
@@ -34,16 +35,8 @@ def torch_data() -> Any:
 @pytest.fixture(params=["snapshot", "repository", "snapshot of a bucket"])
 def source(request: pytest.FixtureRequest, torch_data: Any, open_at: Opener, tmp_path: Path) -> Iterator[Any]:
     place = request.getfixturevalue("bucket" if request.param.endswith("bucket") else "folder")
-    repository = open_at(place)
-    names = list(FILES)
-    for some in (names[:50], names[50:]):
-        commit(repository, {name: FILES[name] for name in some})
-    if request.param == "repository":
-        yield repository
-        return
-    repository.snapshot(tmp_path / "taken")
-    with cafcat.Snapshot(tmp_path / "taken", database_url="postgresql:///nowhere", home=tmp_path) as snapshot:
-        yield snapshot
+    with sample_source(request.param, open_at(place), FILES, tmp_path) as found:
+        yield found
 
 
 def length(path: str, content: bytes) -> tuple[str, int]:
