@@ -20,6 +20,7 @@ from cafcat.sources.kind import SourceContext, SourceKind
 from cafcat.sources.lists.name_list import NameListSource
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.names import WarnOnce, printable
+from cafcat.sources.parts import Part
 from cafcat.sources.registry import find_kind, scheme_of
 from cafcat.support.arguments import member_of, parse_text
 from cafcat.support.parameters import Flag, Unless, folder_flag
@@ -115,6 +116,7 @@ class SourceOpener:
         progress: Receives warnings.
         own_folders: Folders of cafcat itself, whose files are not ingested.
         own_urls: URLs of cafcat's own stores. Objects that cafcat wrote there are not ingested.
+        part: The part of each source to open, which `DivisibleSource.cut` returned. None: whole sources.
     """
 
     options: SourceOptions
@@ -123,6 +125,7 @@ class SourceOpener:
     progress: Progress
     own_folders: Sequence[str] = ()
     own_urls: Sequence[str] = ()
+    part: Part | None = None
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
@@ -143,6 +146,24 @@ class SourceOpener:
         if self.options.files_from is not None:
             opened.append(self._open_listing(self.options.files_from))
         return opened
+
+    def open_part(self, sources: Sequence[str | os.PathLike[str]], number: int, part: Part) -> Source:
+        """Return one of the sources, opened so that it lists only a part of its files.
+
+        Args:
+            sources: Names of all sources.
+            number: Position of the source in the list that `open` returns for these names.
+            part: The part, which `cut` of the source returned; WHOLE for a source that cannot be cut.
+
+        Raises:
+            NotFound, InvalidInput, AccessDenied, SourceFailed, StoreFailed, Conflict, Corrupt, NotInstalled,
+                Unsupported: As `open` raises them.
+        """
+        self.part = part
+        if number < len(sources):
+            return self._open(os.fspath(sources[number]))
+        assert self.options.files_from is not None  # noqa: S101 - `open` counted the list
+        return self._open_listing(self.options.files_from)
 
     def begin_listings(self, run_id: int, positions: Positions) -> None:
         """Record in the catalog that the listings of the opened sources begin or continue. Call this after `open`.
@@ -189,7 +210,7 @@ class SourceOpener:
             if looks_like_tar(typed):
                 self.progress.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
         shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
-        return DirectorySource(typed, **shared)
+        return DirectorySource(typed, part=self.part, **shared)
 
     def _open_listing(self, files_from: str) -> Source:
         options = self.options
@@ -198,7 +219,9 @@ class SourceOpener:
             null_separated=options.null_separated,
             follow_symlinks=options.follow_symlinks,
             own_folders=self.own_folders,
-            context=SourceContext(prefix=options.prefix, filter=self._filter(), options_of=self.options_of),
+            context=SourceContext(
+                prefix=options.prefix, filter=self._filter(), options_of=self.options_of, part=self.part
+            ),
             progress=self.progress,
         )
 
@@ -218,6 +241,7 @@ class SourceOpener:
                 own_urls=self.own_urls,
                 inventory=self.options.inventory,
                 resume_position=resume_position,
+                part=self.part,
             ),
         )
         if scopes:

@@ -11,6 +11,7 @@ from cafcat.sources.names import shown_url
 
 if TYPE_CHECKING:
     from cafcat.sources.filter import PathFilter
+    from cafcat.sources.parts import Part
 
 __all__ = ["SourceContext", "SourceKind", "UrlFiles"]
 
@@ -38,6 +39,7 @@ class SourceContext:
         resume_position: Called with the URL of the source's server. Returns the position from which an interrupted
             listing of the source continues, or None to list from the start. A kind calls this at most once, and
             only for a ResumableSource.
+        part: The part of the source to list, which `DivisibleSource.cut` returned. None: the whole source.
     """
 
     prefix: str = ""
@@ -46,6 +48,7 @@ class SourceContext:
     own_urls: Sequence[str] = ()
     inventory: str | None = None
     resume_position: Callable[[str], str | None] = _no_position
+    part: "Part | None" = None
 
 
 class UrlFiles(Protocol):

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise, starmap
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
@@ -12,11 +13,11 @@ from cafcat.progress import Progress
 from cafcat.sources.base import OpenFile, open_or_error
 from cafcat.sources.fetched import bytes_when_open
 from cafcat.sources.kind import SourceContext
+from cafcat.sources.lists.ranges import blocks_between
 from cafcat.sources.lists.urls import ListedUrls, file_path, in_turn
 from cafcat.sources.local.files import FileOpener, problem_kind, reason
 from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import (
-    LIST_BLOCK_BYTES,
     folder_prefix,
     member_name,
     names_in,
@@ -24,6 +25,7 @@ from cafcat.sources.names import (
     printable,
     strip_warning,
 )
+from cafcat.sources.parts import WHOLE, Part
 from cafcat.sources.roots import root_of
 
 __all__ = ["NameListSource"]
@@ -65,6 +67,7 @@ class NameListSource:
             NotFound, InvalidInput, SourceFailed: The list cannot be opened.
         """
         self._listing = sys.stdin.buffer if listing == "-" else listing
+        self._part = (context or SourceContext()).part or WHOLE
         if isinstance(listing, str):
             self.name = f"--files-from {printable(listing)}"
         else:
@@ -95,6 +98,23 @@ class NameListSource:
             costed = ((name, 0 if self._urls.is_url(name) else None) for name in names)
             for item in in_turn(self._find, costed):
                 yield self._once(item)
+
+    def cut(self, part: Part, wanted: int) -> Sequence[Part]:
+        """Cut a range of the list into ranges of equal size, by offsets in bytes. A stream is one part.
+
+        A name belongs to the range in which its first byte is.
+
+        Raises:
+            NotFound, InvalidInput, SourceFailed: The list cannot be opened.
+        """
+        if not isinstance(self._listing, str):
+            return [part]
+        with self._opened() as stream:
+            end = stream.seek(0, os.SEEK_END) if part.through is None else int(part.through)
+        begin = int(part.after or 0)
+        step = max(1, (end - begin) // wanted)
+        cuts = [str(offset) for offset in range(begin + step, end - step + 1, step)]
+        return list(starmap(Part, pairwise([part.after, *cuts, part.through])))
 
     def root_of(self, file: SourceFile) -> str:
         """Return the root of a file: the part of its location that its name in the catalog does not repeat."""
@@ -173,9 +193,9 @@ class NameListSource:
             self._progress.warn(strip_warning(removed))
 
     def _blocks(self, stream: BinaryIO) -> Iterator[bytes]:
+        delimiter = b"\0" if self._null_separated else b"\n"
         try:
-            while block := stream.read(LIST_BLOCK_BYTES):
-                yield block
+            yield from blocks_between(stream, self._part, delimiter)
         except OSError as error:
             raise self._unusable(error) from error
 

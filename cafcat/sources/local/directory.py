@@ -3,16 +3,18 @@
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 from cafcat.progress import Progress
+from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.local.files import FileOpener, OpenLocalFile, problem_kind, reason
 from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
+from cafcat.sources.parts import Part
 from cafcat.sources.roots import root_of
 
 __all__ = ["DirectorySource"]
@@ -41,6 +43,7 @@ class DirectorySource:
         follow_symlinks: bool = False,
         filter: PathFilter | None = None,
         own_folders: Collection[str] = (),
+        part: Part | None = None,
         progress: Progress | None = None,
     ) -> None:
         """Check that the path exists.
@@ -51,6 +54,7 @@ class DirectorySource:
             follow_symlinks: True to ingest the targets of symbolic links below the folder, too.
             filter: Which files to ingest. None: all.
             own_folders: Folders of cafcat itself, which are not ingested.
+            part: The part of the folder that is listed: a range of catalog paths. None: all files.
             progress: Receives a warning if the beginning of the path is left out of the names.
 
         Raises:
@@ -69,8 +73,11 @@ class DirectorySource:
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
         self._root = root_of(os.path.abspath(typed), self._path)
-        self.catalog_folder = (folder_prefix(self._path) or None) if is_folder and filter is None else None
-        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders)
+        is_whole = is_folder and filter is None and part is None
+        self.catalog_folder = (folder_prefix(self._path) or None) if is_whole else None
+        self._folder = folder_prefix(self._path) if is_folder else None
+        self._follow_symlinks = follow_symlinks
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders, part=part)
         self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
@@ -79,6 +86,20 @@ class DirectorySource:
         With the prefix "old", this is "/srv/ as old/".
         """
         return self._root
+
+    def position_of(self, file: SourceFile) -> str:
+        """Return the position after a file in the listing of a part: the path of the file in the catalog."""
+        return file.path
+
+    def cut(self, part: Part, wanted: int) -> Sequence[Part]:
+        """Cut a range of catalog paths into smaller ranges, by looking into some folders.
+
+        A folder that cannot be read is not looked into. Listing the part with this folder reports the problem.
+        """
+        if self._folder is None:
+            return [part]
+        tree = _PathTree(self._typed, self._folder, follow_symlinks=self._follow_symlinks)
+        return cut_tree(tree, self._folder, part, wanted)
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """Yield the file, or all files below the folder, except those that the filter excludes.
@@ -102,6 +123,41 @@ class DirectorySource:
         Otherwise it is the opened file, or the error of opening it.
         """
         return self.opener.read_each(files)
+
+
+class _PathTree:
+    """The catalog paths of the files below a folder as a NameTree."""
+
+    def __init__(self, typed: str, folder: str, *, follow_symlinks: bool) -> None:
+        """Create the tree.
+
+        Args:
+            typed: Path of the folder for the operating system.
+            folder: Its path in the catalog, with "/" at its end; "" for none.
+            follow_symlinks: True if links to folders are folders.
+        """
+        self._typed = typed
+        self._folder = folder
+        self._follow_symlinks = follow_symlinks
+
+    def level(self, folder: str, after: str | None) -> Level:  # noqa: ARG002 - a level is always complete
+        """Return all names directly in a folder; none if the folder cannot be read."""
+        try:
+            with os.scandir(os.path.join(self._typed, folder[len(self._folder) :])) as entries:
+                names = [folder + entry.name + "/" * self._is_folder(entry) for entry in entries]
+        except OSError:
+            return Level([], is_complete=True)
+        return Level(sorted(names), is_complete=True)
+
+    def next_name(self, folder: str, after: str) -> str | None:
+        """Return the first name directly in a folder after a text. Complete levels are never cut by this."""
+        return next((name for name in self.level(folder, None).names if name > after), None)
+
+    def _is_folder(self, entry: "os.DirEntry[str]") -> bool:
+        try:
+            return entry.is_dir(follow_symlinks=self._follow_symlinks)
+        except OSError:
+            return False
 
 
 def _is_folder(typed: str) -> bool:

@@ -13,6 +13,7 @@ from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.local.files import problem_kind, reason
 from cafcat.sources.names import check_name, folder_prefix, printable
+from cafcat.sources.parts import WHOLE, Part
 
 __all__ = ["Walk"]
 
@@ -43,7 +44,12 @@ class Walk:
     """
 
     def __init__(
-        self, *, follow_symlinks: bool, filter: PathFilter | None, own_folders: Collection[str] = ()
+        self,
+        *,
+        follow_symlinks: bool,
+        filter: PathFilter | None,
+        own_folders: Collection[str] = (),
+        part: Part | None = None,
     ) -> None:
         """Store the settings of walks, and find the devices and inodes of cafcat's own folders.
 
@@ -51,6 +57,7 @@ class Walk:
             follow_symlinks: True to ingest the targets of symbolic links.
             filter: Which files to ingest. None: all.
             own_folders: Folders with cafcat's own chunks and database, which are not entered.
+            part: Range of catalog paths outside of which nothing is visited. None: everything is visited.
         """
         self._own: set[tuple[int, int]] = set()
         for folder in own_folders:
@@ -59,6 +66,7 @@ class Walk:
                 self._own.add((status.st_dev, status.st_ino))
         self._follow = follow_symlinks
         self._filter = filter
+        self._part = part or WHOLE
         self._open_flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
         self._open_flags |= 0 if follow_symlinks else os.O_NOFOLLOW
 
@@ -122,19 +130,36 @@ class Walk:
                 if self._follow and any(level.identity == identity for level in levels):
                     message = "a symbolic link leads back to a folder above it"
                     return FileProblem(printable(path[:-1]), ProblemKind.LOOP, message)
-                levels.append(_Level(self._names(folder), locator, path, identity))
+                levels.append(_Level(self._names(folder, path), locator, path, identity))
             finally:
                 os.close(folder)
         except OSError as error:
             return _problem(path[:-1] or locator, error)
         return None
 
-    def _names(self, folder: int) -> list[str]:
-        """Return the names in a folder, in reverse order of the paths below them. Names of folders end in "/"."""
+    def _names(self, folder: int, path: str) -> list[str]:
+        """Return the names in a folder, in reverse order of the paths below them. Names of folders end in "/".
+
+        Names outside of the part are left out.
+
+        Args:
+            folder: Descriptor of the folder.
+            path: Path of the folder in the catalog, with "/" at its end.
+        """
         with os.scandir(folder) as entries:
             names = [f"{entry.name}/" if self._is_folder(entry) else entry.name for entry in entries]
+        if self._part != WHOLE:
+            names = [name for name in names if self._is_in_part(path + name)]
         names.sort(reverse=True)  # with the "/", names sort like the paths of all files below
         return names
+
+    def _is_in_part(self, path: str) -> bool:
+        """Return True if a file is in the part, or if a folder, whose path ends in "/", may have files of it."""
+        if path[-1] != "/":
+            return self._part.contains(path)
+        # All paths in the folder "a/" sort between "a/" and "a0".
+        ends_before = self._part.after is not None and f"{path[:-1]}0" <= self._part.after
+        return not ends_before and not self._part.is_before(path)
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:

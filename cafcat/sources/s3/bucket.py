@@ -1,9 +1,9 @@
 """A bucket, or the objects below a prefix of it, as a source."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from cafcat.errors import NotFound, SourceFailed
@@ -12,9 +12,11 @@ from cafcat.remote.address import parse_s3
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
 from cafcat.remote.reading import nanoseconds, unquoted
+from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import check_name, folder_prefix, member_name, prefixed, printable
+from cafcat.sources.parts import WHOLE, Part
 from cafcat.sources.roots import root_of
 from cafcat.sources.s3.inventory import InventoryRow
 from cafcat.sources.s3.objects import S3Objects
@@ -52,10 +54,11 @@ class S3Source:
         prefix: str = "",
         filter: PathFilter | None = None,
         after: str | None = None,
+        part: Part | None = None,
         own_urls: Sequence[str] = (),
         inventory: Iterable[InventoryRow] | None = None,
     ) -> None:
-        """Request the first page of the listing, unless there is an inventory.
+        """Request the first page of the listing, unless there is an inventory, or only a part is listed.
 
         Args:
             url: "s3://bucket"; "s3://bucket/folder/" for the objects of the folder; "s3://bucket/folder" for these
@@ -64,6 +67,7 @@ class S3Source:
             prefix: Folder of the catalog that the keys are put into.
             filter: Which objects to ingest. None: all.
             after: Key after which the listing begins. None: the listing begins at its start.
+            part: The part of the bucket that is listed: a range of keys. None: all objects.
             own_urls: URLs of cafcat's own stores. Objects that cafcat wrote there are not ingested.
             inventory: The objects of the bucket, in place of a listing.
 
@@ -79,10 +83,11 @@ class S3Source:
         self._folder = folder_prefix(key) if not key.endswith("/") else key
         self._prefix = folder_prefix(member_name(prefix)[0])
         self._filter = filter
-        self._after = after
+        self._after = after if part is None else part.after
+        self._part = part or WHOLE
         self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
         self._inventory = inventory
-        is_whole = inventory is None and filter is None and lists_in_order(bucket)
+        is_whole = inventory is None and filter is None and lists_in_order(bucket) and part is None
         self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
         """Folder of the catalog whose files this source lists completely, with a slash at its end.
 
@@ -90,8 +95,20 @@ class S3Source:
         them (`WholeFolderSource`).
         """
         self._first_page: Page | None = None
-        if inventory is None:
+        if inventory is None and part is None:
             self._first_page = self._look()
+
+    def cut(self, part: Part, wanted: int) -> Sequence[Part]:
+        """Cut a range of keys into smaller ranges, by listing some folders of the bucket side by side.
+
+        An inventory and a directory bucket, which has no order, are one part.
+
+        Raises:
+            AccessDenied, NotFound, StoreFailed: The server refuses or fails.
+        """
+        if self._inventory is not None or not lists_in_order(self._connection.bucket):
+            return [part]
+        return cut_tree(_KeyTree(self._list), self._folder, part, wanted)
 
     def root_of(self, file: SourceFile) -> str:
         """Return the root of an object: the URL of its bucket on the server, and `prefix` if it is not empty."""
@@ -120,8 +137,11 @@ class S3Source:
         that dies can continue at the page of its last commit, without listing many pages again.
         """
         for rows in self._pages_of_rows():
-            items = (self._item(row) for row in rows if self._is_ours(row.key))
+            ours = list(takewhile(lambda row: not self._part.is_before(row.key), rows))
+            items = (self._item(row) for row in ours if self._is_ours(row.key))
             yield [item for item in items if item is not None]
+            if len(ours) < len(rows):
+                return
 
     def open(self, file: SourceFile) -> FetchedFile:
         """Open an object that was listed.
@@ -155,9 +175,9 @@ class S3Source:
             return FileProblem(printable(path), ProblemKind.NAME, refused)
         return SourceFile(path, row.size_bytes, row.modified_ns, row.key, row.etag)
 
-    def _pages_of_rows(self) -> Iterator[Iterable[InventoryRow]]:
+    def _pages_of_rows(self) -> Iterator[Sequence[InventoryRow]]:
         if self._inventory is None:
-            yield from (map(_row, page.get("Contents", [])) for page in self._pages())
+            yield from (list(map(_row, page.get("Contents", []))) for page in self._pages())
             return
         rows = iter(self._inventory)
         while page := list(islice(rows, PAGE_KEYS)):
@@ -186,8 +206,9 @@ class S3Source:
         if self._key and not self._key.endswith("/") and (self._after or "") < self._key:
             answer = self._list(Prefix=self._key, MaxKeys=1)
             exact = [found for found in answer.get("Contents", []) if found["Key"] == self._key]
-        page = self._page(**({"StartAfter": self._after} if self._after else {}))
-        if self._key and not exact and not page.get("Contents") and self._after is None:
+        page = self._page(**_start(self._after))
+        is_whole = self._after is None and self._part == WHOLE
+        if self._key and not exact and not page.get("Contents") and is_whole:
             raise NotFound(f"{self.name}: there is no such object or folder", hint="check the URL")
         page["Contents"] = exact + page.get("Contents", [])
         return page
@@ -198,6 +219,34 @@ class S3Source:
     def _list(self, **options: Any) -> "Page":
         with translated("list", self.name):
             return self._connection.client.list_objects_v2(Bucket=self._connection.bucket, **options)
+
+
+class _KeyTree:
+    """The keys of a bucket as a NameTree."""
+
+    def __init__(self, list_page: "Callable[..., Page]") -> None:
+        """Create the tree.
+
+        Args:
+            list_page: Requests a page of the listing, with the parameters of ListObjectsV2.
+        """
+        self._list = list_page
+
+    def level(self, folder: str, after: str | None) -> Level:
+        """Return the first names directly in a folder, at most 1,000."""
+        page = self._list(Prefix=folder, Delimiter="/", MaxKeys=PAGE_KEYS, **_start(after))
+        names = [found["Key"] for found in page.get("Contents", [])]
+        names += [found["Prefix"] for found in page.get("CommonPrefixes", [])]
+        return Level(sorted(names), not page.get("IsTruncated", False))
+
+    def next_name(self, folder: str, after: str) -> str | None:
+        """Return the first key below a folder after a text; None if there is none."""
+        found = self._list(Prefix=folder, MaxKeys=1, **_start(after)).get("Contents", [])
+        return found[0]["Key"] if found else None
+
+
+def _start(after: str | None) -> dict[str, str]:
+    return {"StartAfter": after} if after else {}
 
 
 def _row(found: Any) -> InventoryRow:

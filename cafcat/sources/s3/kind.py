@@ -34,13 +34,14 @@ class _S3Kind(SourceKind):
 
         bucket = parse_s3(url).bucket
         connection = S3Connection(bucket, S3Access.of(context.options_of(url)))
-        is_resumable = context.inventory is None and lists_in_order(bucket)
+        is_resumable = context.inventory is None and lists_in_order(bucket) and context.part is None
         return S3Source(
             url,
             connection,
             prefix=context.prefix,
             filter=context.filter,
             after=context.resume_position(connection.server_url) if is_resumable else None,
+            part=context.part,
             own_urls=context.own_urls,
             inventory=None if context.inventory is None else read_inventory(context.inventory, context, bucket),
         )
