@@ -4,7 +4,7 @@ Spans are half-open, `[start_byte, end_byte)`, in bytes from the start of the ch
 nanoseconds since 1970-01-01 UTC, as the operating system reports them. The catalog stores them in microseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -39,6 +39,9 @@ __all__ = [
     "RetiredLocation",
     "Run",
     "RunState",
+    "RunTotals",
+    "ShardState",
+    "ShardSummary",
     "SourceFile",
     "Stats",
     "TimeRange",
@@ -382,6 +385,74 @@ class RunState(StrEnum):
     chunks that were committed before."""
     FAILED = "failed"
     """An error ended the run. Chunks that were committed before the error stay."""
+
+
+class ShardState(StrEnum):
+    """State of a shard: a part of a source, in an ingest by many workers."""
+
+    WAITING = "waiting"
+    """No worker has the shard."""
+    RUNNING = "running"
+    """A worker has the shard, or had it when it died."""
+    FINISHED = "finished"
+    """All files of the shard were dealt with. Single files may have failed."""
+    CANCELLED = "cancelled"
+    """The source was cut anew before the shard was finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSummary:
+    """A part of a source in an ingest by many workers, as its row in the table `shards` describes it.
+
+    Attributes:
+        id: shards.id.
+        state: State of the shard.
+        source: The source: a URL, or an absolute path.
+        after: The shard begins after this position; None for the beginning of the source.
+        through: The shard ends with this position; None for the end of the source.
+        position: All files up to this position were dealt with; None if none was.
+        attempts: How many times a worker took the shard.
+        host: Host name of the worker that had it last; None if none had it.
+        error: Why the last attempt failed; None if it did not.
+        files: Number of files that were handled so far.
+        bytes: Total size of these files.
+        begun_at: When a worker first took it: ISO 8601, UTC; None if none has.
+        finished_at: When it was finished: ISO 8601, UTC; None before.
+    """
+
+    id: int
+    state: ShardState
+    source: str
+    after: str | None
+    through: str | None
+    position: str | None
+    attempts: int
+    host: str | None
+    error: str | None
+    files: int
+    bytes: int
+    begun_at: str | None
+    finished_at: str | None
+
+
+class RunTotals(NamedTuple):
+    """Counts of an ingest by many workers.
+
+    Attributes:
+        counts: Counts of the finished parts of the shards, by name: seen, unchanged, compared, skipped, failed.
+        chunks: Number of committed chunks.
+        added: Files with a new path in these chunks.
+        replaced: Files in these chunks that replaced others.
+        skipped: Files in these chunks whose path kept another location.
+        bytes: Total size of the added and replaced files.
+    """
+
+    counts: Mapping[str, int]
+    chunks: int
+    added: int
+    replaced: int
+    skipped: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -421,6 +421,8 @@ CREATE TABLE public.ingest_runs (
     options jsonb NOT NULL,
     error text,
     owner text,
+    request text,
+    CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['pause'::text, 'stop'::text, 'abort'::text]))),
     CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text])))
 );
 
@@ -461,6 +463,8 @@ COMMENT ON COLUMN public.ingest_runs.options IS 'Options of the run: prefix, inc
 COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwise.';
 
 COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.lease_owner: recover sees by it that it died.';
+
+COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: pause or stop, after the commit of their open chunks, or abort at once; NULL: go on.';
 
 ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.ingest_runs_id_seq
@@ -640,6 +644,78 @@ COMMENT ON COLUMN public.retired_locations.source_id IS 'Source that the file wa
 
 ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.retired_locations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.shards (
+    id bigint NOT NULL,
+    run_id bigint NOT NULL,
+    planned_at timestamp with time zone DEFAULT now() NOT NULL,
+    begun_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    source_number integer NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    source text NOT NULL,
+    scope text NOT NULL,
+    after_position text COLLATE pg_catalog."C",
+    through_position text COLLATE pg_catalog."C",
+    "position" text COLLATE pg_catalog."C",
+    owner text,
+    host text,
+    error text,
+    report jsonb DEFAULT '{}'::jsonb NOT NULL,
+    progress jsonb,
+    CONSTRAINT shards_shards_state_check_check CHECK ((state = ANY (ARRAY['waiting'::text, 'running'::text, 'finished'::text, 'cancelled'::text])))
+);
+
+COMMENT ON TABLE public.shards IS 'Parts of the sources of ingests by many workers: which part is done, and who works on it.';
+
+COMMENT ON COLUMN public.shards.id IS 'Number of the shard.';
+
+COMMENT ON COLUMN public.shards.run_id IS 'The run that works on it, or was the last one to do so.';
+
+COMMENT ON COLUMN public.shards.planned_at IS 'When the source was cut into shards.';
+
+COMMENT ON COLUMN public.shards.begun_at IS 'When a worker first took it; NULL if none has.';
+
+COMMENT ON COLUMN public.shards.finished_at IS 'When all its files were dealt with; NULL before.';
+
+COMMENT ON COLUMN public.shards.lease_expires_at IS 'While running: the worker is taken for dead after this time.';
+
+COMMENT ON COLUMN public.shards.source_number IS 'Place of the source in the command, from 0.';
+
+COMMENT ON COLUMN public.shards.attempts IS 'How many times a worker took it.';
+
+COMMENT ON COLUMN public.shards.state IS 'waiting -> running -> finished; running -> waiting if its worker failed; cancelled if the source was cut anew.';
+
+COMMENT ON COLUMN public.shards.source IS 'The source: a URL, or an absolute path.';
+
+COMMENT ON COLUMN public.shards.scope IS 'What else the shard depends on: prefix, patterns, inventory, ...';
+
+COMMENT ON COLUMN public.shards.after_position IS 'The shard begins after this position (key, path, offset); NULL for the beginning of the source.';
+
+COMMENT ON COLUMN public.shards.through_position IS 'The shard ends with this position; NULL for the end of the source.';
+
+COMMENT ON COLUMN public.shards."position" IS 'Every file up to this position was dealt with: committed, unchanged, or refused.';
+
+COMMENT ON COLUMN public.shards.owner IS 'The worker, as in chunks.lease_owner; NULL while nobody has it.';
+
+COMMENT ON COLUMN public.shards.host IS 'Host name of the worker that had it last.';
+
+COMMENT ON COLUMN public.shards.error IS 'Why the last attempt failed; NULL otherwise.';
+
+COMMENT ON COLUMN public.shards.report IS 'Counts up to the position: files seen, unchanged, skipped, failed; files and bytes handled.';
+
+COMMENT ON COLUMN public.shards.progress IS 'While running: files and bytes handled after the position.';
+
+ALTER TABLE public.shards ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.shards_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -906,6 +982,9 @@ ALTER TABLE ONLY public.listings
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.shards
+    ADD CONSTRAINT shards_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.sources
     ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
 
@@ -966,6 +1045,10 @@ CREATE INDEX retired_locations_caf_file_id_idx ON public.retired_locations USING
 
 CREATE INDEX retired_locations_file_path_idx ON public.retired_locations USING btree (file_path);
 
+CREATE INDEX shards_open_idx ON public.shards USING btree (run_id, id) WHERE (state = ANY (ARRAY['waiting'::text, 'running'::text]));
+
+CREATE INDEX shards_run_id_idx ON public.shards USING btree (run_id);
+
 CREATE INDEX verifications_chunk_id_idx ON public.verifications USING btree (chunk_id, id);
 
 CREATE INDEX verifications_run_id_idx ON public.verifications USING btree (run_id);
@@ -1015,6 +1098,9 @@ ALTER TABLE ONLY public.listings
 
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
+
+ALTER TABLE ONLY public.shards
+    ADD CONSTRAINT shards_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);
 
 ALTER TABLE ONLY public.verifications
     ADD CONSTRAINT verifications_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES public.chunks(id);

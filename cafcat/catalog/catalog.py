@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.history.journal import Journal
     from cafcat.catalog.history.listings import Listings
     from cafcat.catalog.history.runs import Runs
+    from cafcat.catalog.history.shards import Shards
     from cafcat.catalog.reports import Reports
     from cafcat.catalog.stores.identity import Identities
     from cafcat.catalog.stores.stores import Stores
@@ -148,6 +149,13 @@ class Catalog:
         from cafcat.catalog.history.listings import Listings
 
         return Listings(self._connection)
+
+    @cached_property
+    def shards(self) -> "Shards":
+        """Return the queries on the shards of ingests by many workers."""
+        from cafcat.catalog.history.shards import Shards
+
+        return Shards(self._connection)
 
     @cached_property
     def logs(self) -> "LogUnits":

@@ -43,6 +43,7 @@ __all__ = [
     "listings",
     "metadata",
     "retired_locations",
+    "shards",
     "sources",
     "stores",
     "verifications",
@@ -176,7 +177,14 @@ ingest_runs = Table(
     Column("options", JSONB, nullable=False, comment="Options of the run: prefix, include, exclude, ..."),
     Column("error", Text, comment="Why the run failed; NULL otherwise."),
     Column("owner", Text, comment="Process of the run, as in chunks.lease_owner: recover sees by it that it died."),
+    Column(
+        "request",
+        Text,
+        comment="What the workers of a run with shards are asked to do: pause or stop, after the commit of their "
+        "open chunks, or abort at once; NULL: go on.",
+    ),
     CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed')", name="state"),
+    CheckConstraint("request IN ('pause', 'stop', 'abort')", name="request"),
     comment="Every ingest: what it was asked, what it brought, how it ended.",
 )
 
@@ -395,6 +403,69 @@ listings = Table(
     Index("listings_open_key", "source", "scope", unique=True, postgresql_where=text("finished_at IS NULL")),
     Index(None, "run_id"),
     comment="Listings of remote sources: where an interrupted one goes on.",
+)
+
+shards = Table(
+    "shards",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Number of the shard."),
+    Column(
+        "run_id",
+        BigInteger,
+        ForeignKey("ingest_runs.id"),
+        nullable=False,
+        comment="The run that works on it, or was the last one to do so.",
+    ),
+    _time("planned_at", "When the source was cut into shards.", default=True),
+    _time("begun_at", "When a worker first took it; NULL if none has."),
+    _time("finished_at", "When all its files were dealt with; NULL before."),
+    _time("lease_expires_at", "While running: the worker is taken for dead after this time."),
+    Column("source_number", Integer, nullable=False, comment="Place of the source in the command, from 0."),
+    Column(
+        "attempts", Integer, nullable=False, server_default=text("0"), comment="How many times a worker took it."
+    ),
+    Column(
+        "state",
+        Text,
+        nullable=False,
+        server_default=text("'waiting'"),
+        comment="waiting -> running -> finished; running -> waiting if its worker failed; cancelled if the source "
+        "was cut anew.",
+    ),
+    Column("source", Text, nullable=False, comment="The source: a URL, or an absolute path."),
+    Column(
+        "scope", Text, nullable=False, comment="What else the shard depends on: prefix, patterns, inventory, ..."
+    ),
+    Column(
+        "after_position",
+        Text(collation="C"),
+        comment="The shard begins after this position (key, path, offset); NULL for the beginning of the source.",
+    ),
+    Column(
+        "through_position",
+        Text(collation="C"),
+        comment="The shard ends with this position; NULL for the end of the source.",
+    ),
+    Column(
+        "position",
+        Text(collation="C"),
+        comment="Every file up to this position was dealt with: committed, unchanged, or refused.",
+    ),
+    Column("owner", Text, comment="The worker, as in chunks.lease_owner; NULL while nobody has it."),
+    Column("host", Text, comment="Host name of the worker that had it last."),
+    Column("error", Text, comment="Why the last attempt failed; NULL otherwise."),
+    Column(
+        "report",
+        JSONB,
+        nullable=False,
+        server_default=text("'{}'"),
+        comment="Counts up to the position: files seen, unchanged, skipped, failed; files and bytes handled.",
+    ),
+    Column("progress", JSONB, comment="While running: files and bytes handled after the position."),
+    CheckConstraint("state IN ('waiting', 'running', 'finished', 'cancelled')", name="state"),
+    Index(None, "run_id"),
+    Index("shards_open_idx", "run_id", "id", postgresql_where=text("state IN ('waiting', 'running')")),
+    comment="Parts of the sources of ingests by many workers: which part is done, and who works on it.",
 )
 
 journal = Table(
