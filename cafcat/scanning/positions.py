@@ -1,12 +1,22 @@
 """Saves in the catalog how far the listings of an ingest were processed, so that they can be continued."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
-from cafcat.catalog.history.listings import Listings
 from cafcat.model import SourceFile
 from cafcat.sources.base import ResumableSource, Source
 
-__all__ = ["Positions"]
+__all__ = ["Positions", "SavedPositions"]
+
+
+class SavedPositions(Protocol):
+    """The part of the catalog that has the positions of listings, or of shards."""
+
+    def advance(self, listing_id: int, position: str, /) -> None:
+        """Record that all files of a listing up to a position were processed."""
+
+    def finish(self, listing_id: int, /) -> None:
+        """Record that all files of a listing were processed."""
 
 
 class Positions:
@@ -23,18 +33,18 @@ class Positions:
 
     def __init__(self) -> None:
         self.source: Source | None = None
-        self._listings: Listings | None = None
+        self._listings: SavedPositions | None = None
         self._ids: Mapping[Source, int] = {}
         self._passed: dict[Source, SourceFile] = {}
         self._held: set[Source] = set()
         self._ended: list[Source] = []
 
-    def begin(self, listings: Listings, ids: Mapping[Source, int]) -> None:
+    def begin(self, listings: SavedPositions, ids: Mapping[Source, int]) -> None:
         """Let `save` write positions to the catalog. Without this call, `save` does nothing.
 
         Args:
-            listings: The listings of the catalog.
-            ids: Id of the listing of each source that has a resumable listing.
+            listings: The listings, or shards, of the catalog.
+            ids: Id of the listing of each source that has a resumable listing. The caller may add sources later.
         """
         self._listings, self._ids = listings, ids
 

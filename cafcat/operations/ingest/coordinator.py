@@ -12,7 +12,8 @@ from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
-from cafcat.sources.base import RootedSource, ShareableSource, Source
+from cafcat.sources.base import ResumableSource, RootedSource, ShareableSource, Source
+from cafcat.sources.parts import DivisibleSource
 from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
@@ -38,6 +39,7 @@ class Ingest:
 
     Attributes:
         positions: Positions from which an interrupted listing of each source can continue.
+        last_listed: Last file that was listed of a source, if its listing was cut short by `most_files`; else None.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Ingest:
         *,
         dry_run: bool = False,
         jobs: int | None = 1,
+        most_files: int | None = None,
     ) -> None:
         """Prepare the ingest run. No source is read, and nothing is written yet.
 
@@ -60,12 +63,15 @@ class Ingest:
             dry_run: Write nothing, and only count the files that would be packed.
             jobs: Number of worker processes that pack, once a batch has enough work for them. 1: this process
                 packs. None: one for each processor, at most four.
+            most_files: Number of files after which a source that can be cut is not listed any further. None: no
+                limit.
         """
         self._session = session
         self._catalog = session.catalog
         self._target = target
         self._limits = limits
         self._jobs = 1 if dry_run else jobs
+        self._most_files = most_files
         self._pool: WorkerPool | None = None
         self._stack = ExitStack()
         self._on_conflict = options.on_conflict
@@ -75,6 +81,7 @@ class Ingest:
         self._dry_run = dry_run
         self._progress = session.progress
         self.positions = Positions()
+        self.last_listed: SourceFile | None = None
         self._packer = Packer(session, target, limits, options.on_conflict, self.positions)
         self._packer.report.dry_run = dry_run
         self._packer.report.run = None if dry_run else target.run
@@ -120,6 +127,8 @@ class Ingest:
 
     def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
+        self.last_listed = None
+        listed = 0
         for found in batches_of(source):
             if self._packer.is_stopping():
                 return
@@ -134,7 +143,15 @@ class Ingest:
                 return
             if self._packer.chunk is None:
                 self.positions.save()
+            listed += len(batch)
+            if batch and self._is_long(source, listed):
+                self.last_listed = batch[-1]
+                return
         self.positions.ended(source)
+
+    def _is_long(self, source: Source, listed: int) -> bool:
+        is_divisible = isinstance(source, DivisibleSource) and isinstance(source, ResumableSource)
+        return self._most_files is not None and listed >= self._most_files and is_divisible
 
     def ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
         """Find the new and changed files of a batch with one query of the catalog, and pack them.

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -47,6 +48,9 @@ class IngestOptions(SourceOptions):
             log files in one archive; None for 1 GB.
         jobs: Number of worker processes that pack local folders, each into chunks of its own; 1: this process
             packs. None for one per processor, at most four. They start only if there is enough to do.
+        share_password: With an executor: send the URL of the database to the workers even if it has a password.
+        executor: Packs the sources with the workers of this executor, on any number of hosts: a process pool, or
+            the executor of Dask, Ray, MPI or another engine. None: this process packs, with its own workers.
     """
 
     sources: Annotated[
@@ -72,6 +76,11 @@ class IngestOptions(SourceOptions):
         Flag("--jobs -j", "Number of processes that pack folders. Default: one per processor, at most 4.", "N"),
     ] = field(default=None, kw_only=True)
 
+    share_password: Annotated[
+        bool, Flag("--share-password", "With --cluster: send the password of the database to the workers.")
+    ] = field(default=False, kw_only=True)
+    executor: Executor | None = field(default=None, kw_only=True, compare=False)
+
     def check(self) -> None:
         """Raise InvalidInput for options that contradict each other, for no source, and for `jobs` below 1.
 
@@ -93,3 +102,5 @@ class IngestOptions(SourceOptions):
         if self.format != LOGS and self.timestamp_key is not None:
             hint = f"leave --timestamp-key out, or use --format {LOGS}"
             raise InvalidInput(f"a timestamp key is for {LOGS} only, and the format is {self.format}", hint=hint)
+        if self.format == LOGS and self.executor is not None:
+            raise InvalidInput(f"archives of {LOGS} are packed on one host", hint="leave the cluster out")

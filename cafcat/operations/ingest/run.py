@@ -1,6 +1,8 @@
 """Runs an ingest: packs the new and changed files of sources into chunks, and records the run in the catalog."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cafcat import __version__
@@ -15,14 +17,17 @@ from cafcat.operations.joining import has_joined, join_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.session import Session
+from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store
+from cafcat.support.executors import is_local
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
 if TYPE_CHECKING:
     from cafcat.logs.packing import LogIngest
+    from cafcat.operations.ingest.sharded import ShardedIngest
 
 __all__ = ["prepared_store", "run"]
 
@@ -100,9 +105,12 @@ class _IngestRun:
             from cafcat.logs.packing import check_log_sources
 
             check_log_sources(opened)
+        if self._executor is not None:
+            from cafcat.operations.ingest.cluster_checks import check_cluster
+
+            check_cluster(self._session, self._worker_options, self._executor, self._store.url)
         run_id = 0 if self._options.dry_run else self._begin(opened)
-        target = ChunkTarget(self._session.catalog, self._store, self._format, run_id, owner_name(f"run {run_id}"))
-        ingest = self._log_ingest(target) if self._is_of_logs else self._file_ingest(target)
+        ingest = self._ingest(run_id)
         self._session.progress.begin("ingest")
         try:
             if isinstance(ingest, Ingest) and not self._options.dry_run:
@@ -116,6 +124,33 @@ class _IngestRun:
             self._session.progress.end()
         self._finish(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
+
+    @property
+    def _executor(self) -> Executor | None:
+        """The executor that packs the sources; None in a dry run, which this process does alone."""
+        return None if self._options.dry_run else self._options.executor
+
+    @property
+    def _worker_options(self) -> IngestOptions:
+        return replace(self._options, executor=None)
+
+    def _ingest(self, run_id: int) -> "Ingest | LogIngest | ShardedIngest":
+        if self._executor is not None:
+            return self._sharded_ingest(self._executor, run_id)
+        target = ChunkTarget(self._session.catalog, self._store, self._format, run_id, owner_name(f"run {run_id}"))
+        return self._log_ingest(target) if self._is_of_logs else self._file_ingest(target)
+
+    def _sharded_ingest(self, executor: Executor, run_id: int) -> "ShardedIngest":
+        from cafcat.operations.ingest.shard_worker import ShardSettings
+        from cafcat.operations.ingest.sharded import ShardedIngest
+
+        with_password = self._options.share_password or is_local(executor)
+        settings = SharedSettings.of(self._session.settings, with_password=with_password)
+        return ShardedIngest(
+            self._session,
+            executor,
+            ShardSettings(settings, self._worker_options, self._store.url, self._format.name, run_id, self._limits),
+        )
 
     def _file_ingest(self, target: ChunkTarget) -> Ingest:
         return Ingest(

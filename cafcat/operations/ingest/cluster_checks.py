@@ -1,0 +1,118 @@
+"""Checks before an ingest by many workers: whether each worker reaches the catalog, the store and the sources."""
+
+import os
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from contextlib import closing
+from typing import Any, Final, NamedTuple
+
+from cafcat import __version__
+from cafcat.errors import CafcatError, InvalidInput, Unavailable
+from cafcat.operations.ingest.options import IngestOptions
+from cafcat.operations.joining import has_joined
+from cafcat.operations.opened_sources import source_opener
+from cafcat.progress import Progress
+from cafcat.session import Session
+from cafcat.settings.sharing import SharedSettings
+from cafcat.sources.registry import scheme_of
+from cafcat.support.executors import EveryWorker, is_local
+
+__all__ = ["check_cluster", "probe"]
+
+_PROBE_SECONDS: Final = 120
+"""How long a worker may take to start and answer, in seconds, if the executor has no way to ask each worker."""
+
+
+class _Question(NamedTuple):
+    """What a worker is asked: whether it reaches this catalog, this store, and these sources."""
+
+    settings: SharedSettings
+    options: IngestOptions
+    store: str
+    catalog: str
+
+
+def check_cluster(session: Session, options: IngestOptions, executor: Executor, store_url: str) -> None:
+    """Refuse a cluster that cannot pack the sources. Each worker is asked, if the executor has a way to do so.
+
+    Args:
+        session: The session.
+        options: Options of the ingest, without the executor.
+        executor: The executor.
+        store_url: URL of the store for new chunks, which the catalog has joined.
+
+    Raises:
+        InvalidInput: The database is the embedded one, or a source or store exists on this host only.
+        Unavailable: A worker has another version of cafcat, or cannot reach the catalog, the store or a source.
+    """
+    if not is_local(executor):
+        _check_reachable(session, options)
+    shared = SharedSettings.of(session.settings, with_password=options.share_password or is_local(executor))
+    catalog = session.catalog.identities.of(store_url).catalog
+    question = _Question(shared, options, store_url, str(catalog))
+    answers = _asked(executor, question)
+    problems = [f"{name}: {answer}" for name, answer in answers.items() if answer is not None]
+    if problems:
+        others = f" ({len(problems) - 1} other workers have problems, too)" if len(problems) > 1 else ""
+        raise Unavailable(f"worker {problems[0]}{others}", hint="nothing was packed; mend the worker and try again")
+
+
+def _check_reachable(session: Session, options: IngestOptions) -> None:
+    if session.settings.database_url is None:
+        hint = "give a database that all hosts reach with --database-url"
+        raise InvalidInput("other hosts cannot reach the embedded database", hint=hint)
+    for source in [*options.sources, *([options.files_from] if options.files_from else [])]:
+        typed = os.fspath(source)
+        if typed == "-":
+            raise InvalidInput("the workers cannot read the standard input of this process")
+        if scheme_of(typed) is None and not os.path.isabs(typed) and not typed.startswith("file:"):
+            hint = "name it by its absolute path, which must be the same on all hosts"
+            raise InvalidInput(f"the workers have other working folders, and {typed!r} is relative", hint=hint)
+
+
+def _asked(executor: Executor, question: _Question) -> Mapping[str, str | None]:
+    """Return the problem of each asked worker by its name; None for a worker without a problem."""
+    if not isinstance(executor, EveryWorker):
+        try:
+            future = executor.submit(probe, question, __version__)
+            return dict([future.result(_PROBE_SECONDS)])
+        except Exception as error:  # noqa: BLE001 - engines raise errors of their own
+            return {"of the executor": _shown(error)}
+    answers: Mapping[str, Any] = executor.run_on_each_worker(probe, question, __version__)
+    if not answers:
+        raise Unavailable("the cluster has no workers", hint="start some, and try again")
+    return {
+        name: _shown(answer) if isinstance(answer, BaseException) else answer[1] for name, answer in answers.items()
+    }
+
+
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if not isinstance(error, CafcatError) else str(error)
+
+
+def probe(question: _Question, version: str) -> tuple[str, str | None]:
+    """Return the host name of this worker, and why it cannot pack the sources; None if it can.
+
+    Args:
+        question: What the worker has to reach.
+        version: Version of cafcat that the ingest has.
+    """
+    host = socket.gethostname()
+    if version != __version__:
+        return host, f"has cafcat {__version__}, and this process has {version}"
+    try:
+        with closing(Session.open(question.settings.load(), Progress())) as session:
+            return host, _problem(session, question)
+    except CafcatError as error:
+        return host, f"{error}"
+
+
+def _problem(session: Session, question: _Question) -> str | None:
+    catalog = session.catalog.identities.of(question.store).catalog
+    if str(catalog) != question.catalog:
+        return f"reaches another catalog, {catalog}"
+    if not has_joined(session, session.stores[question.store]):
+        return f"does not see the store {question.store}: it finds no marker of the catalog there"
+    source_opener(session, question.options).open(question.options.sources)
+    return None

@@ -1,0 +1,101 @@
+"""Executors whose workers die, fail or wait at a chosen moment."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from cafcat.catalog.chunks.commit import Commit
+from cafcat.catalog.history.shards import Shards
+from cafcat.errors import StoreFailed
+
+__all__ = ["MOMENTS", "Armed", "Failing", "Vanishing", "process_pool"]
+
+MOMENTS: dict[str, tuple[type, str]] = {
+    "take": (Shards, "take"),
+    "commit": (Commit, "commit_chunk"),
+    "finish": (Shards, "finish"),
+    "release": (Shards, "release"),
+}
+"""Calls of a worker at which it can be killed: before they begin, or after they have ended."""
+
+
+def process_pool(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+
+
+class Armed(Executor):
+    """Passes calls to another executor. The worker that runs the first call is killed at a moment."""
+
+    def __init__(self, executor: Executor, moment: str, *, after: bool) -> None:
+        self._executor = executor
+        self._moment = moment
+        self._after = after
+        self._max_workers = getattr(executor, "_max_workers", 1)
+        self.submitted = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        if function.__name__ != "ingest_shard":
+            return self._executor.submit(function, *args, **named)
+        self.submitted += 1
+        if self.submitted > 1:
+            return self._executor.submit(function, *args, **named)
+        return self._executor.submit(killed_at, self._moment, self._after, function, *args)
+
+
+def killed_at(moment: str, after: bool, function: Callable[..., Any], *args: Any) -> Any:
+    kind, name = MOMENTS[moment]
+    original = getattr(kind, name)
+
+    def kill(*given: Any, **named: Any) -> Any:
+        if after:
+            original(*given, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(kind, name, kill)
+    return function(*args)
+
+
+class Failing(Executor):
+    """Runs each call in a thread of its own; the first calls raise an error instead."""
+
+    def __init__(self, failures: int, error: Exception | None = None) -> None:
+        self._failures = failures
+        self._error = error or StoreFailed("the store does not answer")
+        self._max_workers = 2
+        self.submitted = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        is_probe = function.__name__ != "ingest_shard"
+        self.submitted += not is_probe
+        future: Future[Any] = Future()
+        if not is_probe and self.submitted <= self._failures:
+            future.set_exception(self._error)
+        else:
+            threading.Thread(target=_run, args=(future, function, args), daemon=True).start()
+        return future
+
+
+class Vanishing(Executor):
+    """Passes calls to another executor. From the first call of a worker on, the source folder has another name."""
+
+    def __init__(self, executor: Executor, folder: Path) -> None:
+        self._executor = executor
+        self._folder = folder
+        self._max_workers = 1
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        if function.__name__ == "ingest_shard" and self._folder.exists():
+            self._folder.rename(self._folder.with_name("moved"))
+        return self._executor.submit(function, *args, **named)
+
+
+def _run(future: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        future.set_result(function(*args))
+    except BaseException as error:
+        future.set_exception(error)
