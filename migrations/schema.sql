@@ -422,7 +422,7 @@ CREATE TABLE public.ingest_runs (
     error text,
     owner text,
     request text,
-    CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['pause'::text, 'stop'::text, 'abort'::text]))),
+    CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['stop'::text, 'abort'::text]))),
     CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text])))
 );
 
@@ -464,7 +464,7 @@ COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwis
 
 COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.lease_owner: recover sees by it that it died.';
 
-COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: pause or stop, after the commit of their open chunks, or abort at once; NULL: go on.';
+COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: stop after the commit of their open chunks, or abort at once; NULL: go on.';
 
 ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.ingest_runs_id_seq

@@ -180,11 +180,11 @@ ingest_runs = Table(
     Column(
         "request",
         Text,
-        comment="What the workers of a run with shards are asked to do: pause or stop, after the commit of their "
-        "open chunks, or abort at once; NULL: go on.",
+        comment="What the workers of a run with shards are asked to do: stop after the commit of their open "
+        "chunks, or abort at once; NULL: go on.",
     ),
     CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed')", name="state"),
-    CheckConstraint("request IN ('pause', 'stop', 'abort')", name="request"),
+    CheckConstraint("request IN ('stop', 'abort')", name="request"),
     comment="Every ingest: what it was asked, what it brought, how it ended.",
 )
 

@@ -104,10 +104,10 @@ def upgrade() -> None:
         sa.Column(
             "request",
             sa.Text(),
-            comment="What the workers of a run with shards are asked to do: pause or stop, after the commit of their open chunks, or abort at once; NULL: go on.",
+            comment="What the workers of a run with shards are asked to do: stop after the commit of their open chunks, or abort at once; NULL: go on.",
         ),
     )
-    op.create_check_constraint("request", "ingest_runs", "request IN ('pause', 'stop', 'abort')")
+    op.create_check_constraint("request", "ingest_runs", "request IN ('stop', 'abort')")
 
 
 def downgrade() -> None:

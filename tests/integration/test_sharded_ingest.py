@@ -1,7 +1,6 @@
 """Ingest with the workers of an executor: everything arrives once, whatever fails, and nothing is done twice."""
 
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -204,26 +203,6 @@ def test_stop_finishes_the_open_chunks(repository: Repository, tree: Path, threa
     assert report.interrupted
     assert repository.runs()[0].state is RunState.INTERRUPTED
     repository.ingest([tree], executor=threads, target_size=TARGET)
-    check(repository, tree)
-
-
-def test_a_paused_run_waits(repository: Repository, tree: Path, threads: Executor, database_url: str) -> None:
-    pause = "UPDATE ingest_runs SET request = 'pause' WHERE state = 'running'"
-
-    def pause_and_resume() -> None:
-        with psycopg.connect(database_url, autocommit=True) as connection:
-            while connection.execute(pause).rowcount == 0:
-                time.sleep(0.01)
-            time.sleep(2.5)
-            seen.append(connection.execute("SELECT state FROM ingest_runs").fetchone())
-            connection.execute("UPDATE ingest_runs SET request = NULL")
-
-    seen: list[Any] = []
-    helper = threading.Thread(target=pause_and_resume)
-    helper.start()
-    report = repository.ingest([tree], executor=threads, target_size=TARGET)
-    helper.join()
-    assert (seen, report.interrupted) == ([("running",)], False)
     check(repository, tree)
 
 

@@ -128,7 +128,7 @@ class Situation(NamedTuple):
         free: Number of shards that a worker can take.
         running: Number of shards that workers with a valid lease have.
         given_up: Number of shards that failed too often.
-        request: What the workers are asked to do: "pause", "stop" or "abort"; None to go on.
+        request: What the workers are asked to do: "stop" or "abort"; None to go on.
     """
 
     free: int
@@ -316,8 +316,8 @@ class Shards:
         with self._connection.statement() as connection:
             connection.execute(statement, (error, 0 if counts else 1, list(shard_ids), owner))
 
-    def request(self, run_id: int, request: str | None) -> bool:
-        """Ask the workers of a running ingest to pause, stop or abort; None to go on.
+    def request(self, run_id: int, request: str) -> bool:
+        """Ask the workers of a running ingest to stop or abort.
 
         Returns:
             False if the run does not exist, or has ended.

@@ -33,6 +33,7 @@ TABLES: Final = (
     "retired_locations",
     "events",
     "listings",
+    "shards",
     "journal",
     "journal_files",
     "chunk_copies",

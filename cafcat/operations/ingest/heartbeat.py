@@ -14,7 +14,7 @@ __all__ = ["LEASE_SECONDS", "Heartbeat"]
 LEASE_SECONDS: Final = 60
 """How long a worker keeps a shard after the last renewal, in seconds. Then another worker takes the shard."""
 RENEW_SECONDS: Final = 5.0
-"""Time between two renewals, in seconds. Requests to pause, stop or abort are seen as late as this."""
+"""Time between two renewals, in seconds. Requests to stop or abort are seen as late as this."""
 
 
 class Heartbeat:
@@ -47,7 +47,7 @@ class Heartbeat:
 
     @property
     def is_asked_to_end(self) -> bool:
-        """True if the workers of the run are asked to pause, stop or abort."""
+        """True if the workers of the run are asked to stop or abort."""
         return self._request is not None
 
     def check(self) -> None:

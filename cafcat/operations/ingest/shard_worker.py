@@ -105,7 +105,7 @@ class _WorkerProgress(Progress):
 
     @property
     def stopping(self) -> bool:
-        """True if the workers of the run are asked to pause, stop or abort."""
+        """True if the workers of the run are asked to stop or abort."""
         return self.heartbeat is not None and self.heartbeat.is_asked_to_end
 
     def checkpoint(self) -> None:
