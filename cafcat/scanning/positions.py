@@ -72,7 +72,9 @@ class Positions:
             return
         for source, file in self._passed.items():
             if source in self._ids and isinstance(source, ResumableSource):
-                self._listings.advance(self._ids[source], source.position_of(file))
+                position = source.position_of(file)
+                if position is not None:
+                    self._listings.advance(self._ids[source], position)
         self._passed.clear()
         for source in self._ended:
             self._listings.finish(self._ids[source])

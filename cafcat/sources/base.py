@@ -172,8 +172,8 @@ class RootedSource(Source, Protocol):
 class ResumableSource(Source, Protocol):
     """A source with a long listing that can continue where it was interrupted."""
 
-    def position_of(self, file: SourceFile) -> str:
-        """Return the position after a file, from which a later listing of the source can continue."""
+    def position_of(self, file: SourceFile) -> str | None:
+        """Return the position after a file, from which a later listing can continue; None if it cannot."""
 
 
 @runtime_checkable

@@ -1,11 +1,12 @@
 """Parts of a source, which several processes list and pack side by side."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from cafcat.sources.base import Source
 
-__all__ = ["WHOLE", "DivisibleSource", "Part"]
+__all__ = ["WHOLE", "DivisibleSource", "Part", "number_parts"]
 
 
 class Part(NamedTuple):
@@ -32,6 +33,20 @@ class Part(NamedTuple):
 
 WHOLE = Part()
 """The part that is the whole source."""
+
+
+def number_parts(part: Part, count: int, wanted: int) -> list[Part]:
+    """Cut a part into parts of equal size, for a source whose positions are decimal numbers.
+
+    Args:
+        part: The part to cut: after one number, through another one.
+        count: The number at the end of the source.
+        wanted: Number of parts, or fewer if the part does not have so many numbers.
+    """
+    begin, end = int(part.after or 0), count if part.through is None else int(part.through)
+    step = max(1, -(-(end - begin) // wanted))
+    cuts = map(str, range(begin + step, end, step))
+    return [Part(*ends) for ends in pairwise([part.after, *cuts, part.through])]
 
 
 @runtime_checkable

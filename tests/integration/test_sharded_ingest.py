@@ -1,5 +1,8 @@
 """Ingest with the workers of an executor: everything arrives once, whatever fails, and nothing is done twice."""
 
+import gzip
+import hashlib
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -258,3 +261,29 @@ def test_a_bucket_is_packed_by_key_ranges(
     assert dict(repository.read_many(expected)) == expected
     assert rows(repository, "SELECT count(*) > 5, min(attempts), max(attempts) FROM shards") == [(True, 1, 1)]
     assert repository.ingest([f"s3://{s3_bucket}"], executor=threads).files_unchanged == len(expected)
+
+
+@pytest.mark.usefixtures("s3_environment")
+def test_an_inventory_is_packed_by_its_data_files(
+    repository: Repository, threads: Executor, s3_server: S3Server, s3_bucket: str, tmp_path: Path
+) -> None:
+    client = s3_server.client()
+    expected = {name: data for name, data in contents().items() if name[-1] == "1"}
+    files = []
+    for number in range(6):
+        lines = []
+        for key in list(expected)[number::6]:
+            etag = client.put_object(Bucket=s3_bucket, Key=key, Body=expected[key])["ETag"].strip('"')
+            lines.append(f'"{s3_bucket}","{key}","{len(expected[key])}","2026-01-01T00:00:00.000Z","{etag}"\n')
+        data = gzip.compress("".join(lines).encode())
+        (tmp_path / f"{number}.csv.gz").write_bytes(data)
+        files.append({"key": f"x/{number}.csv.gz", "size": len(data), "MD5checksum": hashlib.md5(data).hexdigest()})  # noqa: S324
+    schema = "Bucket, Key, Size, LastModifiedDate, ETag"
+    manifest = {"sourceBucket": s3_bucket, "fileFormat": "CSV", "fileSchema": schema, "files": files}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    inventory = str(tmp_path / "manifest.json")
+    report = repository.ingest([f"s3://{s3_bucket}"], executor=threads, inventory=inventory)
+    assert (report.files_added, report.files_failed) == (len(expected), 0)
+    assert dict(repository.read_many(expected)) == expected
+    positions = rows(repository, "SELECT through_position, position FROM shards ORDER BY id")
+    assert positions == [(str(number), None) for number in range(1, 6)] + [(None, None)]

@@ -597,8 +597,8 @@ def test_neither_pyarrow_nor_a_client_is_loaded_for_csv(report: Callable[..., Pa
 
     where = report(gzip.compress(as_csv(line("a"))))
     script = (
-        "import sys; from cafcat.sources.s3.inventory import read_inventory\n"
-        f"assert len(list(read_inventory({str(where)!r}, None, {BUCKET!r}))) == 1\n"
+        "import sys; from cafcat.sources.kind import SourceContext; from cafcat.sources.s3.inventory import read_inventory\n"
+        f"assert len(list(read_inventory({str(where)!r}, SourceContext(), {BUCKET!r}))) == 1\n"
         "print(*{'pyarrow', 'boto3', 'botocore', 'obstore', 'urllib3'} & sys.modules.keys())"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -663,7 +663,7 @@ def test_an_inventory_that_is_replaced_while_it_is_read_is_not_mixed_with_the_ne
     keys = [hashlib.sha512(b"%d" % n).hexdigest() for n in range(40_000)]
     data = [as_parquet(*map(record, ordered), row_group_size=4000) for ordered in (keys, keys[::-1])]
     s3_report(data[0], ending="parquet", fileFormat="Parquet")
-    found = read_inventory(f"s3://{s3_bucket}/{FOLDER}/data/0.parquet", SourceContext(), BUCKET)
+    found = iter(read_inventory(f"s3://{s3_bucket}/{FOLDER}/data/0.parquet", SourceContext(), BUCKET))
     assert next(found).key == keys[0]
     client = s3_server.client()
     client.put_object(Bucket=s3_bucket, Key=f"{FOLDER}/data/0.parquet", Body=data[1])

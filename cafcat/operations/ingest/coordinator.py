@@ -39,7 +39,7 @@ class Ingest:
 
     Attributes:
         positions: Positions from which an interrupted listing of each source can continue.
-        last_listed: Last file that was listed of a source, if its listing was cut short by `most_files`; else None.
+        last_position: Position up to which a source was listed, if `most_files` cut its listing short; else None.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Ingest:
             dry_run: Write nothing, and only count the files that would be packed.
             jobs: Number of worker processes that pack, once a batch has enough work for them. 1: this process
                 packs. None: one for each processor, at most four.
-            most_files: Number of files after which a source that can be cut is not listed any further. None: no
-                limit.
+            most_files: Number of files after which a source is not listed any further, if it can be cut there.
+                None: no limit.
         """
         self._session = session
         self._catalog = session.catalog
@@ -81,7 +81,7 @@ class Ingest:
         self._dry_run = dry_run
         self._progress = session.progress
         self.positions = Positions()
-        self.last_listed: SourceFile | None = None
+        self.last_position: str | None = None
         self._packer = Packer(session, target, limits, options.on_conflict, self.positions)
         self._packer.report.dry_run = dry_run
         self._packer.report.run = None if dry_run else target.run
@@ -127,7 +127,7 @@ class Ingest:
 
     def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
-        self.last_listed = None
+        self.last_position = None
         listed = 0
         for found in batches_of(source):
             if self._packer.is_stopping():
@@ -144,14 +144,11 @@ class Ingest:
             if self._packer.chunk is None:
                 self.positions.save()
             listed += len(batch)
-            if batch and self._is_long(source, listed):
-                self.last_listed = batch[-1]
-                return
+            if self._most_files is not None and listed >= self._most_files and batch:
+                self.last_position = _position_of(source, batch[-1])
+                if self.last_position is not None:
+                    return
         self.positions.ended(source)
-
-    def _is_long(self, source: Source, listed: int) -> bool:
-        is_divisible = isinstance(source, DivisibleSource) and isinstance(source, ResumableSource)
-        return self._most_files is not None and listed >= self._most_files and is_divisible
 
     def ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
         """Find the new and changed files of a batch with one query of the catalog, and pack them.
@@ -313,6 +310,13 @@ class Ingest:
             report.files_added += 1
         report.bytes_added += file.size_bytes
         self._progress.advance(1, file.size_bytes)
+
+
+def _position_of(source: Source, file: SourceFile) -> str | None:
+    """Return the position after a file of a source that can be cut and continued there; None for other sources."""
+    if isinstance(source, DivisibleSource) and isinstance(source, ResumableSource):
+        return source.position_of(file)
+    return None
 
 
 def _is_worth_a_pool(pending: Sequence[PendingFile]) -> bool:

@@ -27,7 +27,7 @@ from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
-from cafcat.sources.base import ResumableSource, Source
+from cafcat.sources.base import Source
 from cafcat.sources.parts import DivisibleSource, Part
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
@@ -175,10 +175,10 @@ class _Worker:
 
     def _cut_off(self, source: Source, shard: Shard) -> None:
         """Cut the files of a long shard that were not listed into further shards, if there are any."""
-        last = self._ingest.last_listed
-        if last is None or not isinstance(source, DivisibleSource) or not isinstance(source, ResumableSource):
+        position = self._ingest.last_position
+        if position is None or not isinstance(source, DivisibleSource):
             return
-        rest = source.cut(Part(source.position_of(last), shard.through), _DIVIDED_INTO)
+        rest = source.cut(Part(position, shard.through), _DIVIDED_INTO)
         parts = [NewShard(shard.after, rest[0].after), *(NewShard(*smaller) for smaller in rest)]
         if self._shards.divide(shard, self._owner, parts):
             self._ingest.positions.ended(source)

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import pairwise, starmap
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
@@ -25,7 +24,7 @@ from cafcat.sources.names import (
     printable,
     strip_warning,
 )
-from cafcat.sources.parts import WHOLE, Part
+from cafcat.sources.parts import WHOLE, Part, number_parts
 from cafcat.sources.roots import root_of
 
 __all__ = ["NameListSource"]
@@ -110,11 +109,7 @@ class NameListSource:
         if not isinstance(self._listing, str):
             return [part]
         with self._opened() as stream:
-            end = stream.seek(0, os.SEEK_END) if part.through is None else int(part.through)
-        begin = int(part.after or 0)
-        step = max(1, (end - begin) // wanted)
-        cuts = [str(offset) for offset in range(begin + step, end - step + 1, step)]
-        return list(starmap(Part, pairwise([part.after, *cuts, part.through])))
+            return number_parts(part, stream.seek(0, os.SEEK_END), wanted)
 
     def root_of(self, file: SourceFile) -> str:
         """Return the root of a file: the part of its location that its name in the catalog does not repeat."""

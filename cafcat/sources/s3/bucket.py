@@ -16,9 +16,9 @@ from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import check_name, folder_prefix, member_name, prefixed, printable
-from cafcat.sources.parts import WHOLE, Part
+from cafcat.sources.parts import WHOLE, Part, number_parts
 from cafcat.sources.roots import root_of
-from cafcat.sources.s3.inventory import InventoryRow
+from cafcat.sources.s3.inventory import Inventory, InventoryRow
 from cafcat.sources.s3.objects import S3Objects
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class S3Source:
         after: str | None = None,
         part: Part | None = None,
         own_urls: Sequence[str] = (),
-        inventory: Iterable[InventoryRow] | None = None,
+        inventory: Inventory | None = None,
     ) -> None:
         """Request the first page of the listing, unless there is an inventory, or only a part is listed.
 
@@ -67,7 +67,8 @@ class S3Source:
             prefix: Folder of the catalog that the keys are put into.
             filter: Which objects to ingest. None: all.
             after: Key after which the listing begins. None: the listing begins at its start.
-            part: The part of the bucket that is listed: a range of keys. None: all objects.
+            part: The part of the bucket that is listed: a range of keys. With an inventory, which was opened for
+                the part already, it is not used. None: all objects.
             own_urls: URLs of cafcat's own stores. Objects that cafcat wrote there are not ingested.
             inventory: The objects of the bucket, in place of a listing.
 
@@ -84,7 +85,7 @@ class S3Source:
         self._prefix = folder_prefix(member_name(prefix)[0])
         self._filter = filter
         self._after = after if part is None else part.after
-        self._part = part or WHOLE
+        self._part = WHOLE if part is None or inventory is not None else part
         self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
         self._inventory = inventory
         is_whole = inventory is None and filter is None and lists_in_order(bucket) and part is None
@@ -101,12 +102,14 @@ class S3Source:
     def cut(self, part: Part, wanted: int) -> Sequence[Part]:
         """Cut a range of keys into smaller ranges, by listing some folders of the bucket side by side.
 
-        An inventory and a directory bucket, which has no order, are one part.
+        An inventory is cut into groups of its data files. A directory bucket, which has no order, is one part.
 
         Raises:
             AccessDenied, NotFound, StoreFailed: The server refuses or fails.
         """
-        if self._inventory is not None or not lists_in_order(self._connection.bucket):
+        if self._inventory is not None:
+            return number_parts(part, self._inventory.file_count, wanted)
+        if not lists_in_order(self._connection.bucket):
             return [part]
         return cut_tree(_KeyTree(self._list), self._folder, part, wanted)
 
@@ -115,9 +118,13 @@ class S3Source:
         server = f"{self._connection.server_url}/{self._connection.bucket}"
         return root_of(f"{server}/{file.locator}", file.path)
 
-    def position_of(self, file: SourceFile) -> str:
-        """Return the position after a file, from which a later run continues the listing: the key of its object."""
-        return file.locator
+    def position_of(self, file: SourceFile) -> str | None:
+        """Return the position after a file, from which a later run continues the listing: the key of its object.
+
+        None for an inventory and for a directory bucket, which have no order.
+        """
+        is_ordered = self._inventory is None and lists_in_order(self._connection.bucket)
+        return file.locator if is_ordered else None
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
         """Yield the file for every object that the filter includes, or a problem if it cannot be ingested.

@@ -22,24 +22,43 @@ from cafcat.remote.reading import BLOCK_BYTES, ObjectHead, RemoteObject
 from cafcat.sources.kind import SourceContext
 from cafcat.sources.local.files import problem_kind, reason
 from cafcat.sources.names import printable
+from cafcat.sources.parts import WHOLE, Part
 from cafcat.sources.s3.inventory_rows import Columns, InventoryRow, csv_rows, parquet_rows
 
-__all__ = ["InventoryRow", "read_inventory"]
+__all__ = ["Inventory", "InventoryRow", "read_inventory"]
 
 _MANIFEST_HINT: Final = "name a manifest.json, or a file that ends in .csv, .csv.gz or .parquet"
 _MANIFEST_BYTES: Final = 64 << 20
 """Largest manifest in bytes. It has some 200 bytes for each data file, which lists millions of objects."""
 
 
-def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[InventoryRow]:
-    """Return an iterator over the current versions of the objects of a bucket, in the order of the inventory.
+class Inventory:
+    """An inventory of a bucket: iterate over it for the current versions of the objects, in its order.
 
-    A manifest, and the first line of a CSV file without one, are read at once. The iterator reads all else.
+    Attributes:
+        file_count: Number of its data files, which can be read one by one.
+    """
+
+    def __init__(self, rows: Iterator[InventoryRow], file_count: int = 1) -> None:
+        """Create the inventory. `rows` are those of all data files, or of the part of them that was asked for."""
+        self._rows = rows
+        self.file_count = file_count
+
+    def __iter__(self) -> Iterator[InventoryRow]:
+        """Return the iterator over the rows, which can be read once."""
+        return self._rows
+
+
+def read_inventory(where: str, context: SourceContext, bucket: str) -> Inventory:
+    """Return an inventory of the objects of a bucket.
+
+    A manifest, and the first line of a CSV file without one, are read at once. Iterating reads all else.
 
     Args:
         where: Path or s3:// URL of a manifest.json, or of one data file: .parquet, or .csv or .csv.gz with the
             names of the columns in its first line.
-        context: Provides the options in cafcat.toml for the s3:// URL.
+        context: Provides the options in cafcat.toml for the s3:// URL, and the part to read: numbers of data files
+            of the manifest, after the first one and up to the second one.
         bucket: Name of the bucket whose objects the inventory must list.
 
     Raises:
@@ -60,11 +79,11 @@ def read_inventory(where: str, context: SourceContext, bucket: str) -> Iterator[
     file = _DataFile(opener.open(where))
     ending = where.lower()
     if ending.endswith(".json"):
-        return _Manifest(file.file, bucket).rows(opener)
+        return _Manifest(file.file, bucket).inventory(opener, context.part or WHOLE)
     if ending.endswith((".csv", ".csv.gz")):
-        return csv_rows(file, bucket, None)
+        return Inventory(csv_rows(file, bucket, None))
     if ending.endswith(".parquet"):
-        return parquet_rows([file], bucket)
+        return Inventory(parquet_rows([file], bucket))
     if ending.endswith(".orc"):
         raise _orc(file.file.name)
     hint = _MANIFEST_HINT
@@ -228,8 +247,12 @@ class _Manifest:
         if source != bucket:
             raise InvalidInput(f"the inventory {place.name} lists bucket {source!r}, not {bucket!r}")
 
-    def rows(self, opener: _ReportFiles) -> Iterator[InventoryRow]:
-        """Return an iterator over the rows of all data files, in the order of the manifest.
+    def inventory(self, opener: _ReportFiles, part: Part) -> Inventory:
+        """Return the inventory with the rows of the data files, in the order of the manifest.
+
+        Args:
+            opener: Opens the data files.
+            part: Numbers of data files: after the first one, which counts from 1, and up to the second one.
 
         Raises:
             Unsupported: The data files are in ORC, or in an unknown format.
@@ -245,10 +268,12 @@ class _Manifest:
         if file_format not in ("csv", "parquet"):
             raise Unsupported(f"inventory {self._place.name}: unknown fileFormat {self._text('fileFormat')!r}")
         files = self._files(opener)
+        chosen = files[int(part.after or 0) : None if part.through is None else int(part.through)]
         if file_format == "parquet":
-            return parquet_rows(files, self._bucket)
+            return Inventory(parquet_rows(chosen, self._bucket), len(files))
         columns = Columns(self._place.name, self._text("fileSchema").split(","))
-        return chain.from_iterable(csv_rows(file, self._bucket, columns) for file in files)
+        rows = chain.from_iterable(csv_rows(file, self._bucket, columns) for file in chosen)
+        return Inventory(rows, len(files))
 
     def _files(self, opener: _ReportFiles) -> list[_DataFile]:
         files = self._values.get("files")
