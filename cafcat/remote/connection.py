@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from cafcat.errors import InvalidInput
 from cafcat.remote.access import S3Access
+from cafcat.remote.answers import BLOCK_BYTES, Answer, ObjectHead, content_range, nanoseconds, quoted, unquoted
 from cafcat.remote.endpoint import known_endpoint
 from cafcat.remote.errors import translated
 from cafcat.support.forking import keep_open, renew_after_fork
@@ -107,6 +108,44 @@ class S3Connection:
             return configured or "us-east-1"
         with translated("look at", self.url):
             return self.client.head_bucket(Bucket=self.bucket).get("BucketRegion") or "us-east-1"
+
+    @property
+    def reads_versions(self) -> bool:
+        """False: the entity tag of a version is a condition of each request."""
+        return False
+
+    @property
+    def shows_cause(self) -> bool:
+        """True: S3 answers 404 for a missing object, and 412 for a replaced one."""
+        return True
+
+    def tag_of(self, meta: Any) -> str | None:
+        """Return the entity tag, without quotes, from the properties of an object that obstore returned."""
+        return unquoted(meta["e_tag"])
+
+    def head(self, key: str, etag: str | None) -> ObjectHead:
+        """Return size, time and entity tag of an object: see `cafcat.remote.bucket.Bucket`."""
+        condition = {"IfMatch": quoted(etag)} if etag else {}
+        with translated("look at", f"{self.url}/{key}"):
+            found: Any = self.client.head_object(Bucket=self.bucket, Key=key, **condition)  # type: ignore[arg-type]
+        return ObjectHead(found["ContentLength"], nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
+
+    def get(self, key: str, start_byte: int | None, end_byte: int | None, etag: str | None) -> Answer:
+        """Send a GET request with boto3, and return the answer: see `cafcat.remote.bucket.Bucket`."""
+        options: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
+        if start_byte is not None and end_byte is not None:
+            options["Range"] = f"bytes={start_byte}-{end_byte - 1}"
+        if etag:
+            options["IfMatch"] = quoted(etag)
+        found: Any = self.client.get_object(**options)
+        first, last, size = content_range(found.get("ContentRange"), found["ContentLength"])
+        head = ObjectHead(size, nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
+        body, name = found["Body"], f"{self.url}/{key}"
+        return Answer(name, head, first, last, body.read, lambda: body.iter_chunks(BLOCK_BYTES), body.close)
+
+    def list_page(self, **options: Any) -> Any:
+        """List one page of keys: see `cafcat.remote.bucket.Bucket`."""
+        return self.client.list_objects_v2(Bucket=self.bucket, **options)
 
     def http_url(self, key: str) -> str:
         """Return the http(s) URL of an object, unsigned."""

@@ -4,25 +4,21 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
-from cafcat.errors import Conflict, Corrupt, InvalidInput, StoreFailed
-from cafcat.remote.connection import S3Connection
+from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.remote.answers import BLOCK_BYTES, Answer, ObjectHead, nanoseconds, quoted
+from cafcat.remote.bucket import Bucket
 from cafcat.remote.errors import OutOfRange, translated
 
-if TYPE_CHECKING:
-    from datetime import datetime
+__all__ = ["RemoteObject"]
 
-__all__ = ["BLOCK_BYTES", "ObjectHead", "RemoteObject", "nanoseconds", "quoted", "unquoted"]
-
-BLOCK_BYTES: Final = 1 << 20
-"""Largest block of a stream, in bytes."""
 _RESUMES: Final = 5
 """How often in a row a read is begun again after the connection broke. Each received byte of a stream resets the
 count."""
 
 # Keys that obstore does not change. obstore (object_store's Path) drops slashes at the ends, and refuses empty, "."
-# and ".." parts and control characters. Other keys are read by boto3, because a changed key is another object.
+# and ".." parts and control characters. Other keys are read without it, because a changed key is another object.
 _PLAIN_KEY: Final = re.compile(
     r"(?!.*[\x00-\x1f\x7f])(?:(?!\.{1,2}(?:/|\Z))[^/]+)(?:/(?!\.{1,2}(?:/|\Z))[^/]+)*", re.DOTALL
 )
@@ -39,7 +35,7 @@ class _Obstore:
     """
 
     is_forked = False
-    """True in a forked process whose parent had imported obstore: boto3 reads there."""
+    """True in a forked process whose parent had imported obstore: it reads without obstore."""
 
 
 def _after_fork() -> None:
@@ -49,24 +45,10 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class ObjectHead(NamedTuple):
-    """Properties of an object in a bucket.
-
-    Attributes:
-        size_bytes: Size in bytes.
-        modified_ns: Time of the last modification, in nanoseconds since 1970 UTC.
-        etag: Entity tag without quotes, None if the server shows none.
-    """
-
-    size_bytes: int
-    modified_ns: int
-    etag: str | None
-
-
 class RemoteObject:
     """Reads one object of a bucket. With an entity tag, reading another version of the object raises Conflict."""
 
-    def __init__(self, connection: S3Connection, key: str, etag: str | None = None) -> None:
+    def __init__(self, connection: Bucket, key: str, etag: str | None = None) -> None:
         self._connection = connection
         self._key = key
         self._etag = etag
@@ -80,11 +62,7 @@ class RemoteObject:
             Conflict: The object has another entity tag.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
-        client, where = self._connection.client, {"Bucket": self._connection.bucket, "Key": self._key}
-        condition = {"IfMatch": quoted(self._etag)} if self._etag else {}
-        with translated("look at", self.name):
-            found: Any = client.head_object(**where, **condition)  # type: ignore[arg-type]
-        return ObjectHead(found["ContentLength"], nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
+        return self._connection.head(self._key, self._etag)
 
     def read(self) -> tuple[ObjectHead, bytes]:
         """Return size, time and entity tag of the object, and all its bytes.
@@ -116,7 +94,7 @@ class RemoteObject:
             return b""
         return self._whole(lambda: self._get_span(start_byte, end_byte))[1]
 
-    def _whole(self, function: "Callable[[], _Answer]") -> tuple[ObjectHead, bytes]:
+    def _whole(self, function: "Callable[[], Answer]") -> tuple[ObjectHead, bytes]:
         """Send a request, and return the object's head and the whole body of the answer.
 
         If the connection breaks within the body, the request is sent again, five times at most.
@@ -160,7 +138,7 @@ class RemoteObject:
                 if failures > _RESUMES:
                     raise
 
-    def _get_span(self, start_byte: int, end_byte: int) -> "_Answer":
+    def _get_span(self, start_byte: int, end_byte: int) -> Answer:
         try:
             answer = self._get(start_byte, end_byte)
         except OutOfRange as error:
@@ -172,62 +150,56 @@ class RemoteObject:
             raise self._too_short(answer.head.size_bytes, end_byte)
         raise StoreFailed(f"cannot read {self.name}: the server does not support ranges")
 
-    def _get(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        with translated("read", self.name):
-            answer = self._get_by_either(start_byte, end_byte)
+    def _get(self, start_byte: int | None, end_byte: int | None) -> Answer:
+        try:
+            with translated("read", self.name):
+                answer = self._get_by_either(start_byte, end_byte)
+        except (Conflict, NotFound):
+            if self._etag and not self._connection.shows_cause:
+                self.head()
+            raise
         if self._etag and answer.head.etag not in (None, self._etag):
             answer.close()
             raise Conflict(f"{self.name} is another version than the requested one: the server ignored If-Match")
         return answer
 
-    def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        """Send a GET request with obstore if possible, else with boto3, and return the answer.
+    def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> Answer:
+        """Send a GET request with obstore if possible, else without it, and return the answer.
 
         obstore refuses an answer with status 200 to a request for a range, even with the right Content-Range.
         """
         connection = self._connection
         is_range = start_byte is not None
         if _Obstore.is_forked or not _PLAIN_KEY.fullmatch(self._key) or (is_range and connection.ranges_are_200):
-            return self._get_by_boto(start_byte, end_byte)
+            return connection.get(self._key, start_byte, end_byte, self._etag)
         try:
             return self._get_by_obstore(start_byte, end_byte)
         except Exception as error:
             if _NOT_PARTIAL not in str(error):
                 raise
             connection.ranges_are_200 = True
-            return self._get_by_boto(start_byte, end_byte)
+            return connection.get(self._key, start_byte, end_byte, self._etag)
 
-    def _get_by_obstore(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
+    def _get_by_obstore(self, start_byte: int | None, end_byte: int | None) -> Answer:
         import obstore
 
+        connection = self._connection
         options: dict[str, Any] = {} if start_byte is None else {"range": (start_byte, end_byte)}
-        if self._etag:
+        if self._etag and connection.reads_versions:
+            options["version"] = self._etag
+        elif self._etag:
             options["if_match"] = quoted(self._etag)
-        result = obstore.get(self._connection.objects, self._key, options=options)  # type: ignore[arg-type]
-        head = ObjectHead(
-            result.meta["size"], nanoseconds(result.meta["last_modified"]), unquoted(result.meta["e_tag"])
-        )
+        result = obstore.get(connection.objects, self._key, options=options)  # type: ignore[arg-type]
+        meta = result.meta
         first, last = result.range
-        return _Answer(
+        return Answer(
             self.name,
-            head,
+            ObjectHead(meta["size"], nanoseconds(meta["last_modified"]), connection.tag_of(meta)),
             first,
             last,
             lambda: bytes(result.bytes()),
             lambda: map(bytes, result.stream(min_chunk_size=BLOCK_BYTES // 4)),
         )
-
-    def _get_by_boto(self, start_byte: int | None, end_byte: int | None) -> "_Answer":
-        options: dict[str, Any] = {"Bucket": self._connection.bucket, "Key": self._key}
-        if start_byte is not None and end_byte is not None:
-            options["Range"] = f"bytes={start_byte}-{end_byte - 1}"
-        if self._etag:
-            options["IfMatch"] = quoted(self._etag)
-        found: Any = self._connection.client.get_object(**options)
-        first, last, size = _content_range(found)
-        head = ObjectHead(size, nanoseconds(found["LastModified"]), unquoted(found.get("ETag")))
-        body = found["Body"]
-        return _Answer(self.name, head, first, last, body.read, lambda: body.iter_chunks(BLOCK_BYTES), body.close)
 
     def _check_span(self, start_byte: int, end_byte: int) -> None:
         if not 0 <= start_byte <= end_byte:
@@ -237,99 +209,3 @@ class RemoteObject:
     def _too_short(self, found_bytes: int, end_byte: int) -> Corrupt:
         message = f"the object ends at byte {found_bytes:,}, expected at least {end_byte:,}"
         return Corrupt(message, chunk=self.name, byte=found_bytes)
-
-
-class _Answer(NamedTuple):
-    """The head of an answer to a GET request, and its unread body: bytes `[first_byte, end_byte)` of the object.
-
-    Reading the body closes it, also if that fails. An unread body must be closed, because its connection stays open
-    otherwise. obstore closes a body when it is garbage collected.
-    """
-
-    name: str
-    head: ObjectHead
-    first_byte: int
-    end_byte: int
-    read: Callable[[], bytes]
-    stream: Callable[[], Iterator[bytes]]
-    close: Callable[[], None] = lambda: None
-
-    def body(self) -> bytes:
-        """Return the whole body of the answer.
-
-        Raises:
-            StoreFailed: The connection ended early, or the body has another length than requested.
-        """
-        try:
-            with translated("read", self.name):
-                data = self.read()
-        finally:
-            self.close()
-        self._check_length(len(data))
-        return data
-
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the body of the answer in blocks of at most 1 MiB.
-
-        Raises:
-            StoreFailed: The connection ended early, or the body is longer than requested.
-        """
-        count = 0
-        try:
-            for block in self._translated_stream():
-                count += len(block)
-                if count > self.end_byte - self.first_byte:
-                    self._check_length(count)
-                for start in range(0, len(block), BLOCK_BYTES):
-                    yield block[start : start + BLOCK_BYTES]
-        finally:
-            self.close()
-        self._check_length(count)
-
-    def _translated_stream(self) -> Iterator[bytes]:
-        with translated("read", self.name):
-            stream = self.stream()
-        while True:
-            with translated("read", self.name):
-                block = next(stream, None)
-            if block is None:
-                return
-            yield block
-
-    def _check_length(self, found_bytes: int) -> None:
-        expected = self.end_byte - self.first_byte
-        if found_bytes != expected:
-            message = f"cannot read {self.name}: the server sent {found_bytes:,} of {expected:,} bytes"
-            raise StoreFailed(message, hint="run the same command again")
-
-
-def _content_range(found: Any) -> tuple[int, int, int]:
-    """Return which bytes of an object an answer of boto3 has, from its Content-Range (RFC 9110, 14.4).
-
-    Returns:
-        Offset of the first byte, offset after the last byte, and size of the whole object.
-    """
-    if "ContentRange" not in found:
-        return 0, found["ContentLength"], found["ContentLength"]
-    first, last, size = map(int, re.findall(r"\d+", found["ContentRange"])[:3])
-    return first, last + 1, size
-
-
-def nanoseconds(when: "datetime") -> int:
-    """Return a time in nanoseconds since 1970 UTC."""
-    return int(when.timestamp() * 1_000_000) * 1000
-
-
-def unquoted(etag: str | None) -> str | None:
-    """Return an entity tag without the quotes that S3 shows around it; None for a missing or empty tag.
-
-    A weak tag (W/...) is returned unchanged.
-    """
-    if not etag or etag.startswith("W/"):
-        return etag or None
-    return etag.removeprefix('"').removesuffix('"')
-
-
-def quoted(etag: str) -> str:
-    """Return an entity tag in quotes, as If-Match needs it. A weak tag is returned unchanged, and never matches."""
-    return etag if etag.startswith("W/") else f'"{etag}"'

@@ -4,8 +4,8 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from cafcat.remote.answers import quoted, unquoted
 from cafcat.remote.errors import OutOfRange, translated
-from cafcat.remote.reading import quoted, unquoted
 
 
 @pytest.mark.parametrize("content", [b"", b"abc"])

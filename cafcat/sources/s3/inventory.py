@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from cafcat.errors import Corrupt, InvalidInput, NotFound, SourceFailed, Unsupported
 from cafcat.remote.access import S3Access, is_s3
 from cafcat.remote.address import parse_s3
+from cafcat.remote.answers import BLOCK_BYTES, ObjectHead
 from cafcat.remote.connection import S3Connection
-from cafcat.remote.reading import BLOCK_BYTES, ObjectHead, RemoteObject
+from cafcat.remote.reading import RemoteObject
 from cafcat.sources.kind import SourceContext
 from cafcat.sources.local.files import problem_kind, reason
 from cafcat.sources.names import printable

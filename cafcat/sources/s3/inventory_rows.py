@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote_plus
 
 from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotInstalled
-from cafcat.remote.reading import BLOCK_BYTES, nanoseconds, unquoted
+from cafcat.remote.answers import BLOCK_BYTES, nanoseconds, unquoted
 from cafcat.sources.names import printable
 from cafcat.support.seekable_file import SeekableFile
 

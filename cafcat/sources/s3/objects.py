@@ -15,7 +15,7 @@ from cafcat.errors import (
     StoreFailed,
 )
 from cafcat.model import ProblemKind, SourceFile
-from cafcat.remote.connection import S3Connection
+from cafcat.remote.bucket import Bucket
 from cafcat.remote.errors import ObjectDenied
 from cafcat.remote.reading import RemoteObject
 from cafcat.sources.base import open_or_error
@@ -40,7 +40,7 @@ class S3Objects:
     If a SourceFile has an entity tag, only that version of the object is read.
     """
 
-    def __init__(self, connection: S3Connection) -> None:
+    def __init__(self, connection: Bucket) -> None:
         self._connection = connection
         self._outage = _Outage()
 

@@ -10,8 +10,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from cafcat.errors import CafcatError, Conflict, ServerFailed, StoreFailed
+from cafcat.remote.answers import unquoted
 from cafcat.remote.errors import NotOffered, translated
-from cafcat.remote.reading import unquoted
 from cafcat.stores.probing import Finding
 from cafcat.stores.s3.server_checks import REMEDIES, ServerCheck
 from cafcat.stores.s3.store import S3Store

@@ -11,9 +11,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from cafcat.errors import Conflict
+from cafcat.remote.answers import unquoted
 from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
-from cafcat.remote.reading import RemoteObject, unquoted
+from cafcat.remote.reading import RemoteObject
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.support.checksums import crc64nvme, to_base64
 
