@@ -10,6 +10,7 @@ import pytest
 from tests.hypothesis_profiles import load_profile, replay_hint
 from tests.worlds.lanes import add_markers
 from tests.worlds.memory import disk_path, use_memory
+from tests.worlds.servers.clouds import azure, cloud, cloud_bucket, google
 from tests.worlds.servers.s3_proxy import s3_proxy, s3_proxy_environment
 from tests.worlds.servers.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
 from tests.worlds.servers.services import (
@@ -25,6 +26,9 @@ from tests.worlds.servers.services import (
 )
 
 __all__ = [
+    "azure",
+    "cloud",
+    "cloud_bucket",
     "database_url",
     "database_url_15",
     "databases",
@@ -33,6 +37,7 @@ __all__ = [
     "disk_path",
     "empty_database_url",
     "empty_database_url_15",
+    "google",
     "make_bucket",
     "postgres_server",
     "pytest_collection_finish",

@@ -1,6 +1,7 @@
 """Translates the errors of boto3 and obstore. Messages contain the server's error code, if any, and no credentials.
 
-Error codes: Amazon S3 API Reference, "Error responses".
+Error codes: Amazon S3 API Reference, "Error responses"; Google Cloud Storage, "HTTP status and error codes" of the
+XML API; Azure Storage, "Blob Storage error codes".
 """
 
 import re
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 
 from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, ServerFailed, StoreFailed
 
-__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "translated"]
+__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "answered", "denied", "translated", "unreachable"]
 
 
 class OutOfRange(StoreFailed):
@@ -28,36 +29,88 @@ _NO_CREDENTIALS = {
     "401",
     "AccountProblem",
     "AllAccessDisabled",
+    "AuthenticationFailed",
+    "AuthenticationRequired",
     "AuthorizationHeaderMalformed",
     "ExpiredToken",
     "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo",
     "InvalidToken",
+    "NoAuthenticationInformation",
     "RequestExpired",
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
     "Unauthorized",
 }
-_NOT_ALLOWED = {"403", "AccessDenied", "Forbidden"}
-_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload", "NotFound"}
-_SERVER = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "TooManyRequests"}
+_NOT_ALLOWED = {
+    "403",
+    "AccessDenied",
+    "AuthorizationFailure",
+    "AuthorizationPermissionMismatch",
+    "AuthorizationResourceTypeMismatch",
+    "Forbidden",
+    "InsufficientAccountPermissions",
+}
+_MISSING = {
+    "404",
+    "BlobNotFound",
+    "ContainerNotFound",
+    "NoSuchBucket",
+    "NoSuchKey",
+    "NoSuchUpload",
+    "NotFound",
+    "ResourceNotFound",
+}
+_SERVER = {
+    "429",
+    "InternalError",
+    "OperationTimedOut",
+    "RequestTimeout",
+    "ServerBusy",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "TooManyRequests",
+}
 _KINDS: dict[tuple[str, ...], type[CafcatError]] = {
-    ("412", "PreconditionFailed", "409", "ConditionalRequestConflict"): Conflict,
+    (
+        "412",
+        "PreconditionFailed",
+        "409",
+        "ConditionalRequestConflict",
+        "BlobAlreadyExists",
+        "ConditionNotMet",
+        "TargetConditionNotMet",
+    ): Conflict,
     ("416", "InvalidRange"): OutOfRange,
     ("501", "405", "NotImplemented", "MethodNotAllowed", "UnsupportedOperation"): NotOffered,
 }
 
+_CREATE = "cafcat creates neither buckets nor containers: create this one first"
 _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine",
-    "NoSuchBucket": "cafcat does not create buckets: create this one first",
+    "NoSuchBucket": _CREATE,
+    "ContainerNotFound": _CREATE,
+    "BlobArchived": "the object is in the archive tier: rehydrate it first",
+    "BlobBeingRehydrated": "the object is being rehydrated from the archive tier: wait until that ends",
     "InvalidObjectState": "the object is in an archive storage class: restore it first",
     "301": "set the bucket's region: AWS_DEFAULT_REGION, or region in [stores.NAME] of cafcat.toml",
     "PermanentRedirect": "set the bucket's region: AWS_DEFAULT_REGION, or region in [stores.NAME] of cafcat.toml",
 }
-_WHO = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and their permissions"
-_REACH = (
-    "check that the server is running, and that AWS_ENDPOINT_URL, or endpoint_url in cafcat.toml, is right; then "
-    "run the same command again"
-)
+_WHO = {
+    "s3": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile, and their permissions",
+    "gs": (
+        "check GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login; the account needs "
+        "the role Storage Object User, or Storage Object Viewer to read only"
+    ),
+    "az": (
+        "check AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or run: az login; with a "
+        "login, the account needs the role Storage Blob Data Contributor, or Storage Blob Data Reader to read only"
+    ),
+}
+"""Hints about credentials, by the scheme of the bucket's URL."""
+_ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "gs": "STORAGE_EMULATOR_HOST", "az": "AZURE_STORAGE_ACCOUNT"}
+"""The variable of the environment that leads to a server, by the scheme of the bucket's URL."""
 _AGAIN = "run the same command again"
 
 
@@ -103,16 +156,18 @@ def _from_boto(error: Exception, doing: str, where: str) -> CafcatError | None:
     if isinstance(error, boto.ClientError):
         document = error.response.get("Error", {})
         status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
-        return _by_code(document.get("Code") or status, document.get("Message", ""), doing, where)
+        return answered(document.get("Code") or status, document.get("Message", ""), doing, where)
     no_credentials = (boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError)
     if isinstance(error, (*no_credentials, boto.TokenRetrievalError, boto.SSOError)):
-        return _denied("no usable credentials were found", doing, where)
+        return denied("no usable credentials were found", doing, where)
     if isinstance(error, boto.ProfileNotFound):
         return AccessDenied(f"AWS' configuration does not have this profile: {error}", hint="see ~/.aws/config")
     if isinstance(error, boto.ParamValidationError | boto.InvalidRegionError):
         return InvalidInput(f"{where}: {_one_line(error)}")
-    unreachable = isinstance(error, boto.HTTPClientError)
-    return ServerFailed(f"cannot {doing} {where}: {_one_line(error)}", hint=_REACH if unreachable else _AGAIN)
+    is_unreachable = isinstance(error, boto.HTTPClientError)
+    return ServerFailed(
+        f"cannot {doing} {where}: {_one_line(error)}", hint=_reach(where) if is_unreachable else _AGAIN
+    )
 
 
 def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | None:
@@ -121,29 +176,37 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
     code = re.search(r"<Code>(\w+)</Code>", text) or re.search(r"non-2xx status code: (\d+)", text)
     if code is not None:
         message = re.search(r"<Message>([^<]*)</Message>", text)
-        return _by_code(code[1], message[1] if message else "", doing, where)
+        return answered(code[1], message[1] if message else "", doing, where)
     if "Wanted range starting at" in text:  # with status 200 or 206
         return OutOfRange(f"cannot {doing} {where}: the range begins beyond the end")
     if isinstance(error, FileNotFoundError):
         return NotFound(f"cannot {doing} {where}: it does not exist")
     if isinstance(error, PermissionError):
-        return _denied("access denied", doing, where)
+        return denied("access denied", doing, where)
     if type(error).__module__.startswith("obstore"):
         reason = text.partition("\n")[0].rpartition(" - ")[2]
-        hint = _REACH if "error sending request" in reason else _AGAIN
+        hint = _reach(where) if "error sending request" in reason else _AGAIN
         return ServerFailed(f"cannot {doing} {where}: {_one_line(reason)}", hint=hint)
     return None
 
 
-def _by_code(code: str, message: str, doing: str, where: str) -> CafcatError:
+def answered(code: str, message: str, doing: str, where: str) -> CafcatError:
+    """Return the error for an answer of a server.
+
+    Args:
+        code: The server's error code, or the status.
+        message: The server's message; "" if there is none.
+        doing: The operation: "read", "write", "list", ...
+        where: URL of the object or bucket.
+    """
     answer = code if not message or message == code else f"{code}: {message.strip().rstrip('.')}"
     text = f"cannot {doing} {where}: the server answered {_one_line(answer)}"
     if code in _MISSING:
         return NotFound(text, hint=_HINTS.get(code))
     if code in _NO_CREDENTIALS:
-        return _denied(f"the server answered {_one_line(answer)}", doing, where)
+        return denied(f"the server answered {_one_line(answer)}", doing, where)
     if code in _NOT_ALLOWED:
-        return ObjectDenied(text, hint=_WHO)
+        return ObjectDenied(text, hint=_who(where))
     for codes, kind in _KINDS.items():
         if code in codes:
             return kind(text)
@@ -151,8 +214,31 @@ def _by_code(code: str, message: str, doing: str, where: str) -> CafcatError:
     return failure(text, hint=_HINTS.get(code, _AGAIN))
 
 
-def _denied(reason: str, doing: str, where: str) -> AccessDenied:
-    return AccessDenied(f"cannot {doing} {where}: {reason}", hint=_WHO)
+def denied(reason: str, doing: str, where: str) -> AccessDenied:
+    """Return the error for credentials that are missing, or that the server refuses."""
+    return AccessDenied(f"cannot {doing} {where}: {reason}", hint=_who(where))
+
+
+def unreachable(reason: object, doing: str, where: str) -> ServerFailed:
+    """Return the error for a server that cannot be reached, or that does not answer."""
+    return ServerFailed(f"cannot {doing} {where}: {_one_line(reason)}", hint=_reach(where))
+
+
+def _scheme(where: str) -> str:
+    scheme = where.partition("://")[0]
+    return scheme if scheme in _WHO else "s3"
+
+
+def _who(where: str) -> str:
+    return _WHO[_scheme(where)]
+
+
+def _reach(where: str) -> str:
+    variable = _ENDPOINTS[_scheme(where)]
+    return (
+        f"check that the server is running, and that {variable}, or endpoint_url in cafcat.toml, is right; then "
+        "run the same command again"
+    )
 
 
 def _one_line(error: object) -> str:

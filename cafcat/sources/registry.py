@@ -14,6 +14,8 @@ from cafcat.support.plugins import find_plugin
 __all__ = ["find_kind", "scheme_of"]
 
 _BUILT_IN: Final = {
+    "az": "cafcat.sources.clouds.kind:CLOUD",
+    "gs": "cafcat.sources.clouds.kind:CLOUD",
     "http": "cafcat.sources.http.kind:HTTP",
     "https": "cafcat.sources.http.kind:HTTP",
     "s3": "cafcat.sources.s3.kind:S3",

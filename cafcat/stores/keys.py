@@ -12,6 +12,7 @@ __all__ = [
     "PARTIAL_SUFFIX",
     "check_key",
     "is_chunk_key",
+    "is_key",
     "is_probe_key",
     "probe_key",
 ]
@@ -56,6 +57,15 @@ def check_key(key: str) -> str:
     if problem is not None:
         raise InvalidInput(f"bad object key {key!r}: {problem}")
     return key
+
+
+def is_key(key: str) -> bool:
+    """Return True if `check_key` allows a key. Objects of other programs can have other keys."""
+    try:
+        check_key(key)
+    except InvalidInput:
+        return False
+    return True
 
 
 def is_chunk_key(key: str) -> bool:

@@ -16,7 +16,12 @@ from cafcat.support.plugins import find_plugin, plugin_names
 
 __all__ = ["find_kind", "kind_of", "open_store", "shown_schemes"]
 
-_BUILT_IN: Final = {"file": "cafcat.stores.local.kind:LOCAL", "s3": "cafcat.stores.s3.kind:S3"}
+_BUILT_IN: Final = {
+    "az": "cafcat.stores.clouds.kind:AZURE",
+    "file": "cafcat.stores.local.kind:LOCAL",
+    "gs": "cafcat.stores.clouds.kind:GOOGLE",
+    "s3": "cafcat.stores.s3.kind:S3",
+}
 _GROUP: Final = "cafcat.stores"
 _PATHS: Final = "file"
 """The scheme whose kind also opens plain paths."""
@@ -29,7 +34,8 @@ def open_store(url_or_path: str, context: StoreContext | None = None) -> Store:
     """Return the store at a URL or path. This sends no request: the store may be missing.
 
     Args:
-        url_or_path: "file:///srv/chunks", "s3://bucket/prefix", a URL of a third-party kind, or a plain path.
+        url_or_path: "file:///srv/chunks", "s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix", a
+            URL of a third-party kind, or a plain path.
         context: Values that the settings provide for this store. None: the defaults of StoreContext.
 
     Raises:
@@ -69,5 +75,5 @@ def find_kind(text: str) -> StoreKind | None:
 
 
 def shown_schemes() -> str:
-    """Return the schemes of all kinds for messages: "file://, s3://"."""
+    """Return the schemes of all kinds for messages: "az://, file://, gs://, s3://"."""
     return ", ".join(f"{scheme}://" for scheme in plugin_names(_GROUP, _BUILT_IN))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cafcat.errors import NotFound, SourceFailed
 from cafcat.model import FileProblem, ProblemKind, SourceFile
-from cafcat.remote.address import parse_s3
-from cafcat.remote.connection import S3Connection
+from cafcat.remote.address import parse_bucket
+from cafcat.remote.answers import nanoseconds, unquoted
+from cafcat.remote.bucket import Bucket
 from cafcat.remote.errors import translated
-from cafcat.remote.reading import nanoseconds, unquoted
 from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
@@ -38,7 +38,7 @@ def lists_in_order(bucket: str) -> bool:
 
 
 class S3Source:
-    """The objects of a bucket, or those below a prefix of it, as a source.
+    """The objects of a bucket, or those below a prefix of it, as a source: of S3, Google Cloud Storage or Azure.
 
     They come in the order of the listing, which is the byte order of keys except in directory buckets, or in the
     order of the inventory. The name of an object in the catalog is its key, after `prefix`. An object is read only
@@ -49,7 +49,7 @@ class S3Source:
     def __init__(
         self,
         url: str,
-        connection: S3Connection,
+        connection: Bucket,
         *,
         prefix: str = "",
         filter: PathFilter | None = None,
@@ -76,7 +76,8 @@ class S3Source:
             NotFound: There is no such bucket, object or folder.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
-        bucket, key = parse_s3(url)
+        address = parse_bucket(url)
+        key = address.key
         self.name = printable(url)
         self._connection = connection
         self._objects = S3Objects(connection)
@@ -86,9 +87,11 @@ class S3Source:
         self._filter = filter
         self._after = after if part is None else part.after
         self._part = WHOLE if part is None or inventory is not None else part
-        self._own = [_chunk_keys(own) for own in own_urls if own.startswith("s3://") and parse_s3(own)[0] == bucket]
+        self._own = [
+            _chunk_keys(own) for own in own_urls if own == address.url or own.startswith(f"{address.url}/")
+        ]
         self._inventory = inventory
-        is_whole = inventory is None and filter is None and lists_in_order(bucket) and part is None
+        is_whole = inventory is None and filter is None and lists_in_order(address.bucket) and part is None
         self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
         """Folder of the catalog whose files this source lists completely, with a slash at its end.
 
@@ -225,7 +228,8 @@ class S3Source:
 
     def _list(self, **options: Any) -> "Page":
         with translated("list", self.name):
-            return self._connection.client.list_objects_v2(Bucket=self._connection.bucket, **options)
+            page: Page = self._connection.list_page(**options)
+            return page
 
 
 class _KeyTree:
@@ -267,6 +271,6 @@ def _chunk_keys(store_url: str) -> re.Pattern[str]:
 
     They are <uuid>.<format> for a chunk. The names of objects beside the chunks have a uuid, too.
     """
-    prefix = re.escape(folder_prefix(parse_s3(store_url).key))
+    prefix = re.escape(folder_prefix(parse_bucket(store_url).key))
     uuid = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     return re.compile(rf"{prefix}({uuid}\.\w+|(journal|backups)/\w+-{uuid}\.\w+|catalogs/{uuid}\.json)")

@@ -1,12 +1,14 @@
-"""Single objects by s3:// URL, as they stand in a list of names."""
+"""Single objects by s3://, gs:// or az:// URL, as they stand in a list of names."""
 
+from collections.abc import Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from cafcat.errors import AccessDenied, CafcatError, NotFound, SourceFailed
 from cafcat.model import ProblemKind, SourceFile
 from cafcat.remote.access import S3Access
-from cafcat.remote.address import parse_s3
+from cafcat.remote.address import BucketAddress, parse_bucket
+from cafcat.remote.bucket import Bucket
 from cafcat.remote.errors import ObjectDenied
 from cafcat.sources.base import OpenFile
 from cafcat.sources.kind import SourceContext
@@ -14,13 +16,13 @@ from cafcat.sources.names import printable, url_without_user
 from cafcat.sources.roots import root_of
 
 if TYPE_CHECKING:
-    from cafcat.remote.reading import ObjectHead
+    from cafcat.remote.answers import ObjectHead
 
 __all__ = ["S3UrlFiles"]
 
 
 class S3UrlFiles:
-    """Opens single objects by the s3:// URLs in a list, in any number of buckets. Safe to share between threads."""
+    """Opens single objects by the URLs in a list, in any number of buckets. Safe to share between threads."""
 
     def __init__(self, context: SourceContext) -> None:
         """Store the settings. No request is sent.
@@ -30,11 +32,11 @@ class S3UrlFiles:
         """
         self._context = context
         self._lock = Lock()
-        self._buckets: dict[tuple[str, S3Access], _Bucket] = {}
+        self._buckets: dict[tuple[object, ...], _Bucket] = {}
 
     def name_of(self, url: str) -> str:
-        """Return the name of the object at a URL: its key. Raises InvalidInput if this is not an s3:// URL."""
-        return parse_s3(url).key
+        """Return the name of the object at a URL: its key. Raises InvalidInput if this is not such a URL."""
+        return parse_bucket(url).key
 
     def shown(self, url: str) -> str:
         """Return the URL of an object for messages, without user and password. "?" and "#" are part of the key."""
@@ -63,26 +65,37 @@ class S3UrlFiles:
         return self._bucket_of(file.locator).open(file)
 
     def _bucket_of(self, url: str) -> "_Bucket":
-        key = parse_s3(url).bucket, S3Access.of(self._context.options_of(url))
+        address, options = parse_bucket(url)._replace(key=""), self._context.options_of(url)
+        key = (address, *sorted(options.items()))
         with self._lock:
             if key not in self._buckets:
-                self._buckets[key] = _Bucket(*key)
+                self._buckets[key] = _Bucket(_connect(address, options))
             return self._buckets[key]
+
+
+def _connect(address: BucketAddress, options: Mapping[str, str]) -> Bucket:
+    """Return a connection to a bucket. This sends no request."""
+    if address.scheme == "s3":
+        from cafcat.remote.connection import S3Connection
+
+        return S3Connection(address.bucket, S3Access.of(options))
+    from cafcat.remote.clouds.connection import connect
+
+    return connect(address, options)
 
 
 class _Bucket:
     """Looks up and opens objects of one bucket. The locator of each SourceFile is the URL of its object."""
 
-    def __init__(self, bucket: str, access: S3Access) -> None:
-        from cafcat.remote.connection import S3Connection
+    def __init__(self, connection: Bucket) -> None:
         from cafcat.sources.s3.objects import S3Objects
 
-        self._connection = S3Connection(bucket, access)
+        self._connection = connection
         self._objects = S3Objects(self._connection)
 
     def look(self, file: SourceFile) -> SourceFile:
         try:
-            head = self._head(parse_s3(file.locator).key)
+            head = self._head(parse_bucket(file.locator).key)
         except CafcatError as error:
             if isinstance(error, AccessDenied) and not isinstance(error, ObjectDenied):
                 raise
@@ -91,7 +104,7 @@ class _Bucket:
         return file._replace(size_bytes=head.size_bytes, modified_ns=head.modified_ns, etag=head.etag)
 
     def open(self, file: SourceFile) -> OpenFile:
-        return self._objects.open(file._replace(locator=parse_s3(file.locator).key))
+        return self._objects.open(file._replace(locator=parse_bucket(file.locator).key))
 
     def _head(self, key: str) -> "ObjectHead":
         """Return size, time and entity tag of an object, by a HEAD request.

@@ -12,7 +12,7 @@ from cafcat.remote.connection import S3Connection
 from cafcat.remote.errors import translated
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.base import READ_REQUESTS, ObjectInfo, Presigned
-from cafcat.stores.keys import check_key
+from cafcat.stores.keys import check_key, is_key
 from cafcat.stores.kind import StoreContext
 from cafcat.stores.probing import Finding
 from cafcat.stores.s3.parts import plan_parts
@@ -183,7 +183,7 @@ class S3Store:
                 )
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self._prefix)
-                if _is_key(key):
+                if is_key(key):
                     yield ObjectInfo(key, found["Size"])
             if not page.get("IsTruncated"):
                 return
@@ -263,12 +263,3 @@ class S3Store:
 
     def _object(self, key: str) -> RemoteObject:
         return RemoteObject(self._connection, self._key(key))
-
-
-def _is_key(key: str) -> bool:
-    """Return True if `check_key` allows a key. Objects of other programs can have other keys."""
-    try:
-        check_key(key)
-    except InvalidInput:
-        return False
-    return True

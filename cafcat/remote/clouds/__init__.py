@@ -1,0 +1,1 @@
+"""Google Cloud Storage and Azure Blob Storage as stores and sources use them."""

@@ -1,0 +1,1 @@
+"""Stores in Google Cloud Storage and Azure Blob Storage."""
