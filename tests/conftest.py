@@ -10,7 +10,7 @@ import pytest
 from tests.hypothesis_profiles import load_profile, replay_hint
 from tests.worlds.lanes import add_markers
 from tests.worlds.memory import disk_path, use_memory
-from tests.worlds.servers.clouds import azure, cloud, cloud_bucket, google
+from tests.worlds.servers.clouds import azure, cloud, cloud_bucket, cloud_proxy, google
 from tests.worlds.servers.s3_proxy import s3_proxy, s3_proxy_environment
 from tests.worlds.servers.s3_server import make_bucket, s3_bucket, s3_environment, s3_server
 from tests.worlds.servers.services import (
@@ -29,6 +29,7 @@ __all__ = [
     "azure",
     "cloud",
     "cloud_bucket",
+    "cloud_proxy",
     "database_url",
     "database_url_15",
     "databases",

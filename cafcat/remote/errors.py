@@ -10,7 +10,16 @@ from contextlib import contextmanager
 
 from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, ServerFailed, StoreFailed
 
-__all__ = ["NotOffered", "ObjectDenied", "OutOfRange", "answered", "denied", "translated", "unreachable"]
+__all__ = [
+    "CREATE_BUCKET",
+    "NotOffered",
+    "ObjectDenied",
+    "OutOfRange",
+    "answered",
+    "denied",
+    "translated",
+    "unreachable",
+]
 
 
 class OutOfRange(StoreFailed):
@@ -86,11 +95,11 @@ _KINDS: dict[tuple[str, ...], type[CafcatError]] = {
     ("501", "405", "NotImplemented", "MethodNotAllowed", "UnsupportedOperation"): NotOffered,
 }
 
-_CREATE = "cafcat creates neither buckets nor containers: create this one first"
+CREATE_BUCKET = "cafcat creates neither buckets nor containers: create this one first"
 _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine",
-    "NoSuchBucket": _CREATE,
-    "ContainerNotFound": _CREATE,
+    "NoSuchBucket": CREATE_BUCKET,
+    "ContainerNotFound": CREATE_BUCKET,
     "BlobArchived": "the object is in the archive tier: rehydrate it first",
     "BlobBeingRehydrated": "the object is being rehydrated from the archive tier: wait until that ends",
     "InvalidObjectState": "the object is in an archive storage class: restore it first",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.remote.connection import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
-from cafcat.remote.errors import answered, unreachable
+from cafcat.remote.errors import CREATE_BUCKET, answered, unreachable
 from cafcat.support.forking import keep_open, renew_after_fork
 
 if TYPE_CHECKING:
@@ -142,7 +142,10 @@ def _failure(answer: "BaseHTTPResponse", request: Request) -> CafcatError:
     answer.release_conn()
     code = answer.headers.get("x-ms-error-code") or _text(_CODE.search(data)) or str(answer.status)
     message = _text(_MESSAGE.search(data)) or _json_message(data)
-    return answered(code, message, request.doing, request.where)
+    failure = answered(code, message, request.doing, request.where)
+    if answer.status == 404 and request.doing == "list":
+        failure.hint = CREATE_BUCKET
+    return failure
 
 
 def _text(match: "re.Match[bytes] | None") -> str:

@@ -21,10 +21,12 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.worlds.servers.s3_gateway import program
+from tests.worlds.servers.s3_proxy import S3Proxy
 from tests.worlds.servers.services import missing_service
 from tests.worlds.sharing import run_folder, shared_service
 
@@ -50,8 +52,17 @@ class Cloud(ABC):
         """Return the arguments of the program, which keeps its data in memory."""
 
     @abstractmethod
-    def environ(self) -> dict[str, str]:
-        """Return the variables that lead cafcat to this emulator."""
+    def environ(self, port: int | None = None) -> dict[str, str]:
+        """Return the variables that lead cafcat to this emulator, or to a proxy on another port."""
+
+    @property
+    def endpoint_url(self) -> str:
+        """URL of the emulator, as S3Proxy reads it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @abstractmethod
+    def keys(self, bucket: str) -> list[str]:
+        """Return the keys of all objects."""
 
     @abstractmethod
     def make(self, bucket: str) -> None:
@@ -88,10 +99,10 @@ class Google(Cloud):
     def arguments(cls, port: int) -> list[str]:
         url = f"http://127.0.0.1:{port}"
         options = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-log-level", "error"]
-        return [*options, "-port", str(port), "-public-host", f"127.0.0.1:{port}", "-external-url", url]
+        return [*options, "-port", str(port), "-public-host", "127.0.0.1", "-external-url", url]
 
-    def environ(self) -> dict[str, str]:
-        return {"STORAGE_EMULATOR_HOST": f"127.0.0.1:{self.port}"}
+    def environ(self, port: int | None = None) -> dict[str, str]:
+        return {"STORAGE_EMULATOR_HOST": f"127.0.0.1:{port or self.port}"}
 
     def make(self, bucket: str) -> None:
         body = json.dumps({"name": bucket}).encode()
@@ -107,6 +118,10 @@ class Google(Cloud):
         status, data = self.send("GET", f"/storage/v1/b/{bucket}/o/{quote(key, safe='')}?alt=media", None, {})
         return data if status == 200 else None
 
+    def keys(self, bucket: str) -> list[str]:
+        _, data = self.send("GET", f"/storage/v1/b/{bucket}/o", None, {})
+        return [item["name"] for item in json.loads(data).get("items", [])]
+
     def remove(self, bucket: str, key: str) -> None:
         self.send("DELETE", f"/storage/v1/b/{bucket}/o/{quote(key, safe='')}", None, {})
 
@@ -120,8 +135,8 @@ class Azure(Cloud):
     def arguments(cls, port: int) -> list[str]:
         return ["--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry", "--silent"]
 
-    def environ(self) -> dict[str, str]:
-        endpoint = f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+    def environ(self, port: int | None = None) -> dict[str, str]:
+        endpoint = f"http://127.0.0.1:{port or self.port}/{ACCOUNT}"
         return {
             "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={endpoint};"
         }
@@ -137,6 +152,17 @@ class Azure(Cloud):
     def read(self, bucket: str, key: str) -> bytes | None:
         status, data = self.signed("GET", f"{bucket}/{quoted(key)}", {}, None)
         return data if status == 200 else None
+
+    def keys(self, bucket: str) -> list[str]:
+        _, data = self.signed("GET", bucket, {"restype": "container", "comp": "list"}, None)
+        found = ElementTree.fromstring(data)  # noqa: S314 - from the emulator
+        return [name.text or "" for name in found.iterfind("Blobs/Blob/Name")]
+
+    def blocks(self, bucket: str, key: str) -> int:
+        """Return the number of uncommitted blocks of a blob."""
+        query = {"comp": "blocklist", "blocklisttype": "uncommitted"}
+        status, data = self.signed("GET", f"{bucket}/{quoted(key)}", query, None)
+        return data.count(b"<Block>") if status == 200 else 0
 
     def remove(self, bucket: str, key: str) -> None:
         self.signed("DELETE", f"{bucket}/{quoted(key)}", {}, None)
@@ -245,6 +271,15 @@ def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cl
         monkeypatch.setenv(name, value)
     assert isinstance(found, Cloud)
     return found
+
+
+@pytest.fixture
+def cloud_proxy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
+    """A proxy in front of the emulator, to which this process and its children are led."""
+    with S3Proxy(cloud) as proxy:  # it only reads `endpoint_url`
+        for name, value in cloud.environ(proxy.server_address[1]).items():
+            monkeypatch.setenv(name, value)
+        yield proxy
 
 
 @pytest.fixture
