@@ -3,6 +3,9 @@
 The upload begins with the condition that the object is new, and the server checks that again at the end. Parts are
 sent one after the other, because a resumable upload has only one position. The answer to the last part has the
 CRC-32C of the whole object.
+
+A part whose answer is lost is sent again as a whole: "Cloud Storage ignores any bytes you send at an offset that
+Cloud Storage has already persisted" (Google Cloud Storage, "Perform resumable uploads").
 """
 
 import base64
@@ -87,7 +90,10 @@ class GoogleUpload(PartedUpload[None]):
         while position < whole:
             span = f"bytes {first + position}-{first + whole - 1}/*"
             answer = self._bucket.send_part(self._key, self._upload_id, span, memoryview(data)[position:whole])
-            position = self._received(answer) - first
+            received = self._received(answer) - first
+            if received <= position:
+                raise StoreFailed(f"writing {self._name} failed: the server does not accept its bytes")
+            position = received
         self._sent_bytes, self._rest = first + whole, data[whole:]
 
     def _received(self, answer: "BaseHTTPResponse") -> int:
@@ -95,10 +101,7 @@ class GoogleUpload(PartedUpload[None]):
         if answer.status != INCOMPLETE:
             raise StoreFailed(f"writing {self._name} failed: the server completed the upload too early")
         match = _LAST.search(answer.headers.get("range", ""))
-        received = int(match[1]) + 1 if match else 0
-        if received < self._sent_bytes:
-            raise StoreFailed(f"writing {self._name} failed: the server lost bytes of it")
-        return received
+        return int(match[1]) + 1 if match else 0
 
     def _finish(self, parts: list[None]) -> str | None:
         del parts

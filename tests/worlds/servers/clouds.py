@@ -154,7 +154,14 @@ class Azure(Cloud):
         return data if status == 200 else None
 
     def keys(self, bucket: str) -> list[str]:
-        _, data = self.signed("GET", bucket, {"restype": "container", "comp": "list"}, None)
+        return self.listed(bucket, {})
+
+    def unfinished(self, bucket: str) -> set[str]:
+        """Return the keys that have only uncommitted blocks."""
+        return set(self.listed(bucket, {"include": "uncommittedblobs"})) - set(self.keys(bucket))
+
+    def listed(self, bucket: str, query: Mapping[str, str]) -> list[str]:
+        _, data = self.signed("GET", bucket, {"restype": "container", "comp": "list", **query}, None)
         found = ElementTree.fromstring(data)  # noqa: S314 - from the emulator
         return [name.text or "" for name in found.iterfind("Blobs/Blob/Name")]
 
