@@ -20,7 +20,7 @@ from tests.worlds.kills.killed_steps import Steps
 steps = Steps(int(sys.argv[1]), after=True)
 steps.count(urllib3.PoolManager, "request")
 from cafcat.__main__ import main
-sys.argv = ["cafcat", "ingest", "-q", "--target-size", "40kB", sys.argv[2]]
+sys.argv = ["cafcat", "ingest", "-q", "--target-size", "10kB", sys.argv[2]]
 main()
 """
 
@@ -52,14 +52,13 @@ class Places:
             )
 
 
-@pytest.mark.parametrize("steps", [(9, 14, 27), pytest.param(range(1, 60, 2), id="each")])
-def test_recover_cleans_up_after_kills(
-    cloud_bucket: Bucket, database_url: str, tmp_path: Path, steps: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_recover_cleans_up_after_kills(cloud_bucket: Bucket, database_url: str, tmp_path: Path, seed: int) -> None:
     """No file is lost or packed twice, and no object or block of a dead writer stays."""
     places = Places(cloud_bucket, database_url, tmp_path)
-    killed = [places.ingest_until_killed(step) == -signal.SIGKILL for step in steps]
-    assert killed[0], "the first runs do not get to their end"
+    source = random.Random(seed)
+    killed = [places.ingest_until_killed(source.randrange(1, 40)) == -signal.SIGKILL for _ in range(8)]
+    assert sum(killed) >= 4
     places.expire_leases()
     with cafcat.open(database_url=database_url, home=tmp_path / "home", store=places.store) as repository:
         assert not repository.recover().failed
