@@ -6,6 +6,7 @@ The signature of requests with a key is in "Authorize with Shared Key" of Azure 
 import base64
 import hashlib
 import hmac
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -91,13 +92,14 @@ class AzureSigner:
                 f"{self._where} needs AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the package azure-identity"
             )
             raise NotInstalled(message, hint="set one of these variables, or: pip install 'cafcat[az]'") from error
+        logging.getLogger("azure").addHandler(logging.NullHandler())  # the error below has the message
         with self._lock:
             self._credential = self._credential or DefaultAzureCredential()
             try:
                 if self._token is None or self._token.expires_on < datetime.now(UTC).timestamp() + _RENEW_SECONDS:
                     self._token = self._credential.get_token(_SCOPE)
             except (ClientAuthenticationError, CredentialUnavailableError) as error:
-                reason = f"no usable credentials were found: {str(error).partition(chr(10))[0]}"
+                reason = f"no usable credentials were found: {str(error).partition(chr(10))[0].rstrip('.')}"
                 raise denied(reason, "use", self._where) from None
             return {"token": self._token.token, "expires_at": datetime.fromtimestamp(self._token.expires_on, UTC)}
 

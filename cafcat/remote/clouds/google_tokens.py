@@ -1,5 +1,6 @@
 """Finds credentials for Google Cloud Storage with the package google-auth."""
 
+import logging
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -55,13 +56,14 @@ class GoogleTokens:
         except ImportError as error:
             message = f"credentials for {self._where} need google-auth, which is not installed"
             raise NotInstalled(message, hint="pip install 'cafcat[gs]'") from error
+        logging.getLogger("google").addHandler(logging.NullHandler())  # the errors below have the messages
         with self._lock:
             try:
                 found = self._renewed()
             except exceptions.TransportError as error:
                 raise unreachable(error, "get a token for", self._where) from error
             except exceptions.GoogleAuthError as error:
-                reason = f"no usable credentials were found: {str(error).partition(' To set up')[0]}"
+                reason = f"no usable credentials were found: {str(error).partition(' To set up')[0].rstrip('.')}"
                 raise denied(reason, "use", self._where) from None
         expiry = found.expiry and found.expiry.replace(tzinfo=UTC)
         return {"token": found.token, "expires_at": expiry or datetime.max.replace(tzinfo=UTC)}
