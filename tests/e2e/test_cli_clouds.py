@@ -27,7 +27,8 @@ def chunk_keys(bucket: Bucket) -> list[str]:
     return [key for key in bucket.cloud.keys(bucket.name) if is_chunk_key(key.removeprefix("chunks/"))]
 
 
-def test_the_life_of_a_store(in_cloud: Cafcat, cloud_bucket: Bucket) -> None:
+@pytest.mark.slow
+def test_the_life_of_a_store(in_cloud: Cafcat, cloud_bucket: Bucket, empty_database_url: str) -> None:
     """Ingest, get, cat, verify, copy, rm, repack, prune, recover and rebuild."""
     assert in_cloud("ingest", "in", "--json").documents[-1]["summary"]["files_added"] == 4
     assert in_cloud("cat", "in/b c").out == b"second"
@@ -41,6 +42,8 @@ def test_the_life_of_a_store(in_cloud: Cafcat, cloud_bucket: Bucket) -> None:
     in_cloud("prune", "--grace", "0", "--yes")
     assert len(chunk_keys(cloud_bucket)) == 1
     assert in_cloud("recover").text == "nothing to recover\n"
+    in_cloud.database_url = empty_database_url
+    in_cloud("db", "init")
     in_cloud("rebuild", in_cloud.extra["CAFCAT_STORE"])
     assert in_cloud("ls", "in").lines == ["in/b c", "in/ü"]
 

@@ -204,10 +204,21 @@ def test_refused_credentials(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> N
         list(store.list())
 
 
+def test_the_proxy_of_the_environment_is_used(cloud_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cafcat.remote.clouds.http.ATTEMPTS", 1)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    with pytest.raises(ServerFailed):
+        list(store_in(cloud_bucket).list())
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert list(store_in(cloud_bucket).list()) == []
+
+
 def _read_in_child(url: str, connection: "multiprocessing.connection.Connection") -> None:
     connection.send(open_store(url).read(KEY, 1, 5))
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 def test_a_forked_process_reads(cloud_bucket: Bucket) -> None:
     """The threads of obstore do not exist in a forked process: reads do not use it there."""
     cloud_bucket.write(KEY, b"0123456789")

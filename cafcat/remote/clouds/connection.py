@@ -51,7 +51,7 @@ class CloudConnection(Bucket):
         self._server_url = server_url
         self.ranges_are_200 = False
         self._access = access
-        self._http = CloudHttp(signer)
+        self._http = CloudHttp(signer, server_url)
         self._lock = RLock()
         self._objects: Any = None
         renew_after_fork(self)

@@ -70,11 +70,12 @@ class GoogleTokens:
 
     def _renewed(self) -> Any:
         import google.auth
-        from google.auth.transport.urllib3 import Request as Transport
+        from google.auth.transport.urllib3 import Request as AuthRequest
         from urllib3 import PoolManager
 
         if self._credentials is None:
             self._credentials, _ = google.auth.default(scopes=[_SCOPE])
         if not self._credentials.valid:
-            self._credentials.refresh(Transport(PoolManager()))
+            transport: Any = AuthRequest  # has no types
+            self._credentials.refresh(transport(PoolManager()))
         return self._credentials

@@ -1,12 +1,14 @@
 """Sends requests to Google Cloud Storage and Azure Blob Storage, and repeats those that fail for a moment."""
 
 import json
+import os
 import random
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.remote.connection import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
@@ -69,8 +71,9 @@ class Signer(Protocol):
 class CloudHttp:
     """Sends signed requests. Threads may share it. A forked process opens connections of its own."""
 
-    def __init__(self, signer: Signer) -> None:
+    def __init__(self, signer: Signer, server_url: str) -> None:
         self._signer = signer
+        self._server_url = server_url
         self._pool: PoolManager | None = None
         renew_after_fork(self)
 
@@ -118,22 +121,31 @@ class CloudHttp:
 
     def _connections(self) -> "PoolManager":
         if self._pool is None:
-            import os
-
-            from urllib3 import PoolManager, Timeout
-
-            self._pool = PoolManager(
-                maxsize=_CONNECTIONS,
-                timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-                headers={"user-agent": "cafcat"},
-                ca_certs=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE"),
-            )
+            self._pool = _new_pool(self._server_url)
         return self._pool
 
     def after_fork(self) -> None:
         """Forget the connections of the parent in a forked process. The next request opens new ones."""
         keep_open(self._pool)
         self._pool = None
+
+
+def _new_pool(server_url: str) -> "PoolManager":
+    """Return a pool of connections, through the proxy that the environment names for this server, if any."""
+    from urllib.request import getproxies, proxy_bypass
+
+    from urllib3 import PoolManager, ProxyManager, Timeout
+
+    options: dict[str, Any] = {
+        "maxsize": _CONNECTIONS,
+        "timeout": Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+        "ca_certs": os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE"),
+    }
+    place = urlsplit(server_url)
+    proxy = getproxies().get(place.scheme)
+    if proxy is None or proxy_bypass(place.netloc):
+        return PoolManager(**options)
+    return ProxyManager(proxy if "://" in proxy else f"http://{proxy}", **options)
 
 
 def _failure(answer: "BaseHTTPResponse", request: Request) -> CafcatError:
