@@ -185,7 +185,7 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
     code = re.search(r"<Code>(\w+)</Code>", text) or re.search(r"non-2xx status code: (\d+)", text)
     if code is not None:
         message = re.search(r"<Message>([^<]*)</Message>", text)
-        return answered(code[1], message[1] if message else "", doing, where)
+        return answered(code[1], message[1].strip().partition("\n")[0] if message else "", doing, where)
     if "Wanted range starting at" in text:  # with status 200 or 206
         return OutOfRange(f"cannot {doing} {where}: the range begins beyond the end")
     if isinstance(error, FileNotFoundError):

@@ -148,6 +148,11 @@ def test_a_shared_access_signature(azure: Azure, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", account_sas("rl"))
     reader = open_store(bucket.url, StoreContext(options=options))
     assert reader.read("key", 2, 5) == DATA[2:5]
+    denied = reader.create("denied")
+    denied.write(DATA)
+    with pytest.raises(AccessDenied):
+        denied.commit()
+    denied.abort()
     with pytest.raises(AccessDenied) as caught:
         reader.delete("key")
     assert "sig=" not in str(caught.value)

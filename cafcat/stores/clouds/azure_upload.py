@@ -9,7 +9,7 @@ import hashlib
 from mmap import mmap
 from uuid import uuid4
 
-from cafcat.errors import CafcatError, Conflict, NotFound, StoreFailed
+from cafcat.errors import AccessDenied, CafcatError, Conflict, NotFound, StoreFailed
 from cafcat.remote.answers import unquoted
 from cafcat.remote.clouds.azure import UPLOAD_HEADER, AzureContainer
 from cafcat.stores.parted import PartedUpload
@@ -61,6 +61,8 @@ class AzureUpload(PartedUpload[tuple[int, str]]):
             return self._found_after(error)
 
     def _found_after(self, error: CafcatError) -> str | None:
+        if isinstance(error, AccessDenied):
+            raise error
         try:
             found = self._container.headers(self._key)
         except NotFound:

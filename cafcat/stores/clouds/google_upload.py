@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Final
 from uuid import uuid4
 
-from cafcat.errors import CafcatError, Conflict, StoreFailed
+from cafcat.errors import AccessDenied, CafcatError, Conflict, StoreFailed
 from cafcat.remote.clouds.google import INCOMPLETE, GoogleBucket, StoredProperties
 from cafcat.stores.parted import PartedUpload
 from cafcat.stores.s3.parts import PartPlan
@@ -118,6 +118,8 @@ class GoogleUpload(PartedUpload[None]):
         return self._proven(found, size_bytes)
 
     def _found_after(self, error: CafcatError) -> StoredProperties:
+        if isinstance(error, AccessDenied):
+            raise error
         try:
             found = self._bucket.properties(self._key)
         except CafcatError:
