@@ -75,8 +75,9 @@ class Bucket(Protocol):
         """List one page of keys. Options and result are those of `list_objects_v2` of boto3.
 
         Args:
-            options: Prefix, MaxKeys, and StartAfter or ContinuationToken.
+            options: Prefix, Delimiter, MaxKeys, and StartAfter or ContinuationToken.
 
         Returns:
-            The page: Contents (each with Key, Size, LastModified and ETag), IsTruncated and NextContinuationToken.
+            The page: Contents (each with Key, Size, LastModified and ETag), IsTruncated and NextContinuationToken;
+            with a Delimiter also CommonPrefixes (each with Prefix).
         """

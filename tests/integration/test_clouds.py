@@ -5,11 +5,14 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cafcat
 from cafcat.errors import AccessDenied, CafcatError, Conflict, NotFound, ServerFailed, StoreFailed
+from cafcat.remote.address import parse_bucket
+from cafcat.remote.clouds.connection import connect
 from cafcat.repository import Repository
 from cafcat.stores.base import Store
 from cafcat.stores.keys import is_chunk_key
@@ -157,6 +160,32 @@ def test_a_replaced_object_is_not_read_on(cloud_bucket: Bucket, data: bytes) -> 
         cloud_bucket.write(KEY, data[::-1])
         with pytest.raises(Conflict):
             content(0, 10)
+
+
+def test_pages_of_folders(cloud_bucket: Bucket) -> None:
+    """A listing with a delimiter finds the folders of a bucket, page by page, also after a key."""
+    keys = ["a/1", "a/2", "b", "c/d/3", "e//4", "é/5"]
+    for key in keys:
+        cloud_bucket.write(key, b"x")
+    connection = connect(parse_bucket(cloud_bucket.url), {})
+
+    def listed(**options: Any) -> list[str]:
+        found: list[str] = []
+        while True:
+            page = connection.list_page(MaxKeys=2, **options)
+            found += [item["Key"] for item in page["Contents"]]
+            found += [item["Prefix"] for item in page["CommonPrefixes"]]
+            if not page["IsTruncated"]:
+                return sorted(found)
+            options["ContinuationToken"] = page["NextContinuationToken"]
+
+    assert listed() == keys
+    assert listed(StartAfter="b") == keys[3:]
+    assert listed(Delimiter="/") == ["a/", "b", "c/", "e/", "é/"]
+    assert listed(Delimiter="/", StartAfter="b") == ["c/", "e/", "é/"]
+    assert listed(Delimiter="/", Prefix="c/") == ["c/d/"]
+    if isinstance(cloud_bucket.cloud, Azure):  # fake-gcs-server leaves out a folder that begins before the key
+        assert listed(Delimiter="/", StartAfter="c/a") == ["c/", "e/", "é/"], "a folder with later keys, as in S3"
 
 
 def test_missing_buckets_are_named(cloud: Cloud) -> None:

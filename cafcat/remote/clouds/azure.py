@@ -75,16 +75,21 @@ class AzureContainer(CloudConnection):
         """
         after, _, marker = str(options.get("ContinuationToken", "\n")).partition("\n")
         after = options.get("StartAfter") or after
-        blobs, following = self._list(options.get("Prefix", ""), marker, options.get("MaxKeys", 1000))
-        kept = [blob for blob in blobs if not after or blob["Key"].encode() > after.encode()]
-        page = {"Contents": kept, "IsTruncated": bool(following)}
+        more = {"delimiter": options["Delimiter"]} if "Delimiter" in options else {}
+        found = self._list(options.get("Prefix", ""), marker, options.get("MaxKeys", 1000), more)
+        following = found.findtext("NextMarker") or ""
+        items = [blob for blob in map(_listed, found.iterfind("Blobs/Blob")) if _is_after(blob["Key"], after)]
+        names = (folder.findtext("Name") or "" for folder in found.iterfind("Blobs/BlobPrefix"))
+        folders = [{"Prefix": name} for name in names if _is_after(name, after) or after.startswith(name)]
+        page = {"Contents": items, "CommonPrefixes": folders, "IsTruncated": bool(following)}
         return page | ({"NextContinuationToken": f"{after}\n{following}"} if following else {})
 
     def uncommitted(self, prefix: str) -> Iterable[str]:
         """Yield the keys of blobs that have blocks of unfinished uploads, and no committed content."""
         marker = ""
         while True:
-            blobs, marker = self._list(prefix, marker, 5000, {"include": "uncommittedblobs"})
+            found = self._list(prefix, marker, 5000, {"include": "uncommittedblobs"})
+            blobs, marker = map(_listed, found.iterfind("Blobs/Blob")), found.findtext("NextMarker") or ""
             # An empty blob looks the same, but has a block list: it was committed.
             yield from (blob["Key"] for blob in blobs if not blob["Size"] and self.has_blocks(blob["Key"]))
             if not marker:
@@ -136,15 +141,12 @@ class AzureContainer(CloudConnection):
     def _request(self, doing: str, method: str, key: str, **more: Any) -> Request:
         return Request(doing, self.name_of(key), method, self.http_url(key), **more)
 
-    def _list(
-        self, prefix: str, marker: str, most: int, more: Mapping[str, str] | None = None
-    ) -> tuple[list[dict[str, Any]], str]:
-        """Return a page of blobs as `list_objects_v2` of boto3 has them, and the marker of the next page or ""."""
-        query = {"restype": "container", "comp": "list", "maxresults": str(most), **(more or {})}
+    def _list(self, prefix: str, marker: str, most: int, more: Mapping[str, str]) -> Any:
+        """Return the document with a page of the list."""
+        query = {"restype": "container", "comp": "list", "maxresults": str(most), **more}
         query |= ({"prefix": prefix} if prefix else {}) | ({"marker": marker} if marker else {})
         url = f"{self.server_url}/{self.bucket}"
-        document = _parsed(self.send(Request("list", self.url, "GET", url, query)).data, self.url)
-        return [_listed(blob) for blob in document.iterfind("Blobs/Blob")], document.findtext("NextMarker") or ""
+        return _parsed(self.send(Request("list", self.url, "GET", url, query)).data, self.url)
 
     def _new_objects(self) -> Any:
         from obstore.store import AzureStore
@@ -180,3 +182,7 @@ def _listed(blob: Any) -> dict[str, Any]:
         "LastModified": parsedate_to_datetime(modified) if modified else None,
         "ETag": blob.findtext("Properties/Etag") or blob.findtext("Properties/ETag"),
     }
+
+
+def _is_after(key: str, after: str) -> bool:
+    return not after or key.encode() > after.encode()

@@ -90,16 +90,18 @@ class GoogleBucket(CloudConnection):
         """List one page of keys in the order of their bytes: see `cafcat.remote.bucket.Bucket`."""
         after, _, token = str(options.get("ContinuationToken", "\n")).partition("\n")
         after = options.get("StartAfter") or after
-        query = {"prefix": options.get("Prefix", ""), "fields": f"nextPageToken,items({_FIELDS})"}
+        query = {"prefix": options.get("Prefix", ""), "fields": f"nextPageToken,prefixes,items({_FIELDS})"}
         query |= {"maxResults": str(options.get("MaxKeys", 1000))}
         query |= {"startOffset": after} if after else {}
         query |= {"pageToken": token} if token else {}
+        query |= {"delimiter": options["Delimiter"]} if "Delimiter" in options else {}
         url = f"{self.server_url}/storage/v1/b/{self.bucket}/o"
         found = self.send(Request("list", self.url, "GET", url, query=query)).json()
         following = found.get("nextPageToken")
         # startOffset is inclusive, and StartAfter is not.
         items = [_listed(item) for item in found.get("items", []) if item["name"] != after]
-        page = {"Contents": items, "IsTruncated": bool(following)}
+        folders = [{"Prefix": folder} for folder in found.get("prefixes", [])]
+        page = {"Contents": items, "CommonPrefixes": folders, "IsTruncated": bool(following)}
         return page | ({"NextContinuationToken": f"{after}\n{following}"} if following else {})
 
     def delete(self, key: str) -> None:
