@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Final
 from uuid import uuid4
 
-from cafcat.errors import AccessDenied, CafcatError, Conflict, StoreFailed
+from cafcat.errors import AccessDenied, CafcatError, Conflict, NotFound, StoreFailed
 from cafcat.remote.clouds.google import INCOMPLETE, GoogleBucket, StoredProperties
 from cafcat.stores.parted import PartedUpload
 from cafcat.stores.s3.parts import PartPlan
@@ -28,7 +28,9 @@ __all__ = ["GoogleUpload"]
 
 _UNIT: Final = 256 << 10
 """All requests of a resumable upload except the last one send a multiple of this many bytes."""
-_LAST: Final = re.compile(r"(\d+)\s*$")
+_LAST_REQUESTS: Final = 10
+"""Most requests that send the last bytes of an object."""
+_LAST_NUMBER: Final = re.compile(r"(\d+)\s*$")
 
 
 class GoogleUpload(PartedUpload[None]):
@@ -51,14 +53,16 @@ class GoogleUpload(PartedUpload[None]):
             Conflict: The bucket has an object with this key.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
+        mark = uuid4().hex
+        upload_id = bucket.begin_upload(key, mark)
         # One part is sent while the next one is filled. A head that is kept back needs a second buffer.
         super().__init__(
             bucket.name_of(key), PartPlan(plan.part_bytes, 1 + rewrites_head), rewrites_head=rewrites_head
         )
         self._bucket = bucket
         self._key = key
-        self._mark = uuid4().hex
-        self._upload_id = bucket.begin_upload(key, self._mark)
+        self._mark = mark
+        self._upload_id = upload_id
         self._spool: IO[bytes] | None = TemporaryFile() if rewrites_head else None  # noqa: SIM115 - closed at the end
         self._rest = b""
         self._sent_bytes = 0
@@ -100,22 +104,37 @@ class GoogleUpload(PartedUpload[None]):
         """Return how many bytes of the object the server has."""
         if answer.status != INCOMPLETE:
             raise StoreFailed(f"writing {self._name} failed: the server completed the upload too early")
-        match = _LAST.search(answer.headers.get("range", ""))
+        match = _LAST_NUMBER.search(answer.headers.get("range", ""))
         return int(match[1]) + 1 if match else 0
 
     def _finish(self, parts: list[None]) -> str | None:
         del parts
         size_bytes = self._sent_bytes + len(self._rest)
-        span = f"bytes {self._sent_bytes}-{size_bytes - 1}/{size_bytes}" if self._rest else f"bytes */{size_bytes}"
         try:
-            answer = self._bucket.send_part(self._key, self._upload_id, span, self._rest)
-            if answer.status == INCOMPLETE:
-                raise StoreFailed(f"writing {self._name} failed: the server does not have all bytes")
-            found: StoredProperties = answer.json()
+            found = self._send_last(size_bytes)
         except CafcatError as error:
             # The answer to an earlier attempt may be lost: the object shows which upload made it.
             found = self._found_after(error)
         return self._proven(found, size_bytes)
+
+    def _send_last(self, size_bytes: int) -> StoredProperties:
+        """Send the last bytes, and return the properties of the new object. The server may take them bit by bit."""
+        for _ in range(_LAST_REQUESTS):
+            span = f"{self._sent_bytes}-{size_bytes - 1}" if self._rest else "*"
+            answer = self._bucket.send_part(self._key, self._upload_id, f"bytes {span}/{size_bytes}", self._rest)
+            if answer.status != INCOMPLETE:
+                found: StoredProperties = answer.json()
+                return found
+            received = self._received(answer)
+            if received < self._sent_bytes:
+                break
+            self._rest = self._rest[received - self._sent_bytes :]
+            self._sent_bytes = received
+        raise StoreFailed(f"writing {self._name} failed: the server does not have all bytes")
+
+    def _as_failure(self, error: BaseException) -> CafcatError:
+        failure = super()._as_failure(error)
+        return StoreFailed(failure.message) if isinstance(failure, NotFound) else failure
 
     def _found_after(self, error: CafcatError) -> StoredProperties:
         if isinstance(error, AccessDenied):
