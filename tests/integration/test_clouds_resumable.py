@@ -1,7 +1,7 @@
 """Resumable uploads against a server that keeps Google's promises which fake-gcs-server does not keep.
 
-The server is written after "Perform resumable uploads" and "Request preconditions" of Google Cloud Storage. It shows
-that cafcat follows these pages, not how Google Cloud Storage behaves.
+The server is written after "Perform resumable uploads" and "Request preconditions" of Google Cloud Storage. It
+shows that cafcat follows these pages, not how Google Cloud Storage behaves.
 """
 
 import base64

@@ -116,7 +116,8 @@ class CloudHttp:
             )
         except HTTPError as error:
             # The texts of urllib3's errors may contain the URL, and a URL may contain a signature.
-            reason = str(error).partition("url: ")[0].rpartition(": ")[2] or type(error).__name__
+            cause = next((arg for arg in reversed(error.args) if isinstance(arg, Exception)), error)
+            reason = str(cause).partition("url: ")[0].rpartition(": ")[2] or type(error).__name__
             return unreachable(reason, request.doing, request.where)
 
     def _connections(self) -> "PoolManager":
