@@ -65,7 +65,7 @@ class PartedUpload(Generic[SentPart]):
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="cafcat-upload")
 
     def _put_part(self, number: int, buffer: mmap, size_bytes: int, checksum: int) -> SentPart:
-        """Send a part, in a thread of the pool, and return what the completion needs of it.
+        """Send a part, in a thread of the pool, and return its description for the completion.
 
         Args:
             number: Number of the part, from 1.

@@ -1,6 +1,7 @@
 """gs:// and az:// with the real command: the life of a store, sources, configuration, refused credentials."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -151,8 +152,8 @@ def test_missing_credentials_have_a_hint(cafcat: Cafcat, monkeypatch: pytest.Mon
 def test_5000_objects_and_a_large_one(in_cloud: Cafcat, cloud_bucket: Bucket, tmp_path: Path) -> None:
     """Several pages of a listing, and an object of 300 MB in and out."""
     files = {f"in/{number % 40:02}/{number:06}": b"%d" % number for number in range(5000)}
-    for key, data in files.items():
-        cloud_bucket.write(key, data)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(cloud_bucket.write, files, files.values()))
     large = random.Random(1).randbytes(3_000_000) * 100
     cloud_bucket.write("in/large", large)
     summary = in_cloud("ingest", f"{cloud_bucket.url}/in", "--target-size", "400MB", "--json").documents[-1][

@@ -135,7 +135,7 @@ class GoogleStore(CloudStore[GoogleBucket]):
         return GoogleUpload(self._connection, self._key(key), self._plan, rewrites_head=rewrites_head)
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
-        """Cancel a resumable upload. Uploads without a known id end after a week, and cost nothing until then."""
+        """Cancel a resumable upload. Uploads without a known id end after a week."""
         key = self._key(key)
         if upload_id is not None:
             self._connection.cancel_upload(key, upload_id)
