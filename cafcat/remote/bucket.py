@@ -41,6 +41,10 @@ class Bucket(Protocol):
         Otherwise `head` finds the cause.
         """
 
+    @property
+    def lists_after_any_key(self) -> bool:
+        """True if a listing that begins after a key does not cost the keys before it."""
+
     def tag_of(self, meta: Any) -> str | None:
         """Return the entity tag, as cafcat uses it, from the properties of an object that obstore returned."""
 

@@ -110,6 +110,11 @@ class S3Connection:
             return self.client.head_bucket(Bucket=self.bucket).get("BucketRegion") or "us-east-1"
 
     @property
+    def lists_after_any_key(self) -> bool:
+        """True: a listing that begins after a key does not cost the keys before it, except in directory buckets."""
+        return True
+
+    @property
     def reads_versions(self) -> bool:
         """False: the entity tag of a version is a condition of each request."""
         return False

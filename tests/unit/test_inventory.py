@@ -597,7 +597,8 @@ def test_neither_pyarrow_nor_a_client_is_loaded_for_csv(report: Callable[..., Pa
 
     where = report(gzip.compress(as_csv(line("a"))))
     script = (
-        "import sys; from cafcat.sources.kind import SourceContext; from cafcat.sources.s3.inventory import read_inventory\n"
+        "import sys; from cafcat.sources.kind import SourceContext\n"
+        "from cafcat.sources.s3.inventory import read_inventory\n"
         f"assert len(list(read_inventory({str(where)!r}, SourceContext(), {BUCKET!r}))) == 1\n"
         "print(*{'pyarrow', 'boto3', 'botocore', 'obstore', 'urllib3'} & sys.modules.keys())"
     )

@@ -45,6 +45,11 @@ class AzureContainer(CloudConnection):
         super().__init__(address, access, self._settings.endpoint, self._signer)
 
     @property
+    def lists_after_any_key(self) -> bool:
+        """False: Azure lists from the first key of a prefix."""
+        return False
+
+    @property
     def reads_versions(self) -> bool:
         """False: the entity tag of a version is a condition of each request."""
         return False

@@ -50,6 +50,11 @@ class GoogleBucket(CloudConnection):
         super().__init__(address, access, _server_url(access), self._tokens)
 
     @property
+    def lists_after_any_key(self) -> bool:
+        """True: a listing that begins after a key does not cost the keys before it."""
+        return True
+
+    @property
     def reads_versions(self) -> bool:
         """True: obstore reads an object by its generation."""
         return True

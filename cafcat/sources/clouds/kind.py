@@ -32,7 +32,8 @@ class _CloudKind(SourceKind):
             connection,
             prefix=context.prefix,
             filter=context.filter,
-            after=context.resume_position(connection.server_url),
+            after=context.resume_position(connection.server_url) if context.part is None else None,
+            part=context.part,
             own_urls=context.own_urls,
         )
 

@@ -105,14 +105,15 @@ class S3Source:
     def cut(self, part: Part, wanted: int) -> Sequence[Part]:
         """Cut a range of keys into smaller ranges, by listing some folders of the bucket side by side.
 
-        An inventory is cut into groups of its data files. A directory bucket, which has no order, is one part.
+        An inventory is cut into groups of its data files. A directory bucket, which has no order, is one part, and
+        so is a container of Azure, which can be listed only from its beginning.
 
         Raises:
             AccessDenied, NotFound, StoreFailed: The server refuses or fails.
         """
         if self._inventory is not None:
             return number_parts(part, self._inventory.file_count, wanted)
-        if not lists_in_order(self._connection.bucket):
+        if not lists_in_order(self._connection.bucket) or not self._connection.lists_after_any_key:
             return [part]
         return cut_tree(_KeyTree(self._list), self._folder, part, wanted)
 
@@ -252,7 +253,8 @@ class _KeyTree:
 
     def next_name(self, folder: str, after: str) -> str | None:
         """Return the first key below a folder after a text; None if there is none."""
-        found = self._list(Prefix=folder, MaxKeys=1, **_start(after)).get("Contents", [])
+        # Google lists the key `after`, too, which the connection leaves out.
+        found = self._list(Prefix=folder, MaxKeys=2, **_start(after)).get("Contents", [])
         return found[0]["Key"] if found else None
 
 
