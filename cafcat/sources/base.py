@@ -9,13 +9,15 @@ and any error of the listing, means that the source fails as a whole.
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 
 __all__ = [
     "BatchingSource",
+    "BrowsableSource",
+    "ListedPage",
     "LocalSource",
     "OpenFile",
     "Opener",
@@ -187,6 +189,42 @@ class WholeFolderSource(Source, Protocol):
         The files come in ascending order of their paths. So a file that the catalog has in this folder, and that
         the source yields neither as a file nor as a problem, is missing at the source. None if the source does not
         list a whole folder in order.
+        """
+
+
+class ListedPage(NamedTuple):
+    """A part of one folder of a source.
+
+    Attributes:
+        files: The files in the folder itself, and problems in place of files that cannot be ingested.
+        folders: The folders directly below it, as `BrowsableSource.page` takes them.
+        names: Names of all files and folders of the page, the excluded ones included, in ascending byte order.
+        is_last: True if no name comes after those of the page.
+    """
+
+    files: Sequence[SourceFile | FileProblem]
+    folders: Sequence[str]
+    names: Sequence[str]
+    is_last: bool
+
+
+@runtime_checkable
+class BrowsableSource(Source, Protocol):
+    """A source whose folders can be listed one by one, so that its size can be estimated from some of them."""
+
+    @property
+    def top_folder(self) -> str | None:
+        """The folder that has all files of the source, as `page` takes it. None if the folders cannot be listed."""
+
+    def page(self, folder: str, after: str | None = None) -> ListedPage:
+        """Return a part of a folder. Threads may call this at the same time.
+
+        Args:
+            folder: The folder: `top_folder`, or one of the `folders` of another page.
+            after: Only list names after this one, which need not exist. None: list from the beginning.
+
+        Raises:
+            AccessDenied, NotFound, StoreFailed, SourceFailed: The folder cannot be listed.
         """
 
 

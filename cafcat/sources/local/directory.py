@@ -9,6 +9,7 @@ from typing import Final
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 from cafcat.progress import Progress
+from cafcat.sources.base import ListedPage
 from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.filter import PathFilter
 from cafcat.sources.local.files import FileOpener, OpenLocalFile, problem_kind, reason
@@ -64,7 +65,7 @@ class DirectorySource:
         """
         self._typed = typed
         self.name: Final = printable(typed)
-        is_folder = _is_folder(typed)
+        is_folder = self._is_folder = _is_folder(typed)
         name, removed = member_name(typed)
         if removed and progress is not None:
             progress.warn(strip_warning(removed))
@@ -107,6 +108,23 @@ class DirectorySource:
         A FileProblem is yielded in place of each file or folder that cannot be ingested.
         """
         return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
+
+    @property
+    def top_folder(self) -> str | None:
+        """The folder of all files, with "/" at its end; None if the source is a single file."""
+        return self._typed.rstrip("/") + "/" if self._is_folder else None
+
+    def page(self, folder: str, after: str | None = None) -> ListedPage:
+        """Return the whole content of a folder. An unreadable folder is empty, except for a problem.
+
+        Args:
+            folder: Path of the folder for the operating system, with "/" at its end.
+            after: Must be None, because a folder is never listed in parts.
+        """
+        assert after is None  # noqa: S101 - `is_last` of the page before was true
+        path = folder_prefix(self._path) + folder.removeprefix(self.top_folder or "")
+        files, folders = self._walk.level(folder, path, self._relative_from)
+        return ListedPage(files, folders, [], True)
 
     def open(self, file: SourceFile) -> OpenLocalFile:
         """Open a file that `files` yielded.

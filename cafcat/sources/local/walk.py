@@ -96,6 +96,28 @@ class Walk:
         else:
             yield self._file(locator, path, follow)
 
+    def level(self, locator: str, path: str, relative_from: int) -> tuple[list[Found], list[str]]:
+        """Return the files in a folder, without those of the folders below it, and the locators of these folders.
+
+        Args:
+            locator: Path of the folder, with "/" at its end.
+            path: Its path in the catalog, with "/" at its end.
+            relative_from: Number of characters of `path` that patterns are not matched with.
+        """
+        levels: list[_Level] = []
+        if problem := self._descend(levels, locator, path):
+            return [problem], []
+        found: list[Found] = []
+        folders: list[str] = []
+        for name in reversed(levels[0].names):
+            if self._filter is not None and not self._filter.includes((path + name)[relative_from:]):
+                continue
+            if name[-1] == "/":
+                folders.append(locator + name)
+            else:
+                found.append(self._file(locator + name, path + name, self._follow))
+        return found, folders
+
     def _folder(self, locator: str, path: str, relative_from: int) -> Iterator[Found]:
         """Yield the files of a folder, depth first. Locator and path end in "/"."""
         levels: list[_Level] = []

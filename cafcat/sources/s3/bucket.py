@@ -12,6 +12,7 @@ from cafcat.remote.address import parse_bucket
 from cafcat.remote.answers import nanoseconds, unquoted
 from cafcat.remote.bucket import Bucket
 from cafcat.remote.errors import translated
+from cafcat.sources.base import ListedPage
 from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.fetched import FetchedFile
 from cafcat.sources.filter import PathFilter
@@ -153,6 +154,29 @@ class S3Source:
             yield [item for item in items if item is not None]
             if len(ours) < len(rows):
                 return
+
+    @property
+    def top_folder(self) -> str | None:
+        """The prefix of the keys of all objects; None with an inventory, or if keys are not listed in order."""
+        return self._folder if self._inventory is None and lists_in_order(self._connection.bucket) else None
+
+    def page(self, folder: str, after: str | None = None) -> ListedPage:
+        """Return the objects and prefixes of a page of the listing with the delimiter "/".
+
+        Args:
+            folder: A prefix of keys, with "/" at its end unless it is empty.
+            after: Only list keys after this one.
+
+        Raises:
+            AccessDenied, NotFound, StoreFailed: The server refuses or fails.
+        """
+        start = {} if after is None else {"StartAfter": after}
+        page = self._list(Prefix=folder, Delimiter="/", MaxKeys=PAGE_KEYS, **start)
+        rows = [_row(found) for found in page.get("Contents", [])]
+        folders = [found["Prefix"] for found in page.get("CommonPrefixes", [])]
+        items = (self._item(row) for row in rows)
+        names = sorted([row.key for row in rows] + folders, key=lambda name: name.encode("utf-8", "surrogatepass"))
+        return ListedPage([item for item in items if item is not None], folders, names, not page.get("IsTruncated"))
 
     def open(self, file: SourceFile) -> FetchedFile:
         """Open an object that was listed.

@@ -1,0 +1,1 @@
+"""Estimates what an ingest needs: objects, bytes, requests, dollars and hours."""
