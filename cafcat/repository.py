@@ -18,6 +18,8 @@ from cafcat.operations.compare.options import CompareOptions
 from cafcat.operations.compare.report import CompareReport
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.estimate.options import EstimateOptions
+from cafcat.operations.estimate.report import EstimateReport
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.prune.options import PruneOptions
 from cafcat.operations.prune.report import PruneReport
@@ -75,7 +77,7 @@ def open(
             server fails a check. None: these warnings are logged to the logger "cafcat". All other warnings go to
             the Progress of `with_progress`; without one, they are dropped.
         **overrides: Single settings by name: home, database_url, store, target_size, upload_memory,
-            read_requests, prepared_statements, lock_timeout; also config and profile (`Settings.load`).
+            read_requests, prepared_statements, lock_timeout, bandwidth; also config and profile (`Settings.load`).
 
     Raises:
         InvalidInput: A setting is invalid, or both settings and overrides are given.
@@ -166,6 +168,7 @@ class Repository(PackedFiles):
     """
 
     ingest = _operation(IngestOptions, IngestReport)
+    estimate = _operation(EstimateOptions, EstimateReport)
     adopt = _operation(AdoptOptions, AdoptReport)
     verify = _operation(VerifyOptions, VerifyReport)
     repair = _operation(RepairOptions, RepairReport)

@@ -58,10 +58,17 @@ def _shared(
         str | None,
         typer.Option("--lock-timeout", metavar="TIME", help="Longest wait for another writer, such as 30s or 0."),
     ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            "--bandwidth", metavar="RATE", help="Most bytes to receive, and to send, per second: 100MB/s."
+        ),
+    ] = None,
 ) -> None:
     """Declare the shared options as parameters. This function is never called.
 
-    `with_shared_options` adds these parameters to commands and groups; `--lock-timeout` only with `commits`.
+    `with_shared_options` adds these parameters to commands and groups; `--lock-timeout` only with `commits`,
+    `--bandwidth` only with `moves`.
     """
 
 
@@ -193,7 +200,11 @@ class Call:
 
 
 def with_shared_options(
-    function: Callable[..., int | None], store: str | None = None, *, commits: bool = False
+    function: Callable[..., int | None],
+    store: str | None = None,
+    *,
+    commits: bool = False,
+    moves: bool = False,
 ) -> Callable[..., int | None]:
     """Return the function of a command in the form that typer calls, with the shared options added.
 
@@ -206,6 +217,7 @@ def with_shared_options(
         store: Help text of `--store` for this command; None if `--store` is the store of new chunks.
         commits: True for a command that writes to the catalog and may wait for another writer: it gets
             `--lock-timeout`.
+        moves: True for a command that moves much data: it gets `--bandwidth`.
     """
     shared = dict(_SHARED)
     if store is not None:
@@ -213,6 +225,8 @@ def with_shared_options(
         shared["store"] = shared["store"].replace(annotation=Annotated[str | None, help_of_store])
     if not commits:
         del shared["lock_timeout"]
+    if not moves:
+        del shared["bandwidth"]
     _, *own = inspect.signature(function).parameters.values()
     options, from_operation = None, []
     if own and own[0].name == "options":
@@ -247,6 +261,7 @@ def verb(
     *,
     store: str | None = None,
     commits: bool = False,
+    moves: bool = False,
 ) -> None:
     """Add a command to a typer application, with the shared options.
 
@@ -257,8 +272,9 @@ def verb(
         store: Help text of `--store` for this command; None if `--store` is the store of new chunks.
         commits: True for a command that writes to the catalog and may wait for another writer: it gets
             `--lock-timeout`.
+        moves: True for a command that moves much data: it gets `--bandwidth`.
     """
-    app.command(name)(with_shared_options(function, store, commits=commits))
+    app.command(name)(with_shared_options(function, store, commits=commits, moves=moves))
 
 
 def group(app: typer.Typer, name: str, help: str) -> typer.Typer:

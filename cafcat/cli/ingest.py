@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Annotated
 
 import typer
@@ -16,6 +16,7 @@ from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, IngestReport, ProblemKind
 from cafcat.operations.ingest.options import IngestOptions
+from cafcat.scanning.opening import SourceOptions
 from cafcat.support.quantities import format_size
 
 __all__ = ["register"]
@@ -40,6 +41,14 @@ def ingest(
             help="Pack with the workers of a cluster: dask://HOST:8786, ray://HOST:10001, local://N.",
         ),
     ] = None,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Write nothing; estimate objects, requests, dollars and hours."),
+    ] = False,
+    prices: Annotated[
+        str | None,
+        typer.Option("--prices", metavar="FILE", help="Price list (TOML) for --estimate. Default: Amazon S3."),
+    ] = None,
 ) -> int:
     """Pack files into chunks, and enter them into the catalog. A second run packs only new and changed files.
 
@@ -49,6 +58,10 @@ def ingest(
         raise InvalidInput(
             "--force packs every file, but --checksum compares files first", hint="leave one of them out"
         )
+    if estimate:
+        return _estimate(call, options, prices)
+    if prices is not None:
+        raise InvalidInput("--prices is for --estimate only", hint="leave --prices out, or add --estimate")
     comparison = Comparison.CHECKSUM if checksum else Comparison.NOTHING if force else Comparison.TIME
     progress = ShownProgress(call)
     with (
@@ -72,6 +85,21 @@ def _executor(cluster: str | None) -> Iterator[Executor | None]:
 
     with open_cluster(cluster) as opened:
         yield opened.executor
+
+
+def _estimate(call: Call, options: IngestOptions, prices: str | None) -> int:
+    from cafcat.cli.estimate import show_estimate
+    from cafcat.operations.estimate.options import EstimateOptions
+    from cafcat.operations.estimate.run import run
+
+    shared = {field.name: getattr(options, field.name) for field in fields(SourceOptions)}
+    given = EstimateOptions(
+        options.sources, format=options.format, target_size=options.target_size, prices=prices, **shared
+    )
+    with operation(call, ShownProgress(call), if_interrupted="nothing was written") as session:
+        report = run(session, given)
+    show_estimate(call, report)
+    return 0
 
 
 def _committed(progress: ShownProgress) -> str:
@@ -120,4 +148,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ingest` to the commands of the program."""
-    verb(app, "ingest", ingest, commits=True)
+    verb(app, "ingest", ingest, commits=True, moves=True)

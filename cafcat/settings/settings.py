@@ -25,7 +25,7 @@ from cafcat.settings.values import (
 )
 from cafcat.stores.base import READ_REQUESTS
 from cafcat.stores.kind import UPLOAD_MEMORY, StoreContext
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, parse_rate
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_home", "redact"]
 
@@ -38,6 +38,7 @@ KEYS = (
     "read_requests",
     "prepared_statements",
     "lock_timeout",
+    "bandwidth",
 )
 DEFAULT_TARGET_SIZE = 30_000_000_000
 """Default of target_size: a chunk of this size is full, in bytes."""
@@ -67,6 +68,8 @@ class Settings:
         prepared_statements: True if look-ups are prepared on the server of `database_url`, which saves time.
         lock_timeout: How long to wait for a lock of the catalog, in seconds. None stands for ten minutes, but for 0
             in rebuild and restore, and for 30 seconds until another process has written its journal records.
+        bandwidth: Most bytes per second that this process receives from remote sources and stores, and most that it
+            sends to stores. None: no limit.
         stores: The named stores of the configuration file, by name.
         origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Named
             stores have the keys "stores.NAME".
@@ -81,6 +84,7 @@ class Settings:
     read_requests: int
     prepared_statements: bool
     lock_timeout: int | None
+    bandwidth: int | None
     stores: Mapping[str, NamedStore] = field(hash=False)
     origins: Mapping[str, str] = field(repr=False, compare=False)
 
@@ -133,6 +137,7 @@ class Settings:
             "read_requests": READ_REQUESTS,
             "prepared_statements": True,
             "lock_timeout": None,
+            "bandwidth": None,
         }
         for name, parse in _PARSERS.items():
             if name in given:
@@ -315,6 +320,13 @@ def _upload_memory(given: GivenValue, name: str) -> int:
     return size
 
 
+def _bandwidth(given: GivenValue, name: str) -> int:
+    try:
+        return parse_rate(given.value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} ({given.origin}): {error.message}", hint=error.hint) from error
+
+
 def _read_requests(given: GivenValue, name: str) -> int:
     return whole_number(given, name, 1, MOST_READ_REQUESTS)
 
@@ -326,4 +338,5 @@ _PARSERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
     "read_requests": _read_requests,
     "prepared_statements": as_boolean,
     "lock_timeout": _seconds,
+    "bandwidth": _bandwidth,
 }

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["format_size", "parse_size", "to_microseconds", "to_nanoseconds"]
+__all__ = ["format_size", "parse_rate", "parse_size", "to_microseconds", "to_nanoseconds"]
 
 _PREFIXES = "kMGTPE"
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:([kmgtpe])(i?))?b?", re.ASCII | re.IGNORECASE)
@@ -32,6 +32,21 @@ def parse_size(text: str | int) -> int:
     if size > _LARGEST:
         raise InvalidInput(f"size too large: {text!r}", hint=f"the largest size is {_LARGEST} bytes")
     return size
+
+
+def parse_rate(text: str | int) -> int:
+    """Parse a rate such as "100MB/s" or "1.5GiB", and return it in bytes per second.
+
+    Raises InvalidInput if the text is not a rate, or is 0.
+    """
+    number = str(text).strip()
+    try:
+        rate = 0 if isinstance(text, bool) else parse_size(number.removesuffix("/s"))
+    except InvalidInput:
+        rate = 0
+    if not rate:
+        raise InvalidInput(f"not a number of bytes per second: {text!r}", hint="write 100MB/s or 12MiB/s")
+    return rate
 
 
 def format_size(size_bytes: int) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from cafcat.model import SourceFile
-from cafcat.operations.estimate.key_space import KeySpace
 from cafcat.operations.estimate.sampling import Sample, estimate_folder
 from cafcat.progress import Progress
 from cafcat.sources.base import ListedPage
@@ -27,7 +26,11 @@ class Listing:
 
     def page(self, folder: str, after: str | None = None) -> ListedPage:
         self.pages += 1
-        place = bisect.bisect_right(self.keys, after or "") if (after or "") > folder else bisect.bisect_left(self.keys, folder)
+        place = (
+            bisect.bisect_right(self.keys, after or "")
+            if (after or "") > folder
+            else bisect.bisect_left(self.keys, folder)
+        )
         files: list[SourceFile] = []
         folders: list[str] = []
         while place < len(self.keys) and self.keys[place].startswith(folder):
@@ -62,7 +65,13 @@ SHAPES = {
     "hashes": hashes(200_000),
     "numbers": [f"img{n:09}.jpg" for n in range(200_000)],
     "plain numbers": [f"{n}.jpg" for n in range(150_000)],
-    "dates": [f"logs/2026/{m:02}/{d:02}/{h:02}/{n:05}.log" for m in range(1, 13) for d in range(1, 29) for h in range(24) for n in range(20)],
+    "dates": [
+        f"logs/2026/{m:02}/{d:02}/{h:02}/{n:05}.log"
+        for m in range(1, 13)
+        for d in range(1, 29)
+        for h in range(24)
+        for n in range(20)
+    ],
     "uneven folders": [f"u{u}/{n}" for u in range(400) for n in range(u * 3)],
     "many folders": [f"user-{name}/{n}" for name in hashes(20_000) for n in range(5)],
     "two runs": [f"cat{n:06}" for n in range(60_000)] + [f"dog{n:06}" for n in range(120_000)],

@@ -44,6 +44,7 @@ def test_defaults(tmp_path: Path) -> None:
         "read_requests": "default",
         "prepared_statements": "default",
         "lock_timeout": "default",
+        "bandwidth": "default",
     }
 
 
@@ -71,6 +72,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "read_requests": "default",
         "prepared_statements": "default",
         "lock_timeout": "default",
+        "bandwidth": "default",
     }
 
 

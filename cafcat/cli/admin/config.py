@@ -13,6 +13,7 @@ __all__ = ["register"]
 
 _NONE: Final = {
     "database_url": "none: the embedded database",
+    "bandwidth": "none: no limit",
     "lock_timeout": "none: ten minutes; 0 for rebuild and restore",
 }
 """Texts for settings without a value."""

@@ -80,7 +80,7 @@ class ClassCost:
         storage_class: Name of the class.
         single_month: Storage of the single objects for a month.
         packed_month: Storage of the chunks for a month.
-        packing: Requests and retrieval of an ingest that reads the objects from this class, and writes chunks to it.
+        packing: Requests and retrieval of an ingest that reads the objects and writes the chunks in this class.
         single_writing: Requests that write the single objects.
         single_read_1_percent: Reading one percent of the single objects.
         packed_read_1_percent: Reading the same files from chunks, each by a request of its own.
@@ -101,22 +101,29 @@ class ClassCost:
 
 def chunks_of(sizes: Sizes, packing: Packing) -> Chunks:
     """Return the chunks into which objects are packed."""
-    packed_bytes = sizes.size_bytes + sizes.objects * packing.file_overhead_bytes
-    count = max(math.ceil(packed_bytes / packing.target_bytes), math.ceil(sizes.objects / MAX_FILES))
     if not sizes.objects:
         return Chunks(0, 0.0, 0)
-    return Chunks(count, packed_bytes, count * math.ceil(packed_bytes / count / packing.part_bytes))
+    packed_bytes = sizes.size_bytes + sizes.objects * packing.file_overhead_bytes
+    full_bytes = min(packing.target_bytes, packed_bytes / sizes.objects * MAX_FILES)
+    count = max(1, math.ceil(packed_bytes / full_bytes - 1e-9))
+    last_bytes = packed_bytes - (count - 1) * full_bytes
+    parts = (count - 1) * math.ceil(full_bytes / packing.part_bytes) + math.ceil(last_bytes / packing.part_bytes)
+    return Chunks(count, packed_bytes, parts)
 
 
-def requests_of(sizes: Sizes, chunks: Chunks) -> Requests:
-    """Return the requests of an ingest from a bucket into a bucket of a server that checks CRC-64/NVME.
+def requests_of(remote: Sizes, chunks: Chunks) -> Requests:
+    """Return the requests of an ingest into a bucket of a server that checks CRC-64/NVME.
 
     A chunk and its journal record are one upload each: begun, sent in parts, completed, and looked at. The ingest
     also reads the marker of the catalog once.
+
+    Args:
+        remote: The objects that are in a bucket. Files of folders need no requests.
+        chunks: The chunks.
     """
-    objects = math.ceil(sizes.objects)
+    objects = math.ceil(remote.objects)
     return Requests(
-        list=max(1, math.ceil(objects / LIST_KEYS)),
+        list=math.ceil(objects / LIST_KEYS),
         get=objects,
         part=chunks.count * (2 + _JOURNAL_PARTS) + chunks.parts,
         put=2 * chunks.count,
@@ -124,12 +131,14 @@ def requests_of(sizes: Sizes, chunks: Chunks) -> Requests:
     )
 
 
-def packing_cost(requests: Requests, sizes: Sizes, prices: PriceList, source: ClassPrices, store: ClassPrices) -> float:
+def packing_cost(
+    requests: Requests, remote: Sizes, prices: PriceList, source: ClassPrices, store: ClassPrices
+) -> float:
     """Return what an ingest costs, in dollars, without the transfer of data.
 
     Args:
         requests: Requests of the ingest.
-        sizes: The objects.
+        remote: The objects that are in a bucket.
         prices: The price list.
         source: Prices of the class that has the objects.
         store: Prices of the class that gets the chunks.
@@ -137,12 +146,12 @@ def packing_cost(requests: Requests, sizes: Sizes, prices: PriceList, source: Cl
     part = store.put_per_1000 if store.part_per_1000 is None else store.part_per_1000
     return (
         requests.list / 1000 * source.list_per_1000
-        + _reading(requests.get, requests.get, sizes.size_bytes, prices, source)
+        + _reading(requests.get, requests.get, remote.size_bytes, prices, source)
         + (requests.part * part + requests.put * store.put_per_1000 + requests.head * store.get_per_1000) / 1000
     )
 
 
-def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList) -> ClassCost:
+def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList, remote: Sizes | None = None) -> ClassCost:
     """Return the costs in one storage class.
 
     Args:
@@ -150,7 +159,9 @@ def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList) -> Cla
         sizes: The single objects.
         packing: How they are packed.
         prices: The price list.
+        remote: The objects that are in a bucket before they are packed; None for all.
     """
+    remote = sizes if remote is None else remote
     own, chunks = prices.classes[name], chunks_of(sizes, packing)
     share = 0.01
     # A class that has to be restored restores whole chunks. One percent of the files is in all of them.
@@ -160,7 +171,7 @@ def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList) -> Cla
         storage_class=name,
         single_month=_storage(sizes.objects, sizes.billed_bytes(own.least_bytes), prices, own),
         packed_month=_storage(chunks.count, max(chunks.size_bytes, chunks.count * own.least_bytes), prices, own),
-        packing=packing_cost(requests_of(sizes, chunks), sizes, prices, own, own),
+        packing=packing_cost(requests_of(remote, chunks), remote, prices, own, own),
         single_writing=sizes.objects / 1000 * own.put_per_1000,
         single_read_1_percent=_reading(
             share * sizes.objects, share * sizes.objects, share * sizes.size_bytes, prices, own

@@ -1,7 +1,7 @@
 """Estimates how many files a large folder has, from pages of its listing at several places.
 
-Between two pages, the names are supposed to be as dense as on these pages. The next page is listed in the middle of the
-gap that seems to have the most names.
+Between two pages, the names are supposed to be as dense as on these pages. The next page is listed in the middle of
+the gap that seems to have the most names.
 """
 
 from collections.abc import Sequence
@@ -95,19 +95,24 @@ class Flat:
         """The folders that were listed."""
         return [name for span in self._spans for name in span.page.folders]
 
-    def estimate(self) -> tuple[Counted, float]:
-        """Return an estimate of the files in the folder itself, and one of the number of its folders."""
+    def estimate(self) -> tuple[Counted, float, float]:
+        """Return an estimate of the files in the folder itself, and of the folders.
+
+        Returns:
+            The files in the folder itself, the number of folders directly below it, and the standard deviation of
+            this number.
+        """
         total = Counted()
         for span in self._spans:
             total += counted(span.page)
         listed = max(1, sum(len(span.page.names) for span in self._spans))
         gaps = self._gaps(self._space())
         missing = sum(gap.names for gap in gaps)
-        objects = sum(gap.deviation**2 for gap in gaps) * (total.sizes.objects / listed) ** 2
-        unlisted = Counted(
-            total.sizes.scaled(missing / listed), objects, objects * total.sizes.mean_bytes**2
-        )
-        return total + unlisted, len(self.folders) * (1 + missing / listed)
+        deviation = sum(gap.deviation for gap in gaps) / listed  # the errors of gaps have the same causes
+        objects = (deviation * total.sizes.objects) ** 2
+        unlisted = Counted(total.sizes.scaled(missing / listed), objects, objects * total.sizes.mean_bytes**2)
+        folders = len(self.folders)
+        return total + unlisted, folders * (1 + missing / listed), folders * deviation
 
     def _places(self, count: int) -> Sequence[str]:
         """Return names after which to list: after the last known name, and in the middle of gaps."""
@@ -117,7 +122,9 @@ class Flat:
             top = space.name(space.size - 1)
             places = [max(top, self._spans[-1].last)]
         gaps = sorted(self._gaps(space), key=lambda gap: -gap.names)
-        inner = [space.name((gap.start + gap.end) // 2) for gap in gaps if gap.names >= 1 and gap.end - gap.start > 1]
+        inner = [
+            space.name((gap.start + gap.end) // 2) for gap in gaps if gap.names >= 1 and gap.end - gap.start > 1
+        ]
         known = {span.after for span in self._spans}
         return [*places, *(name for name in inner if name not in known)][:count]
 

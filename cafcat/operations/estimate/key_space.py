@@ -1,8 +1,7 @@
 """Turns the names in a large folder into numbers, so that names between two others can be found and counted.
 
-Names are seen as numbers in a mixed radix: at each position stand the characters that were seen there. If two digits
-were seen, any digit may stand there, and so with hexadecimal digits and letters. Texts that all names share thus take
-no space, and a run of numbers or hashes fills its part of the space evenly.
+Names are seen as numbers in a mixed radix: at each position stand the characters that were seen there. If a digit
+was seen, any digit may stand there; if several letters were seen, any letter. Texts that all names share take no space, and a run of numbers or hashes fills its part of the space evenly.
 """
 
 from bisect import bisect_left
@@ -13,8 +12,10 @@ __all__ = ["KeySpace"]
 
 _POSITIONS: Final = 48
 """Characters of a name that are used."""
-_CLASSES: Final = ("0123456789", "0123456789abcdef", "0123456789ABCDEF", "abcdefghijklmnopqrstuvwxyz")
-_UPPER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS: Final = "0123456789"
+_LETTERS: Final = ("abcdef", "ABCDEF", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_EXPANDED_LETTERS: Final = 4
+"""Different letters that must be seen at a position. Fewer belong to texts, such as "jpg", at varying places."""
 
 
 class KeySpace:
@@ -81,14 +82,15 @@ def _ordinal(character: str) -> int:
 def _expanded(characters: set[str]) -> list[str]:
     """Return the characters that may stand at a position, in order, the end of the name ("") first."""
     found = set(characters) or {""}
-    letters = {character for character in characters if character.isascii() and character.isalnum()}
-    if any(character.isdigit() for character in letters) or len(letters) > 1:
-        for members in _CLASSES:
+    letters = {character for character in characters if character.isascii() and character.isalpha()}
+    digits = {character for character in characters if character.isdecimal()}
+    if digits:
+        found |= set(_DIGITS)
+    if len(letters) >= _EXPANDED_LETTERS or (digits and letters and found <= set(_DIGITS) | letters):
+        for members in _LETTERS:
             if letters <= set(members):
                 found |= set(members)
                 break
         else:
-            for members in (_CLASSES[0], _CLASSES[-1], _UPPER):
-                if letters & set(members):
-                    found |= set(members)
+            found |= set("".join(_LETTERS[2:]))
     return sorted(found, key=_ordinal)

@@ -82,13 +82,17 @@ def _below(sample: Sample, pool: ThreadPoolExecutor, folder: str, first: ListedP
     flat = Flat(sample, folder, first)
     share = max(2, pages // 2 if first.folders else pages)
     flat.list(pool, share)
-    own, folder_count = flat.estimate()
-    return own + _folders(sample, pool, flat.folders, folder_count, max(0, pages - share))
+    own, count, deviation = flat.estimate()
+    below = _folders(sample, pool, flat.folders, count, max(0, pages - share))
+    unsure = deviation / max(1.0, count)
+    return own + Counted(
+        below.sizes,
+        below.objects_variance + (unsure * below.sizes.objects) ** 2,
+        below.bytes_variance + (unsure * below.sizes.size_bytes) ** 2,
+    )
 
 
-def _folders(
-    sample: Sample, pool: ThreadPoolExecutor, folders: Sequence[str], count: float, pages: int
-) -> Counted:
+def _folders(sample: Sample, pool: ThreadPoolExecutor, folders: Sequence[str], count: float, pages: int) -> Counted:
     """Return an estimate of the files below folders, from some of the folders that are chosen at random.
 
     Args:
@@ -131,8 +135,8 @@ def _extrapolated(found: Sequence[Counted], count: float) -> Counted:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the variance of the population; of a single value, its square."""
+    """Return the variance of the values. A single value is supposed to deviate from the mean by a half of it."""
     mean = sum(values) / len(values)
     if len(values) == 1:
-        return mean * mean
+        return mean * mean / 4
     return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
