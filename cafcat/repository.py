@@ -47,6 +47,7 @@ from cafcat.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cafcat.catalog.files.log_units import StoredUnit
+    from cafcat.catalog.limits import LimitRow
     from cafcat.catalog.stores.stores import StoreRow
     from cafcat.logs.searching import LogSearch
     from cafcat.operations.backup.run import FoundBackup
@@ -199,6 +200,80 @@ class Repository(PackedFiles):
         from cafcat.operations.write.run import Writer
 
         return Writer(self.session, options)
+
+    def pause_run(self, run_id: int) -> None:
+        """Pause a running ingest. Within 5 seconds, its processes begin no further file, until it is resumed.
+
+        Its open chunks stay open. An ingest that ends, or is ended by its user, commits them.
+
+        Args:
+            run_id: Number of the run.
+
+        Raises:
+            NotFound: No running ingest has this number.
+        """
+        from cafcat.operations.limits import set_paused
+
+        set_paused(self.session, run_id, is_paused=True)
+
+    def resume_run(self, run_id: int) -> None:
+        """Let a paused ingest go on.
+
+        Args:
+            run_id: Number of the run.
+
+        Raises:
+            NotFound: No running ingest has this number.
+        """
+        from cafcat.operations.limits import set_paused
+
+        set_paused(self.session, run_id, is_paused=False)
+
+    def limits(self) -> "Sequence[LimitRow]":
+        """Return the limits of requests and bytes, in the order of their URLs."""
+        return self.session.catalog.limits.all()
+
+    def set_limit(
+        self,
+        url: str,
+        *,
+        requests: int | None = None,
+        in_flight_bytes: int | None = None,
+        bytes_per_second: int | None = None,
+    ) -> str:
+        """Limit the requests and bytes of a store or source, for all processes together.
+
+        Running operations keep to the limit within 5 seconds. An earlier limit for the URL is replaced.
+
+        Args:
+            url: URL of a bucket or server, or of a folder in it; or the name of a store.
+            requests: Most requests at the same time; None for no limit.
+            in_flight_bytes: Most bytes of requests at the same time; None for no limit.
+            bytes_per_second: Most bytes per second; None for no limit.
+
+        Returns:
+            The URL of the limit.
+
+        Raises:
+            InvalidInput: No limit is given, one is below 1, or the URL is that of a folder of this machine.
+        """
+        from cafcat.catalog.limits import Amounts
+        from cafcat.operations.limits import set_limit
+
+        return set_limit(self.session, url, Amounts(requests, in_flight_bytes, bytes_per_second))
+
+    def remove_limit(self, url: str) -> str:
+        """Remove a limit, and return its URL.
+
+        Args:
+            url: URL of the limit, or the name of a store.
+
+        Raises:
+            NotFound: There is no limit for this URL.
+        """
+        from cafcat.operations.limits import remove_limit
+
+        return remove_limit(self.session, url)
 
     def removed(self, prefix: str = "") -> Iterator[RetiredLocation]:
         """Yield the removed files that `undelete` can bring back, in the order of paths.

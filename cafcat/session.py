@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from cafcat.progress import Progress
 from cafcat.settings.settings import Settings, default_home
 from cafcat.stores.base import ClosableStore, FolderStore, Store
 from cafcat.stores.registry import open_store
+from cafcat.support.pausing import Pause
 from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is_below
 
 if TYPE_CHECKING:
@@ -110,12 +111,14 @@ class Session:
         catalog: The catalog. It connects at the first statement.
         stores: Stores by their URL. Each is opened when it is used first.
         progress: Receives the progress and events of the operation, and can stop it.
+        pause: Is set while the run of the operation is paused.
     """
 
     settings: Settings
     catalog: "Catalog"
     stores: Stores
     progress: Progress
+    pause: Pause = field(default_factory=Pause)
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress, warnings: Progress | None = None) -> "Session":
@@ -149,8 +152,14 @@ class Session:
     def should_end(self) -> bool:
         """Return True if the operation is to begin no further object. Raises what `checkpoint` raises.
 
-        Loops of operations call this between two objects.
+        Loops of operations call this between two objects. While the run is paused, this waits.
         """
+        self.progress.checkpoint()
+        if self.pause.is_paused:
+            self.pause.wait(self._is_ending)
+        return self.progress.stopping
+
+    def _is_ending(self) -> bool:
         self.progress.checkpoint()
         return self.progress.stopping
 

@@ -422,6 +422,7 @@ CREATE TABLE public.ingest_runs (
     error text,
     owner text,
     request text,
+    paused_at timestamp with time zone,
     CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['stop'::text, 'abort'::text]))),
     CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text])))
 );
@@ -465,6 +466,8 @@ COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwis
 COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.lease_owner: recover sees by it that it died.';
 
 COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: stop after the commit of their open chunks, or abort at once; NULL: go on.';
+
+COMMENT ON COLUMN public.ingest_runs.paused_at IS 'Since when the run is to be paused; NULL if it is not. Its processes look every 5 seconds.';
 
 ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.ingest_runs_id_seq
@@ -555,6 +558,50 @@ ALTER TABLE public.journal ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE public.limit_shares (
+    expires_at timestamp with time zone NOT NULL,
+    in_flight_bytes bigint,
+    bytes_per_second bigint,
+    requests integer,
+    url text NOT NULL COLLATE pg_catalog."C",
+    worker text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.limit_shares IS 'Shares of limits that processes use. The shares of a limit never exceed it.';
+
+COMMENT ON COLUMN public.limit_shares.expires_at IS 'When the share ends, unless its process renews it before.';
+
+COMMENT ON COLUMN public.limit_shares.in_flight_bytes IS 'Share of limits.in_flight_bytes; NULL for no limit.';
+
+COMMENT ON COLUMN public.limit_shares.bytes_per_second IS 'Share of limits.bytes_per_second; NULL for no limit.';
+
+COMMENT ON COLUMN public.limit_shares.requests IS 'Share of limits.requests; NULL for no limit.';
+
+COMMENT ON COLUMN public.limit_shares.url IS 'The limit.';
+
+COMMENT ON COLUMN public.limit_shares.worker IS 'Process that has the share.';
+
+CREATE TABLE public.limits (
+    set_at timestamp with time zone DEFAULT now() NOT NULL,
+    in_flight_bytes bigint,
+    bytes_per_second bigint,
+    requests integer,
+    url text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT limits_positive_check CHECK (((requests > 0) AND (in_flight_bytes > 0) AND (bytes_per_second > 0)))
+);
+
+COMMENT ON TABLE public.limits IS 'Limits of requests and bytes, for all processes together.';
+
+COMMENT ON COLUMN public.limits.set_at IS 'When the limit was set.';
+
+COMMENT ON COLUMN public.limits.in_flight_bytes IS 'Most bytes of requests at the same time; NULL for no limit.';
+
+COMMENT ON COLUMN public.limits.bytes_per_second IS 'Most bytes per second; NULL for no limit.';
+
+COMMENT ON COLUMN public.limits.requests IS 'Most requests at the same time; NULL for no limit.';
+
+COMMENT ON COLUMN public.limits.url IS 'URL of a store or source, or of a folder of one. The limit is for all objects at or below it.';
 
 CREATE TABLE public.listings (
     id bigint NOT NULL,
@@ -976,6 +1023,12 @@ ALTER TABLE ONLY public.journal
 ALTER TABLE ONLY public.journal
     ADD CONSTRAINT journal_uuid_key UNIQUE (uuid);
 
+ALTER TABLE ONLY public.limit_shares
+    ADD CONSTRAINT limit_shares_pkey PRIMARY KEY (url, worker);
+
+ALTER TABLE ONLY public.limits
+    ADD CONSTRAINT limits_pkey PRIMARY KEY (url);
+
 ALTER TABLE ONLY public.listings
     ADD CONSTRAINT listings_pkey PRIMARY KEY (id);
 
@@ -1092,6 +1145,9 @@ ALTER TABLE ONLY public.journal
 
 ALTER TABLE ONLY public.journal_files
     ADD CONSTRAINT journal_files_journal_id_fkey FOREIGN KEY (journal_id) REFERENCES public.journal(id);
+
+ALTER TABLE ONLY public.limit_shares
+    ADD CONSTRAINT limit_shares_url_fkey FOREIGN KEY (url) REFERENCES public.limits(url) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.listings
     ADD CONSTRAINT listings_run_id_fkey FOREIGN KEY (run_id) REFERENCES public.ingest_runs(id);

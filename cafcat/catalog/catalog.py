@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.history.listings import Listings
     from cafcat.catalog.history.runs import Runs
     from cafcat.catalog.history.shards import Shards
+    from cafcat.catalog.limits import Limits
     from cafcat.catalog.reports import Reports
     from cafcat.catalog.stores.identity import Identities
     from cafcat.catalog.stores.stores import Stores
@@ -135,6 +136,13 @@ class Catalog:
         from cafcat.catalog.history.runs import Runs
 
         return Runs(self._connection)
+
+    @cached_property
+    def limits(self) -> "Limits":
+        """Return the queries on the limits of requests and bytes, and on the shares of processes."""
+        from cafcat.catalog.limits import Limits
+
+        return Limits(self._connection)
 
     @cached_property
     def sources(self) -> "Sources":

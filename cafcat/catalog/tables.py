@@ -40,6 +40,8 @@ __all__ = [
     "ingestion_units",
     "journal",
     "journal_files",
+    "limit_shares",
+    "limits",
     "listings",
     "metadata",
     "retired_locations",
@@ -176,6 +178,9 @@ ingest_runs = Table(
     Column("sources", ARRAY(Text), nullable=False, comment="What was ingested, as typed."),
     Column("options", JSONB, nullable=False, comment="Options of the run: prefix, include, exclude, ..."),
     Column("error", Text, comment="Why the run failed; NULL otherwise."),
+    _time(
+        "paused_at", "Since when the run is to be paused; NULL if it is not. Its processes look every 5 seconds."
+    ),
     Column("owner", Text, comment="Process of the run, as in chunks.lease_owner: recover sees by it that it died."),
     Column(
         "request",
@@ -721,4 +726,44 @@ access_keys = Table(
     ),
     CheckConstraint("(sealed_secret IS NULL) = (revoked_at IS NOT NULL)", name="sealed_secret"),
     comment="Keys with which programs read files through the S3 server.",
+)
+
+limits = Table(
+    "limits",
+    metadata,
+    _time("set_at", "When the limit was set.", default=True),
+    Column("in_flight_bytes", BigInteger, comment="Most bytes of requests at the same time; NULL for no limit."),
+    Column("bytes_per_second", BigInteger, comment="Most bytes per second; NULL for no limit."),
+    Column("requests", Integer, comment="Most requests at the same time; NULL for no limit."),
+    Column(
+        "url",
+        Text(collation="C"),
+        primary_key=True,
+        comment="URL of a store or source, or of a folder of one. The limit is for all objects at or below it.",
+    ),
+    CheckConstraint("requests > 0 AND in_flight_bytes > 0 AND bytes_per_second > 0", name="positive"),
+    comment="Limits of requests and bytes, for all processes together.",
+)
+
+limit_shares = Table(
+    "limit_shares",
+    metadata,
+    Column(
+        "expires_at",
+        DateTime(timezone=True),
+        nullable=False,
+        comment="When the share ends, unless its process renews it before.",
+    ),
+    Column("in_flight_bytes", BigInteger, comment="Share of limits.in_flight_bytes; NULL for no limit."),
+    Column("bytes_per_second", BigInteger, comment="Share of limits.bytes_per_second; NULL for no limit."),
+    Column("requests", Integer, comment="Share of limits.requests; NULL for no limit."),
+    Column(
+        "url",
+        Text(collation="C"),
+        ForeignKey("limits.url", ondelete="CASCADE"),
+        primary_key=True,
+        comment="The limit.",
+    ),
+    Column("worker", Text(collation="C"), primary_key=True, comment="Process that has the share."),
+    comment="Shares of limits that processes use. The shares of a limit never exceed it.",
 )

@@ -54,6 +54,7 @@ _MODULES: Final = {
     "compare": "catalog.rebuild",
     "backup": "catalog.backup",
     "restore": "catalog.backup",
+    "limits": "catalog.limits",
     "sql": "catalog.sql",
     "keys": "catalog.keys",
     "config": "admin.config",

@@ -205,6 +205,7 @@ def with_shared_options(
     *,
     commits: bool = False,
     moves: bool = False,
+    is_group: bool = False,
 ) -> Callable[..., int | None]:
     """Return the function of a command in the form that typer calls, with the shared options added.
 
@@ -218,6 +219,7 @@ def with_shared_options(
         commits: True for a command that writes to the catalog and may wait for another writer: it gets
             `--lock-timeout`.
         moves: True for a command that moves much data: it gets `--bandwidth`.
+        is_group: True for a group of commands whose `function` runs if no command of it is named.
     """
     shared = dict(_SHARED)
     if store is not None:
@@ -238,9 +240,12 @@ def with_shared_options(
     def run(context: typer.Context, **values: Any) -> int | None:
         call: Call = context.obj
         call.accept(values)
-        if isinstance(context.command, TyperGroup) and context.invoked_subcommand is None:
-            typer.echo(context.get_help(), err=True)
-            raise typer.Exit(USAGE)
+        if isinstance(context.command, TyperGroup):
+            if is_group and context.invoked_subcommand is not None:
+                return None
+            if not is_group and context.invoked_subcommand is None:
+                typer.echo(context.get_help(), err=True)
+                raise typer.Exit(USAGE)
         if options is None:
             return function(call, **values)
         given = {parameter.name: values.pop(parameter.name) for parameter in from_operation}
@@ -277,18 +282,23 @@ def verb(
     app.command(name)(with_shared_options(function, store, commits=commits, moves=moves))
 
 
-def group(app: typer.Typer, name: str, help: str) -> typer.Typer:
+def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:
     """Add a group of commands, such as `chunks` with `ls` and `show`, to a typer application.
 
     Args:
         app: The application.
         name: Name of the group.
         help: Help text of the group.
+        alone: The function of a call without a command of the group. Its first parameter is a Call. None: such a
+            call prints the help.
 
     Returns:
         The group, which has no commands yet.
     """
     below = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
-    below.callback()(with_shared_options(lambda _call: None))
+    function = (
+        with_shared_options(lambda _call: None) if alone is None else with_shared_options(alone, is_group=True)
+    )
+    below.callback()(function)
     app.add_typer(below, name=name)
     return below

@@ -10,6 +10,7 @@ from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.answers import BLOCK_BYTES, Answer, ObjectHead, nanoseconds, quoted
 from cafcat.remote.bucket import Bucket
 from cafcat.remote.errors import OutOfRange, translated
+from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["RemoteObject"]
 
@@ -62,19 +63,26 @@ class RemoteObject:
             Conflict: The object has another entity tag.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
-        return self._connection.head(self._key, self._etag)
+        with TRAFFIC.request(self.name):
+            return self._connection.head(self._key, self._etag)
 
-    def read(self) -> tuple[ObjectHead, bytes]:
+    def read(self, expected_bytes: int = 0) -> tuple[ObjectHead, bytes]:
         """Return size, time and entity tag of the object, and all its bytes.
 
         This costs one request, which is sent again, five times at most, if the connection breaks.
+
+        Args:
+            expected_bytes: Size of the object, as far as it is known, for the limits of `TRAFFIC`.
 
         Raises:
             NotFound: There is no such object.
             Conflict: The object has another entity tag.
             AccessDenied, StoreFailed: The server refuses or fails.
         """
-        return self._whole(lambda: self._get(None, None))
+        found = self._whole(lambda: self._get(None, None), expected_bytes)
+        if not expected_bytes:
+            TRAFFIC.received(self.name, len(found[1]))
+        return found
 
     def read_at(self, start_byte: int, end_byte: int) -> bytes:
         """Return exactly the bytes `[start_byte, end_byte)` of the object.
@@ -92,30 +100,33 @@ class RemoteObject:
         self._check_span(start_byte, end_byte)
         if start_byte == end_byte:
             return b""
-        return self._whole(lambda: self._get_span(start_byte, end_byte))[1]
+        return self._whole(lambda: self._get_span(start_byte, end_byte), end_byte - start_byte)[1]
 
-    def _whole(self, function: "Callable[[], Answer]") -> tuple[ObjectHead, bytes]:
+    def _whole(self, function: "Callable[[], Answer]", expected_bytes: int) -> tuple[ObjectHead, bytes]:
         """Send a request, and return the object's head and the whole body of the answer.
 
         If the connection breaks within the body, the request is sent again, five times at most.
 
         Args:
             function: Sends the request, and returns the answer with an unread body.
+            expected_bytes: Size of the body; 0 if it is unknown.
         """
         for attempt in range(_RESUMES + 1):
-            answer = function()
-            try:
-                return answer.head, answer.body()
-            except StoreFailed:
-                if attempt == _RESUMES:
-                    raise
+            with TRAFFIC.request(self.name, received=expected_bytes):
+                answer = function()
+                try:
+                    return answer.head, answer.body()
+                except StoreFailed:
+                    if attempt == _RESUMES:
+                        raise
         raise AssertionError("the last attempt returns or raises")
 
     def blocks(self, start_byte: int, end_byte: int) -> Iterator[bytes]:
         """Yield the bytes `[start_byte, end_byte)` of the object in blocks of at most 1 MiB.
 
         This costs one request, and another one each time that the connection breaks. After six breaks in a row
-        without another byte, StoreFailed is raised.
+        without another byte, StoreFailed is raised. The request counts as in flight until its answer begins: the
+        caller may send others while it has a block.
 
         Raises:
             NotFound: There is no such object.
@@ -128,10 +139,12 @@ class RemoteObject:
         position, failures = start_byte, 0
         while position < end_byte:
             try:
-                answer = self._get_span(position, end_byte)
+                with TRAFFIC.request(self.name):
+                    answer = self._get_span(position, end_byte)
                 self._etag = self._etag or answer.head.etag  # later requests read the same version
                 for block in answer.blocks():
                     position, failures = position + len(block), 0
+                    TRAFFIC.received(self.name, len(block))
                     yield block
             except StoreFailed:
                 failures += 1

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from cafcat.errors import CafcatError, Conflict, InvalidInput, StoreFailed
 from cafcat.stores.s3.parts import PartPlan
 from cafcat.support.checksums import combined, crc64nvme
+from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["PartedUpload"]
 
@@ -219,7 +220,8 @@ class PartedUpload(Generic[SentPart]):
         try:
             if self._failure is not None:
                 raise self._failure
-            return self._put_part(number, buffer, size_bytes, checksum)
+            with TRAFFIC.request(self._name, sent=size_bytes):
+                return self._put_part(number, buffer, size_bytes, checksum)
         except BaseException as error:
             self._failure = self._failure or self._as_failure(error)
             raise self._failure from error

@@ -76,6 +76,15 @@ class Runs:
         with self._connection.statement() as connection:
             connection.execute(statement.encode(), parameters)
 
+    def set_paused(self, run_id: int, *, is_paused: bool) -> bool:
+        """Record that a run is to be paused, or is to go on. Return False if no running run has this id."""
+        statement = (
+            "UPDATE ingest_runs SET paused_at = CASE WHEN %s THEN coalesce(paused_at, now()) END "
+            "WHERE id = %s AND state = 'running'"
+        )
+        with self._connection.statement() as connection:
+            return connection.execute(statement, (is_paused, run_id)).rowcount == 1
+
     def fail_dead_runs(self) -> int:
         """Set the state of running ingest runs to `failed` if their process is certainly dead.
 

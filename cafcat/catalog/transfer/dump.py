@@ -42,15 +42,17 @@ TABLES: Final = (
     "verifications",
     "findings",
     "access_keys",
+    "limits",
 )
-"""All tables of cafcat.catalog.tables, in an order in which they can be filled: a table comes after those to
-which it refers."""
+"""All tables of cafcat.catalog.tables but limit_shares, which running processes fill. They are in an order in which
+they can be filled: a table comes after those to which it refers."""
 
 _ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
 """Tables that may have rows even in a new catalog. A restore replaces the rows; no other table refers to them
 yet."""
 
 _ORDER: Final = {
+    "limits": "url",
     "access_keys": "access_key_id",
     "catalog_identity": "only_row",
     "file_locations": "file_path",

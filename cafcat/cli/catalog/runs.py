@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
-from cafcat.cli.call import Call, verb
+from cafcat.cli.call import Call, group, verb
 from cafcat.cli.output import plural
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.model import Run
 from cafcat.support.quantities import format_size
 
 __all__ = ["register"]
+
+RunId = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run, as `cafcat runs` shows it.")]
 
 
 def runs(
@@ -32,6 +34,22 @@ def _row(run: Run) -> str:
     return f"{run.id:>6}  {run.started_at}  {run.state:11}  {counts}, {work}  {' '.join(run.sources)}"
 
 
+def pause(call: Call, *, run: RunId) -> None:
+    """Pause a running ingest. Within 5 seconds, its processes begin no further file, until the run is resumed."""
+    with call.repository() as repository:
+        repository.pause_run(run)
+    call.output.show(
+        {"paused": run}, [f"run {run} pauses within 5 seconds; `cafcat runs resume {run}` continues it"]
+    )
+
+
+def resume(call: Call, *, run: RunId) -> None:
+    """Let a paused ingest go on."""
+    with call.repository() as repository:
+        repository.resume_run(run)
+    call.output.show({"resumed": run}, [f"run {run} goes on within 5 seconds"])
+
+
 def stats(call: Call) -> None:
     """Show the totals of the catalog."""
     with call.files() as repository:
@@ -50,5 +68,7 @@ def _shown(name: str, value: object) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat runs` and `stats` to the commands of the program."""
-    verb(app, "runs", runs)
+    below = group(app, "runs", "List the latest ingests, pause and resume them.", alone=runs)
+    verb(below, "pause", pause)
+    verb(below, "resume", resume)
     verb(app, "stats", stats)

@@ -1,7 +1,8 @@
 """Turns the names in a large folder into numbers, so that names between two others can be found and counted.
 
 Names are seen as numbers in a mixed radix: at each position stand the characters that were seen there. If a digit
-was seen, any digit may stand there; if several letters were seen, any letter. Texts that all names share take no space, and a run of numbers or hashes fills its part of the space evenly.
+was seen, any digit may stand there; if several letters were seen, any letter. Texts that all names share take no
+space then, and a run of numbers or hashes fills its part of the space evenly.
 """
 
 from bisect import bisect_left

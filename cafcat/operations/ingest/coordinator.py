@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cafcat.catalog.chunks.chunks import ExistingFiles
@@ -241,8 +242,11 @@ class Ingest:
         from cafcat.operations.ingest.worker_pool import WorkerPool
 
         target = self._target
+        settings = self._session.settings
+        if settings.bandwidth is not None:  # only the workers send data
+            settings = replace(settings, bandwidth=max(1, settings.bandwidth // jobs))
         setup = Setup(
-            SessionFactory(self._session.settings),
+            SessionFactory(settings),
             target.store.url,
             target.archive_format.name,
             target.run,

@@ -1,5 +1,6 @@
 """Runs an ingest: packs the new and changed files of sources into chunks, and records the run in the catalog."""
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -16,6 +17,7 @@ from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.joining import has_joined, join_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
+from cafcat.operations.shared_limits import with_shared_limits
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.base import Source
@@ -112,10 +114,12 @@ class _IngestRun:
         run_id = 0 if self._options.dry_run else self._begin(opened)
         ingest = self._ingest(run_id)
         self._session.progress.begin("ingest")
+        urls = [self._store.url, *(os.fspath(source) for source in self._options.sources)]
         try:
-            if isinstance(ingest, Ingest) and not self._options.dry_run:
-                sources.begin_listings(run_id, ingest.positions)
-            ingest.run(opened)
+            with with_shared_limits(self._session, urls, run_id or None):
+                if isinstance(ingest, Ingest) and not self._options.dry_run:
+                    sources.begin_listings(run_id, ingest.positions)
+                ingest.run(opened)
         except BaseException as error:
             state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
             self._finish(ingest.report, state, str(error) or type(error).__name__)

@@ -15,6 +15,7 @@ from cafcat.events import ChunkCommitted, Event, Warned
 from cafcat.formats import registry as formats
 from cafcat.model import IngestReport, OnConflict, SourceFile
 from cafcat.operations.ingest.packer import Packer, PendingFile
+from cafcat.operations.shared_limits import with_shared_limits
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.scanning.positions import Positions
@@ -198,7 +199,8 @@ def serve(pipe: WorkerPipe) -> None:
         progress = _SentProgress(pipe, inbox)
         with closing(setup.open_session(progress)) as session:
             session.catalog.announce_waits(progress)
-            _serve(pipe, inbox, setup, session, progress)
+            with with_shared_limits(session, [setup.store], setup.run):
+                _serve(pipe, inbox, setup, session, progress)
     except Aborted:
         return
     except BaseException as error:  # noqa: BLE001 - it is raised by the parent

@@ -21,6 +21,7 @@ from cafcat.sources.parts import WHOLE, Part, number_parts
 from cafcat.sources.roots import root_of
 from cafcat.sources.s3.inventory import Inventory, InventoryRow
 from cafcat.sources.s3.objects import S3Objects
+from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ListObjectsV2OutputTypeDef as Page
@@ -252,7 +253,7 @@ class S3Source:
         return self._list(Prefix=self._folder, MaxKeys=PAGE_KEYS, **start)
 
     def _list(self, **options: Any) -> "Page":
-        with translated("list", self.name):
+        with TRAFFIC.request(self._connection.url), translated("list", self.name):
             page: Page = self._connection.list_page(**options)
             return page
 

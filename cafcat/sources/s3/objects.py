@@ -54,7 +54,7 @@ class S3Objects:
         remote = RemoteObject(self._connection, file.locator, file.etag)
         try:
             if file.size_bytes <= SMALL_BYTES:
-                head, content = remote.read()
+                head, content = remote.read(file.size_bytes)
             elif file.etag is None:
                 head, content = remote.head(), None
                 remote = RemoteObject(self._connection, file.locator, head.etag)

@@ -17,6 +17,7 @@ from cafcat.remote.errors import translated
 from cafcat.remote.reading import RemoteObject
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.support.checksums import crc64nvme, to_base64
+from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["Expected", "prove"]
 
@@ -60,7 +61,7 @@ def prove(connection: S3Connection, checks: ServerChecks, key: str, expected: Ex
     """
     name = f"{connection.url}/{key}"
     client: Any = connection.client
-    with translated("look at", name):
+    with TRAFFIC.request(name), translated("look at", name):
         found = client.head_object(Bucket=connection.bucket, Key=key, ChecksumMode="ENABLED")
     etag = unquoted(found.get("ETag"))
     failing = _failing(found, etag, expected)

@@ -19,6 +19,7 @@ from cafcat.stores.s3.parts import plan_parts
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.stores.s3.unfinished import abort_uploads, check_reachable, uploads_of
 from cafcat.stores.s3.upload import S3Upload
+from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["S3Store"]
 
@@ -135,7 +136,7 @@ class S3Store:
 
     def delete(self, key: str) -> None:
         """Remove an object. A missing object is not an error."""
-        with translated("remove", self.locate(key)):
+        with TRAFFIC.request(self.locate(key)), translated("remove", self.locate(key)):
             self._connection.client.delete_object(Bucket=self._connection.bucket, Key=self._key(key))
 
     def discard(self, key: str, upload_id: str | None = None) -> None:
@@ -175,7 +176,7 @@ class S3Store:
         """
         token: dict[str, str] = {}
         while True:
-            with translated("list", self._url):
+            with TRAFFIC.request(self._url), translated("list", self._url):
                 page = self._connection.client.list_objects_v2(
                     Bucket=self._connection.bucket,
                     Prefix=self._prefix + below,

@@ -23,6 +23,7 @@ from cafcat.stores.s3.proof import Expected, prove
 from cafcat.stores.s3.server_checks import ServerCheck, ServerChecks
 from cafcat.stores.s3.unfinished import abort_uploads
 from cafcat.support.checksums import to_base64
+from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["S3Upload"]
 
@@ -86,7 +87,7 @@ class S3Upload(PartedUpload[dict[str, Any]]):
         A request that needed a second attempt may have begun two uploads. Then all other uploads of the key are
         aborted.
         """
-        with translated("write", self._name):
+        with TRAFFIC.request(self._name), translated("write", self._name):
             answer = self._create()
         upload_id: str = answer["UploadId"]
         if answer["ResponseMetadata"].get("RetryAttempts"):
@@ -188,7 +189,7 @@ class S3Upload(PartedUpload[dict[str, Any]]):
         if self._has_promise:
             options |= {"ChecksumCRC64NVME": to_base64(self._checksum), "ChecksumType": "FULL_OBJECT"}
         client: Any = self._connection.client
-        with translated("write", self._name):
+        with TRAFFIC.request(self._name), translated("write", self._name):
             answer = client.complete_multipart_upload(
                 **self._where, UploadId=self._upload_id, MultipartUpload={"Parts": parts}, **options
             )

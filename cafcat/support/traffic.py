@@ -1,0 +1,216 @@
+"""Bounds the requests and bytes of this process, by URL: requests and bytes in flight, and bytes per second.
+
+All connections of a process share one object, `TRAFFIC`, because a limit is for the sum of all of them.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Condition, Lock
+from typing import Final, NamedTuple
+
+from cafcat.support.forking import renew_after_fork
+
+__all__ = ["TRAFFIC", "Share", "TokenBucket", "Traffic", "applies_to"]
+
+_BURST_SECONDS: Final = 0.25
+"""How long a bucket may have been idle, in seconds, to make up for it."""
+_LONGEST_WAIT: Final = 1.0
+"""How long a request waits, in seconds, until it looks at the clock again: shares end at a time."""
+
+
+class Share(NamedTuple):
+    """The part of a limit that this process may use.
+
+    Attributes:
+        requests: Most requests at the same time; None for no limit.
+        in_flight_bytes: Most bytes of requests at the same time; None for no limit. A single request may have more.
+        bytes_per_second: Most bytes per second; None for no limit.
+        ends_at: When the share ends, as `time.monotonic()` counts. Then no request begins. None: it does not end.
+    """
+
+    requests: int | None = None
+    in_flight_bytes: int | None = None
+    bytes_per_second: int | None = None
+    ends_at: float | None = None
+
+
+class TokenBucket:
+    """Counts bytes, and tells how long to wait so that their rate stays below a limit. Threads may share it."""
+
+    def __init__(self, bytes_per_second: float | None) -> None:
+        self._lock = Lock()
+        self._free_at = 0.0
+        self.bytes_per_second = bytes_per_second
+
+    def add(self, size_bytes: int) -> float:
+        """Count bytes that are going to be moved. Return how long to wait before that, in seconds."""
+        rate = self.bytes_per_second
+        if rate is None or not size_bytes:
+            return 0.0
+        if rate <= 0:
+            return _LONGEST_WAIT
+        with self._lock:
+            now = time.monotonic()
+            begin = max(self._free_at, now - _BURST_SECONDS)
+            self._free_at = begin + size_bytes / rate
+            return max(0.0, self._free_at - now)
+
+
+@dataclass(slots=True)
+class _Limit:
+    """The share of one limit, and how much of it is used.
+
+    Attributes:
+        share: The share.
+        bucket: Counts the bytes.
+        requests: Requests that are in flight.
+        in_flight_bytes: Their bytes.
+    """
+
+    share: Share
+    bucket: TokenBucket = field(default_factory=lambda: TokenBucket(None))
+    requests: int = 0
+    in_flight_bytes: int = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return True if another request may begin now."""
+        share = self.share
+        if share.ends_at is not None and time.monotonic() >= share.ends_at:
+            return False
+        if share.requests is not None and self.requests >= share.requests:
+            return False
+        if share.bytes_per_second == 0 or share.in_flight_bytes == 0:
+            return False
+        return (
+            share.in_flight_bytes is None
+            or not self.in_flight_bytes
+            or self.in_flight_bytes + size_bytes <= share.in_flight_bytes
+        )
+
+
+class Traffic:
+    """The requests that are in flight, and their limits. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._limits: dict[str, _Limit] = {}
+        self._received = TokenBucket(None)
+        self._sent = TokenBucket(None)
+        self._used: set[str] = set()
+        renew_after_fork(self)
+
+    def set_bandwidth(self, bytes_per_second: int | None) -> None:
+        """Limit the bytes that this process receives per second, and those that it sends. None: no limit."""
+        self._received.bytes_per_second = self._sent.bytes_per_second = bytes_per_second
+
+    def set_shares(self, shares: Mapping[str, Share]) -> Mapping[str, tuple[int, int]]:
+        """Replace the shares of limits.
+
+        A smaller share stops no request that is in flight.
+
+        Args:
+            shares: Share of each limit, by the URL of the limit.
+
+        Returns:
+            The requests in flight and their bytes, for each of these URLs.
+        """
+        with self._changed:
+            for url, share in shares.items():
+                limit = self._limits.setdefault(url, _Limit(share))
+                limit.share = share
+                limit.bucket.bytes_per_second = share.bytes_per_second
+            for url in self._limits.keys() - shares.keys():
+                self._limits[url].share, self._limits[url].bucket.bytes_per_second = Share(), None
+            self._changed.notify_all()
+            return {url: (self._limits[url].requests, self._limits[url].in_flight_bytes) for url in shares}
+
+    @property
+    def used(self) -> frozenset[str]:
+        """URLs of the buckets and servers to which this process has sent requests."""
+        return frozenset(self._used)
+
+    @contextmanager
+    def request(self, url: str, *, received: int = 0, sent: int = 0) -> Iterator[None]:
+        """Wait until a request may begin, and count it as in flight inside the `with` block.
+
+        A thread must not begin another request in the block: two such threads could wait for each other.
+
+        Args:
+            url: URL of the object or bucket.
+            received: Expected bytes of the answer.
+            sent: Bytes of the request.
+        """
+        self._note(url)
+        if not self._limits:  # the usual case
+            _sleep(max(self._received.add(received), self._sent.add(sent)))
+            yield
+            return
+        size_bytes = received + sent
+        begun = self._begin(url, size_bytes)
+        try:
+            self._wait(begun, received, sent)
+            yield
+        finally:
+            self._end(begun, size_bytes)
+
+    def received(self, url: str, size_bytes: int) -> None:
+        """Count bytes of an answer whose size was unknown, and wait if they came too fast.
+
+        Args:
+            url: URL of the object.
+            size_bytes: Number of bytes.
+        """
+        with self._changed:
+            matching = [limit for prefix, limit in self._limits.items() if applies_to(prefix, url)]
+        self._wait(matching, size_bytes, 0)
+
+    def _wait(self, limits: "list[_Limit]", received: int, sent: int) -> None:
+        waits = [self._received.add(received), self._sent.add(sent)]
+        _sleep(max(waits + [limit.bucket.add(received + sent) for limit in limits]))
+
+    def _note(self, url: str) -> None:
+        scheme, _, rest = url.partition("://")
+        self._used.add(f"{scheme}://{rest.partition('/')[0]}")
+
+    def _begin(self, url: str, size_bytes: int) -> "list[_Limit]":
+        with self._changed:
+            while True:
+                matching = [limit for prefix, limit in self._limits.items() if applies_to(prefix, url)]
+                if all(limit.has_room(size_bytes) for limit in matching):
+                    break
+                self._changed.wait(_LONGEST_WAIT)
+            for limit in matching:
+                limit.requests += 1
+                limit.in_flight_bytes += size_bytes
+        return matching
+
+    def _end(self, begun: "list[_Limit]", size_bytes: int) -> None:
+        with self._changed:
+            for limit in begun:
+                limit.requests -= 1
+                limit.in_flight_bytes -= size_bytes
+            self._changed.notify_all()
+
+    def after_fork(self) -> None:
+        """Forget the requests of the parent in a forked process. The shares belong to the parent, too."""
+        bandwidth = self._received.bytes_per_second
+        self._changed = Condition()
+        self._limits = {}
+        self._used = set()
+        self._received, self._sent = TokenBucket(bandwidth), TokenBucket(bandwidth)
+
+
+def applies_to(prefix: str, url: str) -> bool:
+    """Return True if a limit with the URL `prefix` is for `url`: the URL itself, or one below it."""
+    return url.startswith(prefix) and (len(url) == len(prefix) or prefix.endswith("/") or url[len(prefix)] == "/")
+
+
+def _sleep(seconds: float) -> None:
+    if seconds > 0:
+        time.sleep(seconds)
+
+
+TRAFFIC: Final = Traffic()
+"""The requests of this process."""
