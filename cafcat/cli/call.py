@@ -296,9 +296,6 @@ def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | Non
         The group, which has no commands yet.
     """
     below = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
-    function = (
-        with_shared_options(lambda _call: None) if alone is None else with_shared_options(alone, is_group=True)
-    )
-    below.callback()(function)
+    below.callback()(with_shared_options(alone or (lambda _call: None), is_group=alone is not None))
     app.add_typer(below, name=name)
     return below

@@ -15,6 +15,7 @@ __all__ = [
     "NotOffered",
     "ObjectDenied",
     "OutOfRange",
+    "Overloaded",
     "answered",
     "denied",
     "translated",
@@ -24,6 +25,10 @@ __all__ = [
 
 class OutOfRange(StoreFailed):
     """A requested range of bytes begins at or beyond the end of the object."""
+
+
+class Overloaded(ServerFailed):
+    """The server asks its clients to send fewer requests."""
 
 
 class NotOffered(StoreFailed):
@@ -81,6 +86,7 @@ _SERVER = {
     "Throttling",
     "TooManyRequests",
 }
+_OVERLOADED = {"429", "503", "ServerBusy", "ServiceUnavailable", "SlowDown", "Throttling", "TooManyRequests"}
 _KINDS: dict[tuple[str, ...], type[CafcatError]] = {
     (
         "412",
@@ -140,7 +146,7 @@ def translated(doing: str, where: str) -> Iterator[None]:
             ObjectDenied: the server does not allow this request, but may allow other requests.
         Conflict: A condition of the request (If-Match, If-None-Match) is not met.
         InvalidInput: A parameter is not valid.
-        ServerFailed: The server does not answer, fails, or is overloaded.
+        ServerFailed: The server does not answer, fails, or is overloaded (Overloaded).
         StoreFailed: The server answered with another error code. OutOfRange: the range begins at or beyond the end
             of the object. NotOffered: the server does not have this operation.
     """
@@ -219,6 +225,8 @@ def answered(code: str, message: str, doing: str, where: str) -> CafcatError:
     for codes, kind in _KINDS.items():
         if code in codes:
             return kind(text)
+    if code in _OVERLOADED:
+        return Overloaded(text, hint=_AGAIN)
     failure = ServerFailed if code in _SERVER or re.fullmatch(r"5\d\d", code) else StoreFailed
     return failure(text, hint=_HINTS.get(code, _AGAIN))
 

@@ -1,19 +1,23 @@
 """Reads objects of a bucket: exact ranges, whole small objects, and streams that survive a broken connection."""
 
 import os
+import random
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
 from cafcat.remote.answers import BLOCK_BYTES, Answer, ObjectHead, nanoseconds, quoted
 from cafcat.remote.bucket import Bucket
-from cafcat.remote.errors import OutOfRange, translated
+from cafcat.remote.errors import OutOfRange, Overloaded, translated
 from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["RemoteObject"]
 
+_OVERLOADED_SECONDS: Final = 15.0
+"""How long a read is tried again while the server answers 503 SlowDown, in seconds."""
 _RESUMES: Final = 5
 """How often in a row a read is begun again after the connection broke. Each received byte of a stream resets the
 count."""
@@ -165,8 +169,7 @@ class RemoteObject:
 
     def _get(self, start_byte: int | None, end_byte: int | None) -> Answer:
         try:
-            with translated("read", self.name):
-                answer = self._get_by_either(start_byte, end_byte)
+            answer = self._get_patiently(start_byte, end_byte)
         except (Conflict, NotFound):
             if self._etag and not self._connection.shows_cause:
                 self.head()
@@ -175,6 +178,21 @@ class RemoteObject:
             answer.close()
             raise Conflict(f"{self.name} is another version than the requested one: the server ignored If-Match")
         return answer
+
+    def _get_patiently(self, start_byte: int | None, end_byte: int | None) -> Answer:
+        """Send a GET request, and again while the server is overloaded, as long as boto3 would try.
+
+        obstore gives up after some two seconds. The pauses are random, so that not all requests come back at once.
+        """
+        ends_at = time.monotonic() + _OVERLOADED_SECONDS
+        while True:
+            try:
+                with translated("read", self.name):
+                    return self._get_by_either(start_byte, end_byte)
+            except Overloaded:
+                if time.monotonic() > ends_at:
+                    raise
+                time.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - jitter
 
     def _get_by_either(self, start_byte: int | None, end_byte: int | None) -> Answer:
         """Send a GET request with obstore if possible, else without it, and return the answer.

@@ -38,9 +38,8 @@ def pause(call: Call, *, run: RunId) -> None:
     """Pause a running ingest. Within 5 seconds, its processes begin no further file, until the run is resumed."""
     with call.repository() as repository:
         repository.pause_run(run)
-    call.output.show(
-        {"paused": run}, [f"run {run} pauses within 5 seconds; `cafcat runs resume {run}` continues it"]
-    )
+    hint = f"`cafcat runs resume {run}` continues it"
+    call.output.show({"paused": run}, [f"run {run} pauses within 5 seconds; {hint}"])
 
 
 def resume(call: Call, *, run: RunId) -> None:
