@@ -44,6 +44,7 @@ from cafcat.packed_files import PackedFiles
 from cafcat.progress import Warnings
 from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
+from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from cafcat.catalog.files.log_units import StoredUnit
@@ -102,7 +103,8 @@ def _operation(
 
     def method(self: "Repository", given: object) -> _Report:
         run = cast(Callable[[Session, object], _Report], import_module(module).run)
-        return run(self.session, given)
+        with TRAFFIC.bandwidth(self.settings.bandwidth):
+            return run(self.session, given)
 
     method.__name__ = module.split(".")[-2]
     summary = inspect.cleandoc(options.__doc__ or "").partition("\n\nAttributes:")[0]

@@ -15,6 +15,7 @@ from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import StopOnSignal, interrupted_by_signals
 from cafcat.support.parameters import Argument, Flag, OnlyInStore, OptionGroup, Unless
+from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from cafcat.session import Session
@@ -57,7 +58,8 @@ def operation(
     with stop or interrupted_by_signals(), opened as session, progress:
         progress.stop = stop
         try:
-            yield session
+            with TRAFFIC.bandwidth(session.settings.bandwidth):
+                yield session
         except KeyboardInterrupt:
             progress.end()
             left = if_interrupted if isinstance(if_interrupted, str) else if_interrupted()

@@ -87,19 +87,18 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
         urls: URLs of the stores and sources that the block uses.
         run_id: `ingest_runs.id` of the run; None if it cannot be paused.
     """
-    TRAFFIC.set_bandwidth(session.settings.bandwidth)
     shared = SharedLimits(urls, run_id=run_id, pause=session.pause)
     shared.renew(session.catalog)
     ended = Event()
     thread = Thread(target=_keep, args=(session, shared, ended), name="cafcat-limits", daemon=True)
     thread.start()
     try:
-        yield
+        with TRAFFIC.bandwidth(session.settings.bandwidth):
+            yield
     finally:
         ended.set()
         thread.join()
         session.pause.set(is_paused=False)
-        TRAFFIC.set_bandwidth(None)
         with suppress(CafcatError):
             shared.give_back(session.catalog)
 

@@ -101,9 +101,20 @@ class Traffic:
         self._used: set[str] = set()
         renew_after_fork(self)
 
-    def set_bandwidth(self, bytes_per_second: int | None) -> None:
-        """Limit the bytes that this process receives per second, and those that it sends. None: no limit."""
-        self._received.bytes_per_second = self._sent.bytes_per_second = bytes_per_second
+    @contextmanager
+    def bandwidth(self, bytes_per_second: int | None) -> Iterator[None]:
+        """Limit the bytes that this process receives per second, and those that it sends, inside the `with` block.
+
+        Args:
+            bytes_per_second: The limit; None to change nothing.
+        """
+        before = self._received.bytes_per_second
+        if bytes_per_second is not None:
+            self._received.bytes_per_second = self._sent.bytes_per_second = bytes_per_second
+        try:
+            yield
+        finally:
+            self._received.bytes_per_second = self._sent.bytes_per_second = before
 
     def set_shares(self, shares: Mapping[str, Share]) -> Mapping[str, tuple[int, int]]:
         """Replace the shares of limits.

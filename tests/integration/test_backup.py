@@ -62,7 +62,7 @@ def put_back(world: World, **options: Any) -> cafcat.Repository:
 
 def test_backup_has_all_tables() -> None:
     """Tables come after the tables to which they refer."""
-    assert set(TABLES) == set(metadata.tables)
+    assert set(TABLES) == set(metadata.tables) - {"limit_shares"}  # running processes fill it
     ordered = list(TABLES)
     for table in metadata.tables.values():
         for key in table.foreign_keys:

@@ -24,6 +24,12 @@ MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("s3_proxy_environment")
 
 
+@pytest.fixture(autouse=True)
+def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reads give up soon after 503 SlowDown. `test_limits` tests the patience."""
+    monkeypatch.setattr("cafcat.remote.reading._OVERLOADED_SECONDS", 0.0)
+
+
 class Bucket:
     """A bucket, accessed without the proxy."""
 

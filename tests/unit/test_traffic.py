@@ -109,12 +109,16 @@ def test_a_bucket_adds_up_waits_so_that_the_rate_stays_below_the_limit() -> None
 
 def test_a_process_stays_below_its_bandwidth_in_each_direction() -> None:
     traffic = Traffic()
-    traffic.set_bandwidth(1_000_000)
     begin = time.monotonic()
-    for _ in range(8):
-        with traffic.request("s3://b/x", sent=100_000, received=100_000):
-            pass
+    with traffic.bandwidth(1_000_000):
+        for _ in range(8):
+            with traffic.request("s3://b/x", sent=100_000, received=100_000):
+                pass
     assert time.monotonic() - begin >= 0.8 - 0.25 - 0.02
+    begin = time.monotonic()
+    with traffic.request("s3://b/x", sent=1 << 40):
+        pass
+    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.parametrize(

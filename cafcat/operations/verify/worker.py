@@ -5,6 +5,7 @@ With small files, most of the time is spent in Python. Several processes then ch
 
 import time
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget
@@ -13,6 +14,7 @@ from cafcat.model import VerifyLevel
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.progress import Progress
 from cafcat.session import Session, SessionFactory
+from cafcat.support.traffic import TRAFFIC
 from cafcat.support.workers import WorkerPipe, Workers
 
 __all__ = ["Checked", "check_in_workers", "serve"]
@@ -59,8 +61,11 @@ def check_in_workers(
                 workers.send(pipe, (target, level))
                 busy[pipe] = target
 
+        settings = session.settings
+        if settings.bandwidth is not None:
+            settings = replace(settings, bandwidth=max(1, settings.bandwidth // count))
         for pipe in workers.pipes:
-            workers.send(pipe, SessionFactory(session.settings))
+            workers.send(pipe, SessionFactory(settings))
             send_next(pipe)
         while busy:
             session.checkpoint()
@@ -92,7 +97,8 @@ def serve(pipe: WorkerPipe) -> None:
         while True:
             target, level = pipe.recv()
             try:
-                result = check_target(session, target, level)
+                with TRAFFIC.bandwidth(session.settings.bandwidth):
+                    result = check_target(session, target, level)
             except CafcatError as error:
                 pipe.send(("error", error))
                 continue
