@@ -1,11 +1,16 @@
 """The object to which an operation reports its progress, and by which it is stopped."""
 
 import logging
+import threading
 from collections.abc import Callable
+from typing import Final
 
 from cafcat.events import Event, Warned
 
-__all__ = ["Progress", "StopOnly", "Warnings"]
+__all__ = ["Pause", "Progress", "StopOnly", "Warnings"]
+
+_LOOK_SECONDS: Final = 0.2
+"""How often a paused operation looks whether the user ends it, in seconds."""
 
 
 class Progress:
@@ -92,3 +97,33 @@ class Warnings(Progress):
             logging.getLogger("cafcat").warning(message)
         else:
             self._warn(message)
+
+
+class Pause:
+    """Whether an operation is to begin no further file for now. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._goes_on = threading.Event()
+        self._goes_on.set()
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the operation is paused."""
+        return not self._goes_on.is_set()
+
+    def set(self, *, is_paused: bool) -> None:
+        """Begin or end the pause."""
+        if is_paused:
+            self._goes_on.clear()
+        else:
+            self._goes_on.set()
+
+    def wait(self, is_ending: Callable[[], bool]) -> None:
+        """Wait for the end of the pause.
+
+        Args:
+            is_ending: Called several times a second. If it returns True, the wait ends. Its errors are raised.
+        """
+        while not self._goes_on.wait(_LOOK_SECONDS):
+            if is_ending():
+                return

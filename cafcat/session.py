@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from cafcat.errors import CafcatError
 from cafcat.events import Event
-from cafcat.progress import Progress
+from cafcat.progress import Pause, Progress
 from cafcat.settings.settings import Settings, default_home
 from cafcat.stores.base import ClosableStore, FolderStore, Store
 from cafcat.stores.registry import open_store
-from cafcat.support.pausing import Pause
 from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is_below
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.limits import SHARE_SECONDS, Amounts
 from cafcat.errors import CafcatError
+from cafcat.progress import Pause
 from cafcat.session import Session
-from cafcat.support.pausing import Pause
 from cafcat.support.traffic import TRAFFIC, Share
 
 __all__ = ["RENEW_SECONDS", "SharedLimits", "with_shared_limits"]

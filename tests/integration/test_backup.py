@@ -65,7 +65,7 @@ def test_backup_has_all_tables() -> None:
     assert set(TABLES) == set(metadata.tables) - {"limit_shares"}  # running processes fill it
     ordered = list(TABLES)
     for table in metadata.tables.values():
-        for key in table.foreign_keys:
+        for key in table.foreign_keys if table.name in ordered else ():
             assert ordered.index(key.column.table.name) <= ordered.index(table.name)
 
 

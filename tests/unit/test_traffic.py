@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cafcat.catalog.limits import fair_share
 from cafcat.errors import InvalidInput
-from cafcat.support.pausing import Pause
+from cafcat.progress import Pause
 from cafcat.support.quantities import parse_rate
 from cafcat.support.traffic import Share, TokenBucket, Traffic, applies_to
 from tests.worlds.waiting import wait_until

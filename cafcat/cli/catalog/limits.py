@@ -31,7 +31,7 @@ def set_(
             "--in-flight", metavar="SIZE", parser=parse_size, help="Most bytes of requests at the same time."
         ),
     ] = None,
-    bandwidth: Annotated[
+    rate: Annotated[
         int | None,
         typer.Option("--bandwidth", metavar="RATE", parser=parse_rate, help="Most bytes per second, as 100MB/s."),
     ] = None,
@@ -41,7 +41,7 @@ def set_(
     Example: cafcat limits set s3://bucket --requests 200 --bandwidth 500MB/s
     """
     with call.repository() as repository:
-        found = repository.set_limit(url, requests=requests, in_flight_bytes=in_flight, bytes_per_second=bandwidth)
+        found = repository.set_limit(url, requests=requests, in_flight_bytes=in_flight, bytes_per_second=rate)
     call.output.show({"set": found}, [call.output.shown(f"limited {found}; running commands follow in 5 seconds")])
 
 
