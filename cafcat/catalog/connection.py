@@ -104,6 +104,9 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
     threshold = _PREPARE_ON_REQUEST if prepares else None
     connection = PgConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
     connection.prepared_max = _PREPARED_STATEMENTS
+    # psycopg numbers the statements of each connection from 0. A pooler that shares sessions between its clients, and
+    # does not keep their statements apart, would execute the statement that another client has prepared as number 0.
+    connection._prepared._prepared_idx = int.from_bytes(os.urandom(7))
     return connection
 
 

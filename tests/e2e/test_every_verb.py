@@ -109,7 +109,7 @@ CASES = {
     "db upgrade": Case("db upgrade", "already at revision"),
     "db current": Case("db current", "needed"),
     "db check": Case("db check", "nothing is wrong"),
-    "db url": Case("db url", "postgresql:///"),
+    "db url": Case("db url", "postgresql://"),
     "db stop": Case("db stop --json", "stopped"),
 }
 IN_AN_EMPTY_CATALOG = {"rebuild", "restore"}
@@ -143,6 +143,18 @@ def filled(cafcat: Cafcat, clp_program: Path) -> Cafcat:
 
 @pytest.mark.parametrize("verb", CASES)
 def test_the_verb_does_its_work(filled: Cafcat, databases: Databases, verb: str) -> None:
+    with databases.fresh(databases.template()) as empty:
+        check_verb(filled, verb, empty)
+
+
+def check_verb(filled: Cafcat, verb: str, empty: str) -> None:
+    """Run the case of a verb, and check what it prints and what it has done.
+
+    Args:
+        filled: the command, with FILES in its catalog and logs in a folder.
+        verb: the verb.
+        empty: URL of an empty catalog.
+    """
     case = CASES[verb]
     for command in case.before:
         filled(*shlex.split(command))
@@ -151,12 +163,11 @@ def test_the_verb_does_its_work(filled: Cafcat, databases: Databases, verb: str)
     keys = filled("keys", "list", "--json").documents
     names = {"chunk": chunk["uuid"], "url": shlex.quote(str(filled.database_url))}
     names["key"] = keys[0]["access_key_id"] if keys else ""
-    with databases.fresh(databases.template()) as empty:
-        subject = in_its_catalog(filled, verb, empty)
-        result = run(subject, case.command.format(**names))
-        assert case.shows.format(**names) in result.text
-        if case.after:
-            assert case.proof in subject(*shlex.split(case.after)).text
+    subject = in_its_catalog(filled, verb, empty)
+    result = run(subject, case.command.format(**names))
+    assert case.shows.format(**names) in result.text
+    if case.after:
+        assert case.proof in subject(*shlex.split(case.after)).text
 
 
 def in_its_catalog(filled: Cafcat, verb: str, empty: str) -> Cafcat:
