@@ -130,7 +130,7 @@ class CatalogQueries:
         Args:
             prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
         """
-        return self.session.catalog.files.level(prefix)
+        return self.session.catalog.reading.files.level(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, builtins.list[str], builtins.list[str]]]:
         """Yield each folder at and below a folder, with the names of its folders and of its files, as `os.walk`.
@@ -146,7 +146,7 @@ class CatalogQueries:
         """
         from cafcat.reading.walking import walk
 
-        return walk(self.session.catalog.files, prefix)
+        return walk(self.session.catalog.reading.files, prefix)
 
     def find(
         self,
@@ -174,7 +174,7 @@ class CatalogQueries:
 
         pattern = None if name is None else regex_of_glob(name)
         where = FindFilter(pattern, newer_ns, older_ns, min_size, max_size)
-        for page in self.session.catalog.files.pages(prefix, where):
+        for page in self.session.catalog.reading.files.pages(prefix, where):
             yield from page
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
@@ -208,7 +208,7 @@ class CatalogQueries:
         """
         chunk = self.chunk(uuid).uuid
         after: str | None = None
-        while page := self.session.catalog.files.chunk_page(chunk, after=after):
+        while page := self.session.catalog.reading.files.chunk_page(chunk, after=after):
             yield from page
             after = page[-1].path
 

@@ -42,11 +42,23 @@ class PackedFiles(CatalogQueries):
         view.session = replace(self.session, progress=progress)
         return view
 
+    def fresh(self) -> Self:
+        """Return a view of this repository that reads the primary, also if a read replica is configured.
+
+        The view has the same connection: closing one closes both. Use it to read what another process has just
+        written. What this process has written is found without it.
+        """
+        view = copy.copy(self)
+        for name in ("_reader", "_async_reader"):
+            view.__dict__.pop(name, None)
+        view.session = replace(self.session, catalog=self.session.catalog.fresh())
+        return view
+
     @cached_property
     def _reader(self) -> "FileReader":
         from cafcat.reading.reader import FileReader
 
-        return FileReader(self.session.catalog, self.session.stores, self._warnings)
+        return FileReader(self.session.catalog.reading, self.session.stores, self._warnings)
 
     @cached_property
     def _async_reader(self) -> "AsyncReader":
@@ -399,7 +411,7 @@ class PackedFiles(CatalogQueries):
         output = output_of(self.session.settings, directory, overwrite=overwrite)
         return extract_tree(
             self._reader,
-            self.session.catalog.files,
+            self.session.catalog.reading.files,
             prefix,
             output,
             progress=self.session.progress,
@@ -416,7 +428,7 @@ class PackedFiles(CatalogQueries):
         """
         from cafcat.reading.extract import plan_tree
 
-        return plan_tree(self._reader, self.session.catalog.files, prefix)
+        return plan_tree(self._reader, self.session.catalog.reading.files, prefix)
 
 
 def _names(paths: Iterable[str]) -> Iterable[str]:

@@ -69,12 +69,12 @@ class AccessKeys:
 
     def all(self) -> list[AccessKey]:
         """Return all keys, the oldest first."""
-        with self._connection.statement() as connection:
+        with self._connection.statement(read_only=True) as connection:
             return [AccessKey(*row) for row in connection.execute(_LIST.encode()).fetchall()]
 
     def find(self, access_key_id: str) -> tuple[str, bytes] | None:
         """Return the folder and the sealed secret of a valid key; None if it is unknown, revoked or expired."""
-        with self._connection.statement() as connection:
+        with self._connection.statement(read_only=True) as connection:
             row = connection.execute(_FIND, (access_key_id,)).fetchone()
         return None if row is None else (str(row[0]), bytes(row[1]))
 

@@ -1,7 +1,8 @@
 """The catalog: one PostgreSQL database. Its queries are methods of several classes; most share a connection."""
 
+import copy
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from cafcat.catalog.connection import Connection, Connector
 from cafcat.catalog.files.lookup import Lookup
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.files.log_units import LogUnits
     from cafcat.catalog.files.removal import Removal
     from cafcat.catalog.files.sources import Sources
+    from cafcat.catalog.files.standby_lookup import ReadingCatalog
     from cafcat.catalog.files.versions import Versions
     from cafcat.catalog.history.journal import Journal
     from cafcat.catalog.history.listings import Listings
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.history.shards import Shards
     from cafcat.catalog.limits import Limits
     from cafcat.catalog.reports import Reports
+    from cafcat.catalog.standby import Standby
     from cafcat.catalog.stores.identity import Identities
     from cafcat.catalog.stores.stores import Stores
     from cafcat.catalog.stores.verdicts import ServerVerdicts
@@ -57,6 +60,8 @@ class Catalog:
         database: Connector,
         *,
         lock_timeout: float | None = None,
+        standby: Connector | None = None,
+        max_staleness: float = 60,
     ) -> None:
         """Prepare to query a catalog. No connection is opened yet.
 
@@ -64,11 +69,20 @@ class Catalog:
             database: Opens connections to the database.
             lock_timeout: Longest wait for a lock, in seconds; None for 600 seconds, or less in some operations. A
                 few operations have a fixed limit of their own.
+            standby: Opens connections to a standby server, which answers the look-ups of `reading`; None for none.
+            max_staleness: How far the standby may be behind the primary, in seconds.
         """
         self._database = database
         self._lock_wait = LockWait(lock_timeout)
         self._connection = Connection(database, self._lock_wait)
         self.files = Lookup(self._connection)
+        self._standby: Standby | None = None
+        if standby is not None:
+            from cafcat.catalog import standby as replica
+
+            self._standby = replica.Standby(
+                standby, self._connection, max_staleness=max_staleness, lock_wait=self._lock_wait
+            )
 
     def announce_waits(self, progress: Progress) -> None:
         """Let `progress` receive warnings when `locking.acquire` waits over 5 seconds for a lock.
@@ -78,8 +92,29 @@ class Catalog:
         self._lock_wait.progress = progress
 
     def close(self) -> None:
-        """Close the connection. Idempotent; the next query connects anew."""
+        """Close the connections. Idempotent; the next query connects anew."""
         self._connection.close()
+        if self._standby is not None:
+            self._standby.close()
+
+    @cached_property
+    def reading(self) -> "Self | ReadingCatalog":
+        """Return the look-ups and listings for reading files: on the standby, if there is one, else this catalog.
+
+        A standby may be some seconds behind. What decides about changes of the catalog uses `files`.
+        """
+        if self._standby is None:
+            return self
+        from cafcat.catalog.files.standby_lookup import ReadingCatalog
+
+        return ReadingCatalog(self, self._standby)
+
+    def fresh(self) -> Self:
+        """Return a view of this catalog, with the same connection, whose `reading` uses the primary."""
+        view = copy.copy(self)
+        view._standby = None
+        view.__dict__.pop("reading", None)
+        return view
 
     @cached_property
     def chunks(self) -> "Chunks":

@@ -1,5 +1,6 @@
 """A reused connection to the catalog's database, and the translation of psycopg's exceptions into cafcat's."""
 
+import itertools
 import logging
 import os
 import select
@@ -8,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import psycopg
 from psycopg import errors as pg
@@ -104,8 +105,8 @@ def open_connection(conninfo: str, *, prepares: bool = True) -> PgConnection:
     threshold = _PREPARE_ON_REQUEST if prepares else None
     connection = PgConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
     connection.prepared_max = _PREPARED_STATEMENTS
-    # psycopg numbers the statements of each connection from 0. A pooler that shares sessions between its clients, and
-    # does not keep their statements apart, would execute the statement that another client has prepared as number 0.
+    # psycopg numbers the statements of each connection from 0. A pooler that shares sessions between its clients,
+    # and does not keep their statements apart, would execute the statement that another client has prepared as 0.
     connection._prepared._prepared_idx = int.from_bytes(os.urandom(7))
     return connection
 
@@ -131,7 +132,13 @@ class Connection:
 
     It is thread-safe: other threads wait while one thread executes a statement or has a transaction open. A forked
     process opens a connection of its own.
+
+    Attributes:
+        last_write: A number that changes when a statement or transaction of any Connection of this process has
+            ended, unless it was announced as one that only reads.
     """
+
+    last_write: ClassVar[int] = 0
 
     def __init__(self, database: Connector, lock_wait: LockWait | None = None) -> None:
         """Create the object. This does not connect yet.
@@ -156,8 +163,11 @@ class Connection:
         renew_after_fork(self)
 
     @contextmanager
-    def transaction(self) -> Iterator[PgConnection]:
+    def transaction(self, *, read_only: bool = False) -> Iterator[PgConnection]:
         """Open a transaction, or a savepoint if this thread has a transaction open. The outermost context commits.
+
+        Args:
+            read_only: True if the transaction changes nothing. The server does not check that.
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision. This is checked once per
@@ -167,7 +177,7 @@ class Connection:
             AccessDenied: The server rejects user and password.
             InvalidInput: The database cannot store or look up a value, or its URL cannot be read.
         """
-        with self.statement() as connection:
+        with self.statement(read_only=read_only) as connection:
             is_outermost = not self._in_transaction
             try:
                 with connection.transaction():
@@ -189,17 +199,20 @@ class Connection:
         return DEFAULT_LIMIT_SECONDS if limit is None else limit
 
     @contextmanager
-    def by_index(self) -> Iterator[PgConnection]:
+    def by_index(self, *, read_only: bool = False) -> Iterator[PgConnection]:
         """Open a transaction in which the server reads tables by index wherever an index can answer a query.
+
+        Args:
+            read_only: True if the transaction changes nothing.
 
         Raises the errors of `transaction`, such as CatalogUnavailable.
         """
-        with self.transaction() as connection:
+        with self.transaction(read_only=read_only) as connection:
             connection.execute(BY_INDEX)
             yield connection
 
     @contextmanager
-    def statement(self, *, check: bool = True) -> Iterator[PgConnection]:
+    def statement(self, *, check: bool = True, read_only: bool = False) -> Iterator[PgConnection]:
         """Open a context with the connection for a single statement, which is a transaction by itself.
 
         This costs one round trip to the server, not three as `transaction` does. If this thread has a transaction
@@ -207,6 +220,7 @@ class Connection:
 
         Args:
             check: Check the revision of the schema, once per connection.
+            read_only: True if the statement changes nothing.
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision.
@@ -219,7 +233,11 @@ class Connection:
             connection = self._open()
             if check and not self._checked:
                 self._check(connection)
-            yield connection
+            try:
+                yield connection
+            finally:
+                if not read_only:
+                    Connection.last_write = next(_WRITES)
 
     def select(self, selection: PreparedLookup, parameter: str | list[str]) -> list[tuple[Any, ...]]:
         """Return the rows that a look-up finds, usually in one round trip to the server; empty if it finds none.
@@ -325,6 +343,7 @@ _PREPARED_STATEMENT_LOST: Final = (
     pg.DuplicatePreparedStatement,
     pg.FeatureNotSupported,
 )
+_WRITES: Final = itertools.count(1)
 _RUN_AGAIN: Final = "run the command again"
 CHECK_SERVER: Final = "check that the database server is running and that its URL is right"
 

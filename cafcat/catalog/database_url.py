@@ -69,9 +69,11 @@ class DatabaseUrl:
 
     Attributes:
         url: The libpq URL.
+        prepares: True if look-ups are prepared on the server.
     """
 
     url: str
+    prepares: bool = True
 
     def connect(self) -> PgConnection:
         """Return a new connection in autocommit mode.
@@ -81,7 +83,7 @@ class DatabaseUrl:
             CatalogUnavailable: The server does not answer, or refuses the connection.
             AccessDenied: The server rejects user and password.
         """
-        return connect(self.url)
+        return connect(self.url, prepares=self.prepares)
 
     def connect_reader(self) -> PgConnection:
         """Return a new connection for a query of the user, with the same role as every other connection.

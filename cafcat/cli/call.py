@@ -64,11 +64,12 @@ def _shared(
             "--bandwidth", metavar="RATE", help="Most bytes to receive, and to send, per second: 100MB/s."
         ),
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Read the primary database, not a read replica.")] = False,
 ) -> None:
     """Declare the shared options as parameters. This function is never called.
 
     `with_shared_options` adds these parameters to commands and groups; `--lock-timeout` only with `commits`,
-    `--bandwidth` only with `moves`.
+    `--bandwidth` only with `moves`, `--fresh` only with `reads`.
     """
 
 
@@ -83,11 +84,12 @@ class Call:
         quiet: True with --quiet.
         verbose: True with --verbose.
         debug: True with --debug.
+        fresh: True with --fresh.
     """
 
     def __init__(self) -> None:
         self.output = Output()
-        self.quiet = self.verbose = self.debug = False
+        self.quiet = self.verbose = self.debug = self.fresh = False
         self._flags: dict[str, Any] = {}
         self._settings: Settings | None = None
 
@@ -138,7 +140,8 @@ class Call:
         """
         from cafcat.packed_files import PackedFiles
 
-        return PackedFiles(self.settings(), self.warn)
+        repository = PackedFiles(self.settings(), self.warn)
+        return repository.fresh() if self.fresh else repository
 
     @contextmanager
     def reading(self) -> Iterator["PackedFiles"]:
@@ -205,6 +208,7 @@ def with_shared_options(
     *,
     commits: bool = False,
     moves: bool = False,
+    reads: bool = False,
     is_group: bool = False,
 ) -> Callable[..., int | None]:
     """Return the function of a command in the form that typer calls, with the shared options added.
@@ -219,6 +223,8 @@ def with_shared_options(
         commits: True for a command that writes to the catalog and may wait for another writer: it gets
             `--lock-timeout`.
         moves: True for a command that moves much data: it gets `--bandwidth`.
+        reads: True for a command that looks up or lists files, on a read replica if there is one: it gets
+            `--fresh`.
         is_group: True for a group of commands whose `function` runs if no command of it is named.
     """
     shared = dict(_SHARED)
@@ -229,6 +235,8 @@ def with_shared_options(
         del shared["lock_timeout"]
     if not moves:
         del shared["bandwidth"]
+    if not reads:
+        del shared["fresh"]
     _, *own = inspect.signature(function).parameters.values()
     options, from_operation = None, []
     if own and own[0].name == "options":
@@ -267,6 +275,7 @@ def verb(
     store: str | None = None,
     commits: bool = False,
     moves: bool = False,
+    reads: bool = False,
 ) -> None:
     """Add a command to a typer application, with the shared options.
 
@@ -278,8 +287,10 @@ def verb(
         commits: True for a command that writes to the catalog and may wait for another writer: it gets
             `--lock-timeout`.
         moves: True for a command that moves much data: it gets `--bandwidth`.
+        reads: True for a command that looks up or lists files, on a read replica if there is one: it gets
+            `--fresh`.
     """
-    app.command(name)(with_shared_options(function, store, commits=commits, moves=moves))
+    app.command(name)(with_shared_options(function, store, commits=commits, moves=moves, reads=reads))
 
 
 def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:

@@ -127,7 +127,7 @@ class Lookups:
     def files(self) -> Listing:
         """Looks up and lists the files. A snapshot has another one after a fork."""
         packed = self._packed
-        return packed.files if isinstance(packed, Snapshot) else packed.session.catalog.files
+        return packed.files if isinstance(packed, Snapshot) else packed.session.catalog.reading.files
 
     def _start(self) -> None:
         self._waiting: dict[asyncio.AbstractEventLoop, dict[str, asyncio.Future[Location | Folder | None]]] = {}

@@ -78,8 +78,10 @@ def tree_of_catalog(repository: PackedFiles, warn: Callable[[str], object]) -> I
         CatalogUnavailable, CatalogOutdated, AccessDenied: The database does not answer, or has another schema.
     """
     session = repository.session
-    session.catalog.files.folder_page("", limit=1)
-    yield Tree(session.catalog.files, FileReader(session.catalog, session.stores, Warnings(warn)), False)
+    session.catalog.reading.files.folder_page("", limit=1)
+    yield Tree(
+        session.catalog.reading.files, FileReader(session.catalog.reading, session.stores, Warnings(warn)), False
+    )
 
 
 @contextmanager

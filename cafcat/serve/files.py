@@ -50,7 +50,7 @@ class Files:
         self._finder = serving.finder
         self._pool = serving.pool
         self._redirects = serving.options.redirect
-        self._folders = Folders(serving.repository.session.catalog.files, serving.pool)
+        self._folders = Folders(serving.repository.session.catalog.reading.files, serving.pool)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

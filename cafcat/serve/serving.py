@@ -42,8 +42,8 @@ class Serving:
         session = repository.session
         self.repository = repository
         self.options = options
-        self.reader = FileReader(session.catalog, session.stores, warnings)
-        self.finder = Finder(session.catalog.files, self.reader)
+        self.reader = FileReader(session.catalog.reading, session.stores, warnings)
+        self.finder = Finder(session.catalog.reading.files, self.reader)
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-serve")
         self.batch_pool = ThreadPoolExecutor(options.batches, thread_name_prefix="cafcat-batch")
         self.batches = asyncio.Semaphore(options.batches)

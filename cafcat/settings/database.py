@@ -39,6 +39,8 @@ class Database:
         self._given_url = settings.database_url
         self._prepares = settings.prepared_statements
         self._lock_timeout = settings.lock_timeout
+        self._read_url = settings.read_database_url
+        self._max_staleness = settings.max_staleness
         self._home = settings.home
         self._is_default_home = settings.has_default_home
 
@@ -118,7 +120,12 @@ class Database:
 
     def catalog(self) -> Catalog:
         """Return the catalog in this database. It connects at its first query."""
-        return Catalog(self, lock_timeout=self._lock_timeout)
+        if self._read_url is None:
+            return Catalog(self, lock_timeout=self._lock_timeout)
+        from cafcat.catalog.database_url import DatabaseUrl
+
+        standby = DatabaseUrl(self._read_url, self._prepares)
+        return Catalog(self, lock_timeout=self._lock_timeout, standby=standby, max_staleness=self._max_staleness)
 
     def url(self) -> str:
         """Return a libpq URL or key=value string of the database, which may contain a password.

@@ -32,6 +32,8 @@ __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_hom
 KEYS = (
     "home",
     "database_url",
+    "read_database_url",
+    "max_staleness",
     "store",
     "target_size",
     "upload_memory",
@@ -42,6 +44,8 @@ KEYS = (
 )
 DEFAULT_TARGET_SIZE = 30_000_000_000
 """Default of target_size: a chunk of this size is full, in bytes."""
+DEFAULT_MAX_STALENESS = 60
+"""Default of max_staleness, in seconds."""
 LEAST_UPLOAD_MEMORY = 16_000_000
 """Smallest accepted value of upload_memory, in bytes."""
 MOST_READ_REQUESTS = 1000
@@ -57,6 +61,9 @@ class Settings:
     Attributes:
         home: Absolute path of the home: it has the embedded database, the default store and `cafcat.toml`.
         database_url: A libpq URL or key=value string; None for the embedded database.
+        read_database_url: URL of a standby server of `database_url`, which answers look-ups and listings; None for
+            none.
+        max_staleness: How far that server may be behind, in seconds.
         store: URL or absolute path of the store for new chunks.
         store_name: The text that the user gave for `store`, if it can be the name of a store and is not a name in
             `stores`; otherwise None. If the catalog has a store with this name, that store is used instead of
@@ -77,6 +84,8 @@ class Settings:
 
     home: Path
     database_url: str | None = field(repr=False)
+    read_database_url: str | None = field(repr=False)
+    max_staleness: int
     store: str
     store_name: str | None
     target_size: int
@@ -130,6 +139,8 @@ class Settings:
         home = absolute_path(given["home"], "home") if "home" in given else default_home()
         values: dict[str, Any] = {
             "database_url": None,
+            "read_database_url": None,
+            "max_staleness": DEFAULT_MAX_STALENESS,
             "store": str(home / "chunks"),
             "store_name": None,
             "target_size": DEFAULT_TARGET_SIZE,
@@ -145,6 +156,9 @@ class Settings:
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
             values["store_name"] = possible_name(given["store"].value, stores)
+        if values["database_url"] is None and values["read_database_url"] is not None:
+            message = f"read_database_url ({given['read_database_url'].origin}) is set without database_url"
+            raise InvalidInput(message, hint="the embedded database has no standby: set database_url, too")
         if values["database_url"] is None and Path(values["store"]).is_relative_to(home):
             # Without symbolic links: the embedded database has one URL for the store, whatever path of the home the
             # user gives.
@@ -312,6 +326,14 @@ def _seconds(given: GivenValue, name: str) -> int:
     return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
 
 
+def _max_staleness(given: GivenValue, name: str) -> int:
+    seconds = _seconds(given, name)
+    if seconds == 0:
+        hint = "to read the primary only, leave read_database_url out"
+        raise InvalidInput(f"{name} ({given.origin}) must be at least 1 second", hint=hint)
+    return seconds
+
+
 def _upload_memory(given: GivenValue, name: str) -> int:
     size = size_in_bytes(given, name)
     if size < LEAST_UPLOAD_MEMORY:
@@ -333,6 +355,8 @@ def _read_requests(given: GivenValue, name: str) -> int:
 
 _PARSERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
     "database_url": _database_url,
+    "read_database_url": _database_url,
+    "max_staleness": _max_staleness,
     "target_size": _target_size,
     "upload_memory": _upload_memory,
     "read_requests": _read_requests,

@@ -27,6 +27,8 @@ def test_defaults(tmp_path: Path) -> None:
     settings = Settings.load(environ={"CAFCAT_HOME": str(tmp_path)})
     assert settings.home == tmp_path
     assert settings.database_url is None
+    assert settings.read_database_url is None
+    assert settings.max_staleness == 60
     assert settings.store == str(tmp_path / "chunks")
     assert settings.target_size == 30_000_000_000
     assert settings.upload_memory == 256_000_000
@@ -38,6 +40,8 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.origins == {
         "home": "environment CAFCAT_HOME",
         "database_url": "default",
+        "read_database_url": "default",
+        "max_staleness": "default",
         "store": "default",
         "target_size": "default",
         "upload_memory": "default",
@@ -66,6 +70,8 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
     assert settings.origins == {
         "home": "flag",
         "database_url": f"file {file}: database_url",
+        "read_database_url": "default",
+        "max_staleness": "default",
         "store": "environment CAFCAT_STORE",
         "target_size": "flag",
         "upload_memory": "default",
@@ -104,7 +110,7 @@ def test_a_profile_overrides_the_keys_above_it(write: Write) -> None:
         (
             "sotre = '/x'",
             None,
-            "unknown key sotre .*; keys are home, database_url, store, target_size, upload_memory, read_req",
+            "unknown key sotre .*; keys are home, database_url, read_database_url, max_staleness, store",
         ),
         ("[profiles.a]\nhme = '/x'", None, "unknown key profiles.a.hme"),
         ("[profiles.a]\n", "b", "no profile 'b' .*; profiles in this file: a"),
@@ -584,3 +590,19 @@ def test_a_lock_timeout_is_a_duration(write: Write, text: str, seconds: int) -> 
     for wrong in ("true", "1.5", '"soon"', "-1"):
         with pytest.raises(InvalidInput, match=r"lock_timeout \(file .*\) is not a duration"):
             Settings.load(environ={}, config=write(f"lock_timeout = {wrong}\n"))
+
+
+def test_a_limit_of_staleness_is_a_duration_of_at_least_a_second(write: Write) -> None:
+    assert Settings.load(environ={}, config=write('max_staleness = "5m"\n')).max_staleness == 300
+    with pytest.raises(InvalidInput, match="must be at least 1 second"):
+        Settings.load(environ={"CAFCAT_MAX_STALENESS": "0"})
+
+
+def test_a_read_replica_needs_a_database_url(tmp_path: Path) -> None:
+    replica = "postgresql://user:secret@standby/catalog"
+    with pytest.raises(InvalidInput, match="is set without database_url") as caught:
+        Settings.load(environ={"CAFCAT_READ_DATABASE_URL": replica}, home=tmp_path)
+    assert "secret" not in str(caught.value)
+    settings = Settings.load(environ={}, home=tmp_path, read_database_url=replica, database_url="postgresql:///x")
+    assert settings.read_database_url == replica
+    assert "secret" not in repr(settings)

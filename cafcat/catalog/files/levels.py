@@ -86,6 +86,6 @@ def level_page(
     statement = _LEVEL_PAGE.format(upper_bound="" if high is None else "AND file_path < %(high)s")
     parameters = {"from": low, "high": high, "length": skipped, "limit": limit}
     parameters |= {"delimiter": delimiter, "ending": len(delimiter), "after": end_of_prefix(delimiter)}
-    with connection.statement() as opened:
+    with connection.statement(read_only=True) as opened:
         rows = opened.execute(statement.encode(), parameters).fetchall()
     return [Folder(row[1]) if row[0] else location_of(row[2:]) for row in rows]

@@ -224,7 +224,7 @@ class Lookup:
         """
         if not names:
             return set()
-        with self._connection.statement() as connection:
+        with self._connection.statement(read_only=True) as connection:
             rows = connection.execute(_FOLDERS_AMONG.encode(), [sorted(names)]).fetchall()
         return {row[0] for row in rows}
 
@@ -244,7 +244,7 @@ class Lookup:
         Transactions of other databases of the server change it, too. As long as the value is the same, every query
         has the same result.
         """
-        with self._connection.statement() as connection:
+        with self._connection.statement(read_only=True) as connection:
             return connection.execute(_STATE).fetchall()[0]
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
@@ -397,7 +397,7 @@ class Lookup:
 
     def _range(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query on a range of an index, with the settings of by_key.BY_INDEX."""
-        with self._connection.by_index() as connection:
+        with self._connection.by_index(read_only=True) as connection:
             return connection.execute(statement.encode(), parameters).fetchall()
 
 

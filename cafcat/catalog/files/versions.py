@@ -109,7 +109,7 @@ class Versions:
             end: One past its last byte.
         """
         parameters = {"path": path, "chunk": chunk, "start": start, "end": end}
-        with self._connection.by_index() as connection:
+        with self._connection.by_index(read_only=True) as connection:
             for statement in (_LIVE_AT, _FORMER_AT):
                 row = connection.execute(statement.encode(), parameters).fetchone()
                 if row is not None:
@@ -132,7 +132,7 @@ class Versions:
         return self._removal(_REMOVAL_OF, {"path": path, "chunk": chunk, "start": start, "end": end})
 
     def _removal(self, statement: str, parameters: dict[str, Any]) -> DeleteMarker | None:
-        with self._connection.by_index() as connection:
+        with self._connection.by_index(read_only=True) as connection:
             row = connection.execute(statement.encode(), parameters).fetchone()
         return None if row is None else DeleteMarker(location_of(row[:-1]), row[-1])
 
@@ -145,7 +145,7 @@ class Versions:
             limit: Largest number of rows to read of each of two tables, unless a single path has more.
         """
         parameters = {"low": low, "high": high, "limit": limit}
-        with self._connection.by_index() as connection:
+        with self._connection.by_index(read_only=True) as connection:
             connection.execute(_IN_ORDER)
             live = connection.execute(_bounded(_LIVE, high), parameters).fetchall()
             former = connection.execute(_bounded(_FORMER, high), parameters).fetchall()

@@ -14,6 +14,7 @@ __all__ = ["register"]
 _NONE: Final = {
     "database_url": "none: the embedded database",
     "bandwidth": "none: no limit",
+    "read_database_url": "none: look-ups use database_url",
     "lock_timeout": "none: ten minutes; 0 for rebuild and restore",
 }
 """Texts for settings without a value."""
@@ -43,7 +44,8 @@ def _values(settings: "Settings") -> dict[str, Any]:
     values = {name: getattr(settings, name) for name in KEYS}
     values["home"] = str(settings.home)
     values["store"] = redact_store_url(values["store"])
-    values["database_url"] = values["database_url"] and redacted(values["database_url"])
+    for name in ("database_url", "read_database_url"):
+        values[name] = values[name] and redacted(values[name])
     return values
 
 

@@ -252,6 +252,6 @@ def extract(
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat get`, `cat` and `extract` to the commands of the program."""
-    verb(app, "get", get)
-    verb(app, "cat", cat)
-    verb(app, "extract", extract)
+    verb(app, "get", get, reads=True)
+    verb(app, "cat", cat, reads=True)
+    verb(app, "extract", extract, reads=True)

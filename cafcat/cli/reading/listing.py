@@ -214,7 +214,7 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ls`, `find`, `stat` and `locate` to the commands of the program."""
-    verb(app, "ls", ls)
-    verb(app, "find", find)
-    verb(app, "stat", stat)
-    verb(app, "locate", locate)
+    verb(app, "ls", ls, reads=True)
+    verb(app, "find", find, reads=True)
+    verb(app, "stat", stat, reads=True)
+    verb(app, "locate", locate, reads=True)

@@ -81,4 +81,4 @@ def _show(call: Call, repository: "PackedFiles", path: str, seconds: int | None)
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat url` to the commands of the program."""
-    verb(app, "url", url)
+    verb(app, "url", url, reads=True)

@@ -67,7 +67,7 @@ class Objects:
             self._check_delete_marker(request, path, version)
             return self._find_version(path, key, version)
         try:
-            return self._repository.session.catalog.files.locate(path)
+            return self._repository.session.catalog.reading.files.locate(path)
         except NotFound:
             raise self._missing(bucket, path, key, visible) from None
 

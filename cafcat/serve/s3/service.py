@@ -79,7 +79,7 @@ class S3Service:
         self._options = options
         self._keys = KeyRing(repository.session, options.key_seconds)
         self._public = tuple(options.public_folders())
-        self._namespace = Namespace(self._catalog.files, options)
+        self._namespace = Namespace(self._catalog.reading.files, options)
         self._objects = Objects(repository, self._namespace)
 
     def answer(self, request: S3Request) -> Answer:
@@ -160,7 +160,7 @@ class S3Service:
                 return answer(bucket, visible)
         if "versions" in request.parameters:
             return list_versions(self._catalog.versions, self._namespace, request, bucket, visible)
-        return list_objects(self._catalog.files, self._namespace, request, bucket, visible)
+        return list_objects(self._catalog.reading.files, self._namespace, request, bucket, visible)
 
 
 @lru_cache(maxsize=1024)
