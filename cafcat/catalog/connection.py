@@ -22,6 +22,7 @@ from cafcat.catalog.locking import (
     set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
+from cafcat.catalog.silence import LiveCheck, watched
 from cafcat.errors import CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
 from cafcat.support.forking import keep_open, renew_after_fork
 
@@ -44,16 +45,24 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PgConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A psycopg connection, with two attributes that cafcat needs.
+    """A psycopg connection, with three attributes that cafcat needs.
 
     Attributes:
         lock_wait: How long to wait for locks, and where to report long waits. None: `locking.acquire` uses its
             defaults.
         revision: Revision of the schema when the connection was made; None if it was not queried.
+        live_check: Finds out during a long wait whether the server still answers. None: the wait has no limit.
     """
 
     lock_wait: LockWait | None = None
     revision: str | None = None
+    live_check: LiveCheck | None = None
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Wait until a statement has been sent or answered, as psycopg does, or until `live_check` raises."""
+        if self.live_check is not None:
+            gen = watched(gen, self.live_check.silent_seconds, self.live_check)
+        return super().wait(gen, *args, **kwargs)
 
 
 _PREPARE_ON_REQUEST: Final = 1 << 62

@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cafcat.catalog.connection import CHECK_SERVER, PgConnection, application_name, one_line, open_connection
+from cafcat.catalog.silence import LiveCheck
 from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
 
 __all__ = ["DatabaseUrl", "connect", "is_readable", "split_password"]
@@ -44,9 +45,13 @@ def connect(url: str, *, prepares: bool = True) -> PgConnection:
     """
     conninfo = _conninfo(url)
     try:
-        return open_connection(conninfo, prepares=prepares)
+        connection = open_connection(conninfo, prepares=prepares)
     except psycopg.OperationalError as error:
         raise _connection_error(one_line(error)) from error
+    silent_seconds = int(str(conninfo_to_dict(conninfo)["tcp_user_timeout"])) / 1000
+    if silent_seconds:
+        connection.live_check = LiveCheck(connection, conninfo, silent_seconds)
+    return connection
 
 
 def _conninfo(url: str) -> str:

@@ -5,7 +5,7 @@ Three things are checked, with one small query on either server every few second
 * The standby follows this primary, and its database is this catalog.
 * The standby has everything that the primary had at a time that is at most `max_staleness` seconds ago. Either it
   has replayed a position of the write-ahead log that the primary had at that time, or it has replayed a commit of
-  that time. The first proof works on an idle primary, too, and both need only the primary's clock and this machine's.
+  that time. The first proof works on an idle primary, too. The standby's clock is not used.
 * The standby has replayed everything that this process has written.
 """
 

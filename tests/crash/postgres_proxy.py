@@ -36,6 +36,8 @@ class Cut(StrEnum):
 class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
     """Serves while it is entered.
 
+    While `flowing` is cleared, it accepts connections and bytes, but passes nothing on.
+
     `cut` is called for each request with the statements of its transaction, the request's own statement last. After
     it has returned a Cut, it is not called again.
     """
@@ -47,6 +49,8 @@ class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         self._lock = threading.Lock()
         self.cut: Callable[[list[bytes]], Cut | None] = lambda _: None
         self.was_cut: list[bytes] | None = None
+        self.flowing = threading.Event()
+        self.flowing.set()
         super().__init__(("127.0.0.1", 0), _Client)
 
     def url(self, dbname: str) -> str:
@@ -81,6 +85,7 @@ class _Client(socketserver.BaseRequestHandler):
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._swallow = False
         self._transaction: list[bytes] = []
+        self.server.flowing.wait()
         with contextlib.closing(self.server.connect()) as upstream, contextlib.suppress(OSError, EOFError):
             upstream.sendall(self._startup())
             back = threading.Thread(target=self._pass_answers, args=(upstream,))
@@ -108,6 +113,7 @@ class _Client(socketserver.BaseRequestHandler):
             if cut is Cut.REQUEST:
                 return
             self._swallow = cut is Cut.ANSWER
+            self.server.flowing.wait()
             upstream.sendall(request)
             request, text = b"", b""
 
@@ -120,6 +126,7 @@ class _Client(socketserver.BaseRequestHandler):
     def _pass_answers(self, upstream: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError):
             for kind, message in _messages(upstream):
+                self.server.flowing.wait()
                 if not self._swallow:
                     self.request.sendall(message)
                 elif kind in _ANSWERED:
