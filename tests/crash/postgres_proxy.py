@@ -38,6 +38,8 @@ class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
 
     While `flowing` is cleared, it accepts connections and bytes, but passes nothing on.
 
+    `statements` gets the text of every statement.
+
     `cut` is called for each request with the statements of its transaction, the request's own statement last. After
     it has returned a Cut, it is not called again.
     """
@@ -49,6 +51,7 @@ class PostgresProxy(ServesWhileEntered, socketserver.ThreadingTCPServer):
         self._lock = threading.Lock()
         self.cut: Callable[[list[bytes]], Cut | None] = lambda _: None
         self.was_cut: list[bytes] | None = None
+        self.statements: set[str] = set()
         self.flowing = threading.Event()
         self.flowing.set()
         super().__init__(("127.0.0.1", 0), _Client)
@@ -106,6 +109,8 @@ class _Client(socketserver.BaseRequestHandler):
         for kind, message in _messages(self.request):
             request += message
             if kind in b"PQ":
+                statement = message[5:].partition(b"\0")[2 if kind in b"P" else 0].partition(b"\0")[0]
+                self.server.statements.add(statement.decode())
                 text += message[5:].strip(b"\0").partition(b"\0")[0]
             if kind not in _ENDS:
                 continue

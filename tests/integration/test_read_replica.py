@@ -263,6 +263,19 @@ def test_a_standby_that_is_killed_is_not_used(own_pair: Pair, readers: Readers) 
     assert reader.session.catalog.reading.files.state() != state, "caches of the standby's content are dropped"
 
 
+def test_a_standby_that_is_frozen_is_not_used(own_pair: Pair, readers: Readers) -> None:
+    reader = readers.open(
+        own_pair, read_database_url=own_pair.read_url + "&tcp_user_timeout=1000&connect_timeout=2"
+    )
+    write(reader, "frozen")
+    own_pair.wait_for_replay()
+    wait_for_standby(reader)
+    own_pair.standby.freeze()
+    assert [reader.read("frozen") for _ in range(3)] == [b"content"] * 3
+    assert len(readers.warnings) == 1
+    assert "silent" in readers.warnings[0]
+
+
 def test_reads_go_on_for_a_while_when_the_primary_is_killed(own_pair: Pair, readers: Readers) -> None:
     reader = readers.open(own_pair, max_staleness=3)
     write(reader, "orphan")

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.worlds.memory import memory_folder
 from tests.worlds.servers.services import FAST_SETTINGS, debian_programs
 from tests.worlds.waiting import wait_until
 
-__all__ = ["Pair", "Server", "initdb", "server_pair"]
+__all__ = ["Pair", "Server", "server_pair"]
 
 SUPERUSER = "postgres"
 
@@ -29,10 +30,17 @@ class Server:
         self.folder = folder
         self.data = folder / "data"
         self._user = choose_user(folder)
+        self._frozen: list[int] = []
 
     def run(self, program: str, *arguments: str | Path) -> None:
-        result = run_program(self._user, [debian_programs() / program, *arguments], stdout=-3)
-        assert result.returncode == 0, (program, arguments, result, self._log())
+        # Not into pipes: the server keeps them open.
+        result = run_program(
+            self._user,
+            [debian_programs() / program, *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        assert result.returncode == 0, (program, arguments, self._log())
 
     def _log(self) -> str:
         log = self.folder / "log"
@@ -50,11 +58,23 @@ class Server:
         self.run("pg_ctl", "start", "-w", "-D", self.data, "-l", self.folder / "log", "-o", words)
 
     def stop(self) -> None:
+        for pid in self._frozen:
+            os.kill(pid, signal.SIGCONT)
         if (self.data / "postmaster.pid").exists():
             self.run("pg_ctl", "stop", "-m", "immediate", "-D", self.data)
 
     def kill(self) -> None:
         os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop all processes of the server, until it is killed."""
+        rows = self.execute("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        self._frozen = [
+            int((self.data / "postmaster.pid").read_text().split()[0]),
+            *(int(str(pid)) for (pid,) in rows),
+        ]
+        for pid in self._frozen:
+            os.kill(pid, signal.SIGSTOP)
 
     def url(self, role: str = SUPERUSER, dbname: str = "postgres") -> str:
         return f"postgresql:///{dbname}?host={quote(str(self.folder), safe='')}&user={role}"
@@ -65,7 +85,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
 
-def initdb(folder: Path) -> Server:
+def _initdb(folder: Path) -> Server:
     """Return a new server in an existing folder, which is started. It has a role `cafcat` and its database."""
     server = Server(folder)
     server.run(
@@ -118,7 +138,7 @@ def server_pair() -> Iterator[Pair]:
             user = choose_user(folder / name)
             os.chown(folder / name, user.uid, user.gid)
         folder.chmod(0o755)
-        primary = initdb(folder / "primary")
+        primary = _initdb(folder / "primary")
         servers.append(primary)
         standby = Server(folder / "standby")
         options = ["-D", standby.data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
