@@ -51,7 +51,8 @@ class PackedFiles(CatalogQueries):
         view = copy.copy(self)
         for name in ("_reader", "_async_reader"):
             view.__dict__.pop(name, None)
-        view.session = replace(self.session, catalog=self.session.catalog.fresh())
+        settings = replace(self.session.settings, read_database_url=None)  # also for a pickled view
+        view.session = replace(self.session, settings=settings, catalog=self.session.catalog.fresh())
         return view
 
     @cached_property

@@ -41,10 +41,14 @@ _STATE: Final = b"""
 SELECT (SELECT system_identifier FROM pg_control_system()), (SELECT uuid::text FROM catalog_identity),
        pg_postmaster_start_time()::text, pg_is_in_recovery(),
        (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END
-        - '0/0'::pg_lsn)::bigint,
+        - '0/0'::pg_lsn)::bigint, current_setting('wal_block_size')::int,
        extract(epoch FROM CASE WHEN pg_is_in_recovery() THEN pg_last_xact_replay_timestamp()
                                ELSE clock_timestamp() END)::float8
 """
+
+
+_PAGE_HEADERS: Final = (24, 40)
+"""Sizes of the header of a page in the log, in bytes. The first page of a file has the longer one."""
 
 
 class _State(NamedTuple):
@@ -240,7 +244,11 @@ _CHECK_URLS: Final = "compare database_url and read_database_url"
 def _state(connection: Connection) -> _State:
     with connection.statement(read_only=True) as opened:
         [row] = opened.execute(_STATE).fetchall()
-    return _State(*row)
+    system, catalog, started, is_standby, position, page_bytes, committed = row
+    if position % page_bytes in _PAGE_HEADERS:
+        # The page has no record yet. A standby that has replayed everything is at its start, until the next record.
+        position -= position % page_bytes
+    return _State(system, catalog, started, is_standby, position, committed)
 
 
 def _check_origin(primary: _State, standby: _State) -> None:

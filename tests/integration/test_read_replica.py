@@ -1,7 +1,9 @@
 """Look-ups on a real streaming standby: which server answers, and what is found."""
 
+import asyncio
 import contextlib
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from cafcat.catalog import schema
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import Folder
 from tests.e2e.conftest import Cafcat
+from tests.worlds.file_server import serving
 from tests.worlds.servers.replica import Pair, server_pair
 from tests.worlds.waiting import wait_until
 
@@ -156,7 +159,9 @@ def test_a_reader_may_be_behind_other_processes_unless_it_asks_for_fresh_content
     in_another_process(lambda: write(readers.open(pair), "behind", b"new"))
     assert reader.read("behind") == b"old", "the standby is less than a minute behind"
     assert reader.fresh().read("behind") == b"new"
-    assert [found.crc32c for found in reader.fresh().list("behind")] == [reader.fresh().locate("behind").crc32c]
+    assert [found.size_bytes for found in reader.fresh().list("behind")] == [3]
+    with pickle.loads(pickle.dumps(reader.fresh())) as copied:  # noqa: S301
+        assert copied.read("behind") == b"new"
 
 
 def test_a_file_that_was_committed_a_moment_ago_is_found(pair: Pair, readers: Readers) -> None:
@@ -206,6 +211,17 @@ def test_the_standby_of_an_idle_primary_stays_in_use(pair: Pair, readers: Reader
         time.sleep(0.1)
         assert answers_from(reader) == "standby"
     assert readers.warnings == []
+
+
+def test_the_start_of_a_new_log_file_is_nothing_to_wait_for(pair: Pair, readers: Readers) -> None:
+    reader = readers.open(pair, max_staleness=1)
+    write(reader, "switch")
+    pair.wait_for_replay()
+    wait_for_standby(reader)
+    pair.primary.execute("SELECT pg_switch_wal()")
+    for _ in range(25):
+        time.sleep(0.1)
+        assert answers_from(reader) == "standby"
 
 
 def test_a_new_process_does_not_trust_a_standby_that_is_behind(pair: Pair, readers: Readers) -> None:
@@ -286,6 +302,35 @@ def test_reads_go_on_for_a_while_when_the_primary_is_killed(own_pair: Pair, read
     wait_until(lambda: answers_from(reader) == "primary")
     with pytest.raises(cafcat.CafcatError, match="no answer from the database"):
         reader.read("orphan")
+
+
+def test_doors_read_the_standby_alone(own_pair: Pair, readers: Readers, tmp_path: Path) -> None:
+    """Without the primary, everything that only reads goes on, as long as the limit allows."""
+    fsspec = pytest.importorskip("fsspec")
+    pytest.importorskip("uvicorn")
+    writer = readers.open(own_pair)
+    write(writer, "doors/file")
+    own_pair.wait_for_replay()
+    urls = {"CAFCAT_DATABASE_URL": own_pair.database_url, "CAFCAT_READ_DATABASE_URL": own_pair.read_url}
+    reader = readers.open(own_pair)
+    options = {"database_url": own_pair.database_url, "read_database_url": own_pair.read_url}
+    files = fsspec.filesystem("cafcat", home=str(tmp_path), skip_instance_cache=True, **options)
+    with serving(Cafcat(tmp_path, None, urls), tmp_path / "log") as server:
+        wait_for_standby(reader)
+        assert files.cat("doors/file") == server.request("/files/doors/file").body == b"content"
+        own_pair.primary.kill()
+        assert server.request("/files/doors/file").body == b"content"
+        assert b"file" in server.request("/files/doors/").body
+        assert server.request("/files/doors/none").status == 503, "the primary may have it"
+        assert files.cat("doors/file") == b"content"
+        assert files.find("doors") == ["doors/file"]
+        assert files.ls("doors", detail=False) == ["doors/file"]
+        assert reader.read("doors/file") == b"content"
+        assert [found.path for found in reader.list()] == ["doors/file"]
+        assert asyncio.run(reader.aread("doors/file")) == b"content"
+        assert b"content" in b"".join(reader.stream_archive(["doors/file"]))
+        with reader.open("doors/file") as opened:
+            assert opened.read() == b"content"
 
 
 def test_a_promoted_standby_is_refused(own_pair: Pair, readers: Readers) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadingCatalog", "StandbyLookup"]
 
 Found = TypeVar("Found")
+Listed = TypeVar("Listed")
 
 
 class StandbyLookup(Lookup):
@@ -44,17 +45,37 @@ class StandbyLookup(Lookup):
             query: The query.
             is_complete: Returns False for a result in which something is missing that the primary may have.
         """
-        if self._standby.is_usable():
-            generation = self._standby.generation
-            try:
-                found = query(self._on_standby)
-                if is_complete(found) and self._standby.generation == generation:
-                    return found
-            except NotFound:
-                pass
-            except (CatalogUnavailable, CatalogOutdated) as error:
-                self._standby.failed(error)
-        return query(self._on_primary)
+        found = self._from_standby(query)
+        return found[0] if found and is_complete(found[0]) else query(self._on_primary)
+
+    def _list(self, query: Callable[[Lookup], list[Listed]]) -> list[Listed]:
+        """Return a page of a listing as `_ask` does. An empty page counts if the primary does not answer.
+
+        It may be the end of a listing. To a single file, in contrast, "not found" would be a wrong answer.
+        """
+        found = self._from_standby(query)
+        if found and found[0]:
+            return found[0]
+        try:
+            return query(self._on_primary)
+        except CatalogUnavailable:
+            if found:
+                return found[0]
+            raise
+
+    def _from_standby(self, query: Callable[[Lookup], Found]) -> tuple[Found] | None:
+        """Return the result of a query on the standby; None if the standby cannot be used, or raises NotFound."""
+        if not self._standby.is_usable():
+            return None
+        generation = self._standby.generation
+        try:
+            found = query(self._on_standby)
+        except NotFound:
+            return None
+        except (CatalogUnavailable, CatalogOutdated) as error:
+            self._standby.failed(error)
+            return None
+        return (found,) if self._standby.generation == generation else None
 
     def locate(self, path: str) -> Location:
         """Return the location of a path. Raises the errors of `Lookup.locate`."""
@@ -90,16 +111,16 @@ class StandbyLookup(Lookup):
         self, low: str, high: str | None, *, skipped: int, delimiter: str = "/", limit: int = PAGE_ROWS
     ) -> list[Location | Folder]:
         """Return the entries of one level in a range of paths, as `Lookup.level_page` describes them."""
-        return self._ask(
+        return self._list(
             lambda files: files.level_page(low, high, skipped=skipped, delimiter=delimiter, limit=limit)
         )
 
     def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
         """Return live locations of a chunk, in path order."""
-        return self._ask(lambda files: files.chunk_page(chunk, after=after, limit=limit))
+        return self._list(lambda files: files.chunk_page(chunk, after=after, limit=limit))
 
     def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
-        return self._ask(lambda files: files._page(parameters, limit))
+        return self._list(lambda files: files._page(parameters, limit))
 
 
 class ReadingCatalog:

@@ -123,6 +123,7 @@ class Pair:
 
     def wait_for_replay(self) -> None:
         """Wait until the standby has everything."""
+        self.primary.execute("SELECT pg_current_xact_id()")  # a record after the header of a new page of the log
         [(position,)] = self.primary.execute("SELECT pg_current_wal_insert_lsn()::text")
         wait_until(lambda: self.standby.execute(f"SELECT pg_last_wal_replay_lsn() >= '{position}'") == [(True,)])
 
