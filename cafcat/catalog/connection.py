@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 import psycopg
 from psycopg import errors as pg
@@ -22,9 +22,11 @@ from cafcat.catalog.locking import (
     set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
-from cafcat.catalog.silence import LiveCheck, watched
 from cafcat.errors import CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
 from cafcat.support.forking import keep_open, renew_after_fork
+
+if TYPE_CHECKING:
+    from cafcat.catalog.silence import LiveCheck
 
 __all__ = [
     "Connection",
@@ -56,12 +58,12 @@ class PgConnection(psycopg.Connection[tuple[Any, ...]]):
 
     lock_wait: LockWait | None = None
     revision: str | None = None
-    live_check: LiveCheck | None = None
+    live_check: "LiveCheck | None" = None
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         """Wait until a statement has been sent or answered, as psycopg does, or until `live_check` raises."""
         if self.live_check is not None:
-            gen = watched(gen, self.live_check.silent_seconds, self.live_check)
+            gen = self.live_check.watched(gen)
         return super().wait(gen, *args, **kwargs)
 
 

@@ -7,13 +7,13 @@ connection is tried. If the server accepts it, or refuses it with a message, the
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-__all__ = ["LiveCheck", "watched"]
+__all__ = ["LiveCheck"]
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,7 @@ class LiveCheck:
     """
 
     def __init__(self, connection: "psycopg.Connection[Any]", conninfo: str, silent_seconds: float) -> None:
-        """Create the check. It connects only when it is called.
+        """Create the check. It does not connect yet.
 
         Args:
             connection: The connection. It is closed if its server does not answer.
@@ -39,7 +39,28 @@ class LiveCheck:
         self._connection = connection
         self.silent_seconds = silent_seconds
 
-    def __call__(self) -> None:
+    def watched(self, steps: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """Run a generator of psycopg, and check the server after each `silent_seconds` without a byte of it.
+
+        Args:
+            steps: Yields what it waits for, and gets what has become ready; something false after a short time
+                without.
+        """
+        last = time.monotonic()
+        ready = None
+        while True:
+            try:
+                wanted = steps.send(ready)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            ready = yield wanted
+            if ready:
+                last = time.monotonic()
+            elif time.monotonic() - last >= self.silent_seconds:
+                self._check()
+                last = time.monotonic()
+
+    def _check(self) -> None:
         """Return if the server answers.
 
         Raises:
@@ -53,28 +74,3 @@ class LiveCheck:
             self._connection.pgconn.finish()
             message = f"the server was silent for {self.silent_seconds:g} s, and accepts no new connection: {error}"
             raise psycopg.OperationalError(message) from error
-
-
-def watched(
-    steps: Generator[Any, Any, Result], silent_seconds: float, check: Callable[[], None]
-) -> Generator[Any, Any, Result]:
-    """Run a generator of psycopg, and call `check` after each `silent_seconds` without a byte of the server.
-
-    Args:
-        steps: Yields what it waits for, and gets what has become ready; something false after a short time without.
-        silent_seconds: Longest silence, in seconds.
-        check: May raise, to end the wait.
-    """
-    last = time.monotonic()
-    ready = None
-    while True:
-        try:
-            wanted = steps.send(ready)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        ready = yield wanted
-        if ready:
-            last = time.monotonic()
-        elif time.monotonic() - last >= silent_seconds:
-            check()
-            last = time.monotonic()

@@ -136,6 +136,8 @@ def _open_label(_path: object, flags: int = 0, *_: object) -> str | None:
 
 def _sql_label(_connection: object, steps: Any, *_: object) -> str:
     """Return the label of a round trip, from psycopg's generator for the round trip and its arguments."""
+    if getattr(steps, "__name__", "") == "watched":  # LiveCheck wraps the generator
+        steps = steps.gi_frame.f_locals["steps"]
     name = getattr(steps, "__name__", "")
     frame = getattr(steps, "gi_frame", None)
     values = {} if frame is None else frame.f_locals

@@ -201,6 +201,7 @@ def test_a_standby_that_is_too_far_behind_is_not_used(pair: Pair, readers: Reade
     wait_for_standby(reader)
 
 
+@pytest.mark.slow
 def test_the_standby_of_an_idle_primary_stays_in_use(pair: Pair, readers: Readers) -> None:
     """The last commit becomes older than the limit, but nothing is missing."""
     reader = readers.open(pair, max_staleness=1)
@@ -213,6 +214,7 @@ def test_the_standby_of_an_idle_primary_stays_in_use(pair: Pair, readers: Reader
     assert readers.warnings == []
 
 
+@pytest.mark.slow
 def test_the_start_of_a_new_log_file_is_nothing_to_wait_for(pair: Pair, readers: Readers) -> None:
     reader = readers.open(pair, max_staleness=1)
     write(reader, "switch")
@@ -279,6 +281,7 @@ def test_a_standby_that_is_killed_is_not_used(own_pair: Pair, readers: Readers) 
     assert reader.session.catalog.reading.files.state() != state, "caches of the standby's content are dropped"
 
 
+@pytest.mark.slow
 def test_a_standby_that_is_frozen_is_not_used(own_pair: Pair, readers: Readers) -> None:
     reader = readers.open(
         own_pair, read_database_url=own_pair.read_url + "&tcp_user_timeout=1000&connect_timeout=2"
@@ -292,6 +295,7 @@ def test_a_standby_that_is_frozen_is_not_used(own_pair: Pair, readers: Readers) 
     assert "silent" in readers.warnings[0]
 
 
+@pytest.mark.slow
 def test_reads_go_on_for_a_while_when_the_primary_is_killed(own_pair: Pair, readers: Readers) -> None:
     reader = readers.open(own_pair, max_staleness=3)
     write(reader, "orphan")
@@ -304,6 +308,7 @@ def test_reads_go_on_for_a_while_when_the_primary_is_killed(own_pair: Pair, read
         reader.read("orphan")
 
 
+@pytest.mark.slow
 def test_doors_read_the_standby_alone(own_pair: Pair, readers: Readers, tmp_path: Path) -> None:
     """Without the primary, everything that only reads goes on, as long as the limit allows."""
     fsspec = pytest.importorskip("fsspec")
@@ -333,6 +338,7 @@ def test_doors_read_the_standby_alone(own_pair: Pair, readers: Readers, tmp_path
             assert opened.read() == b"content"
 
 
+@pytest.mark.slow
 def test_a_promoted_standby_is_refused(own_pair: Pair, readers: Readers) -> None:
     write(readers.open(own_pair), "promoted")
     own_pair.wait_for_replay()

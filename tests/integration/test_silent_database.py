@@ -52,7 +52,7 @@ def write(repository: cafcat.Repository) -> None:
     ids=["look-up", "listing", "report", "query", "commit", "removal", "snapshot"],
 )
 @pytest.mark.parametrize("is_connected", [True, False], ids=["connected", "connecting"])
-@pytest.mark.covering
+@pytest.mark.slow
 def test_no_statement_waits_for_ever(
     proxy: PostgresProxy,
     repository: cafcat.Repository,
@@ -68,13 +68,14 @@ def test_no_statement_waits_for_ever(
     assert repository.read("folder/file") == b"content"
 
 
+@pytest.mark.slow
 def test_a_long_statement_of_a_living_server_goes_on(repository: cafcat.Repository) -> None:
     with repository.session.catalog._connection.statement(read_only=True) as connection:
         connection.execute("SELECT pg_sleep(2.5)")
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
-@pytest.mark.parametrize("operation", ["look-up", "commit"])
+@pytest.mark.parametrize("operation", ["look-up", pytest.param("commit", marks=pytest.mark.slow)])
 def test_a_statement_that_is_being_executed_ends(
     proxy: PostgresProxy, repository: cafcat.Repository, operation: str
 ) -> None:
