@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError
-from cafcat.model import Chunk, ChunkState, Folder, Location, RetiredLocation, Run, Stats
+from cafcat.model import Chunk, ChunkState, Folder, Location, RetiredLocation, Run, ShardSummary, Stats
 from cafcat.progress import Progress, Warnings
 from cafcat.session import Session
 from cafcat.settings.settings import Settings
@@ -215,6 +215,14 @@ class CatalogQueries:
     def runs(self, limit: int = 20) -> Sequence[Run]:
         """Return the latest ingests, newest first, at most `limit` of them."""
         return self.session.catalog.runs.runs(limit)
+
+    def run(self, run: int) -> Run:
+        """Return one ingest by its number. Raises NotFound if there is none."""
+        return self.session.catalog.runs.run(run)
+
+    def shards(self, run: int) -> Sequence[ShardSummary]:
+        """Return the parts into which an ingest by many workers has cut its sources; none for other ingests."""
+        return self.session.catalog.shards.summaries(run)
 
     def stats(self) -> Stats:
         """Return the totals of the catalog, such as the numbers and sizes of its files and chunks."""

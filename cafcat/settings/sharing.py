@@ -24,12 +24,13 @@ class SharedSettings:
 
     @classmethod
     def of(cls, settings: Settings, *, with_password: bool) -> Self:
-        """Return the settings for workers.
+        """Return the settings for workers. They read the primary database, not a read replica.
 
         Args:
             settings: The settings of this process.
             with_password: True to send the URL of the database even if it has a password.
         """
+        settings = replace(settings, read_database_url=None)
         url = settings.database_url
         has_password = url is not None and redact(url) != url
         if has_password and not with_password:

@@ -1,4 +1,4 @@
-"""limits set, limits list, limits remove, runs pause, runs resume, and ingest --estimate."""
+"""limits set, limits list, limits remove, runs show, watch, pause and resume, and ingest --estimate."""
 
 import psycopg
 import pytest
@@ -30,6 +30,20 @@ def test_a_run_is_paused_and_resumed(cafcat: Cafcat) -> None:
         assert cafcat("runs", "resume", "1", "--json").document == {"resumed": 1}
         assert connection.execute("SELECT paused_at FROM ingest_runs").fetchall() == [(None,)]
     assert len(cafcat("runs", "--limit", "1").lines) == 1
+
+
+def test_a_run_is_shown_and_watched(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"a")
+    cafcat("ingest", "tree", "--cluster", "local://1")
+    lines = cafcat("runs", "show", "1").lines
+    assert "finished     +1 files" in lines[0]
+    assert lines[1] == "shards: 1 finished; 1 file, 1 B handled"
+    assert lines[2].endswith(": 1 shard, 0 running; 1 file, 1 B handled")
+    assert cafcat("runs", "watch", "1").lines == lines
+    document = cafcat("runs", "show", "1", "--json").document
+    assert {*document, *document["shards"][0]} == documented_keys("runs") | documented_keys("runs show")
+    assert "there is no run 2" in cafcat("runs", "show", "2", code=4).err
 
 
 def test_an_estimate_needs_no_database(cafcat: Cafcat) -> None:

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -22,7 +23,7 @@ from cafcat.errors import AccessDenied, Conflict, InvalidInput, Unavailable
 from cafcat.model import RunState
 from cafcat.operations.ingest.heartbeat import Heartbeat
 from cafcat.repository import Repository
-from tests.worlds.engines import Armed, Failing, Vanishing, process_pool
+from tests.worlds.engines import Armed, Failing, Slow, Vanishing, process_pool
 from tests.worlds.listeners import Following, Heard
 from tests.worlds.servers.s3_server import S3Server
 
@@ -206,6 +207,27 @@ def test_stop_finishes_the_open_chunks(repository: Repository, tree: Path, threa
     assert report.interrupted
     assert repository.runs()[0].state is RunState.INTERRUPTED
     repository.ingest([tree], executor=threads, target_size=TARGET)
+    check(repository, tree)
+
+
+@pytest.mark.slow  # a pause ends up to five seconds late
+def test_a_paused_run_waits(repository: Repository, tree: Path, threads: Executor, database_url: str) -> None:
+    seen: list[Any] = []
+
+    def pause_and_resume() -> None:
+        with cafcat.open(database_url=database_url) as other:
+            while not (running := [run.id for run in other.runs() if run.state is RunState.RUNNING]):
+                time.sleep(0.01)
+            other.pause_run(running[0])
+            time.sleep(2.5)
+            seen.extend(run.state for run in other.runs())
+            other.resume_run(running[0])
+
+    helper = threading.Thread(target=pause_and_resume)
+    helper.start()
+    report = repository.ingest([tree], executor=Slow(threads), share_password=True, target_size=TARGET)
+    helper.join()
+    assert (seen, report.interrupted) == ([RunState.RUNNING], False)
     check(repository, tree)
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -13,7 +14,7 @@ from cafcat.catalog.chunks.commit import Commit
 from cafcat.catalog.history.shards import Shards
 from cafcat.errors import StoreFailed
 
-__all__ = ["MOMENTS", "Armed", "Failing", "Vanishing", "process_pool"]
+__all__ = ["MOMENTS", "Armed", "Failing", "Slow", "Vanishing", "process_pool"]
 
 MOMENTS: dict[str, tuple[type, str]] = {
     "take": (Shards, "take"),
@@ -78,6 +79,17 @@ class Failing(Executor):
         else:
             threading.Thread(target=_run, args=(future, function, args), daemon=True).start()
         return future
+
+
+class Slow(Executor):
+    """Passes calls to another executor half a second later."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        time.sleep(0.5)
+        return self._executor.submit(function, *args, **named)
 
 
 class Vanishing(Executor):

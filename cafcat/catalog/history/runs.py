@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from cafcat.catalog.chunks.owners import is_dead, owner_name
 from cafcat.catalog.connection import Connection
+from cafcat.errors import NotFound
 from cafcat.model import FileProblem, Run, RunState
 
 __all__ = ["Runs", "iso"]
@@ -109,10 +110,20 @@ class Runs:
 
     def runs(self, limit: int) -> list[Run]:
         """Return the ingest runs that began last, newest first, at most `limit` of them."""
+        return self._select("ORDER BY id DESC LIMIT %s", limit)
+
+    def run(self, run_id: int) -> Run:
+        """Return an ingest run. Raises NotFound if there is no run with this ingest_runs.id."""
+        found = self._select("WHERE id = %s", run_id)
+        if not found:
+            raise NotFound(f"there is no run {run_id}", hint="`cafcat runs` lists the latest ones")
+        return found[0]
+
+    def _select(self, condition: str, value: int) -> list[Run]:
         statement = (
             f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
-            "FROM ingest_runs ORDER BY id DESC LIMIT %s"
+            f"FROM ingest_runs {condition}"
         )
         with self._connection.statement() as connection:
-            rows = connection.execute(statement.encode(), [limit]).fetchall()
+            rows = connection.execute(statement.encode(), [value]).fetchall()
         return [Run(row[0], RunState(row[1]), tuple(row[2]), *row[3:]) for row in rows]

@@ -1,15 +1,23 @@
 """The commands `cafcat runs` and `cafcat stats`: their flags and output."""
 
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.output import plural
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.model import Run
+from cafcat.model import Run, RunState, ShardState, ShardSummary
 from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.packed_files import PackedFiles
 
 __all__ = ["register"]
 
@@ -49,6 +57,63 @@ def resume(call: Call, *, run: RunId) -> None:
     call.output.show({"resumed": run}, [f"run {run} goes on within 5 seconds"])
 
 
+def show(call: Call, *, run: RunId) -> None:
+    """Show an ingest, with the progress of its shards on each host."""
+    with call.files() as repository:
+        call.output.show(*_shown_run(call, repository, run))
+
+
+def watch(
+    call: Call,
+    *,
+    run: RunId,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.2, help="Time between two looks.")
+    ] = 2.0,
+) -> None:
+    """Show the progress of an ingest again and again, until it has ended or Ctrl-C is pressed."""
+    lines: list[str] = []
+    with call.files() as repository, suppress(KeyboardInterrupt):
+        while True:
+            if lines and sys.stdout.isatty() and not call.json:
+                call.output.line(f"\x1b[{len(lines) + 1}A\x1b[J")  # the lines replace those of the last look
+            document, lines = _shown_run(call, repository, run)
+            call.output.show(document, lines)
+            if document["state"] != RunState.RUNNING:
+                return
+            time.sleep(interval)
+
+
+def _shown_run(call: Call, repository: "PackedFiles", run: int) -> tuple[dict[str, Any], list[str]]:
+    """Return an ingest as a JSON document and as lines for people."""
+    found, shards = repository.run(run), repository.shards(run)
+    document = asdict(found) | {"shards": [asdict(shard) for shard in shards]}
+    return document, [call.output.shown(line) for line in (_row(found), *_progress(shards))]
+
+
+def _progress(shards: Sequence[ShardSummary]) -> Iterator[str]:
+    """Yield a line for all shards of a run, one for each host, and one for each error; none without shards."""
+    if not shards:
+        return
+    states = Counter(shard.state for shard in shards)
+    listed = ", ".join(f"{count} {state}" for state, count in states.items())
+    yield f"shards: {listed}; {_handled(shards)}"
+    hosts: dict[str, list[ShardSummary]] = {}
+    for shard in shards:
+        if shard.host is not None:
+            hosts.setdefault(shard.host, []).append(shard)
+    for host, taken in sorted(hosts.items()):
+        running = sum(shard.state is ShardState.RUNNING for shard in taken)
+        yield f"host {host}: {plural(len(taken), 'shard')}, {running} running; {_handled(taken)}"
+    for error in sorted({shard.error for shard in shards if shard.error is not None}):
+        yield f"error of a worker: {error}"
+
+
+def _handled(shards: Sequence[ShardSummary]) -> str:
+    size_bytes = sum(shard.bytes for shard in shards)
+    return f"{plural(sum(shard.files for shard in shards), 'file')}, {format_size(size_bytes)} handled"
+
+
 def stats(call: Call) -> None:
     """Show the totals of the catalog."""
     with call.files() as repository:
@@ -67,7 +132,9 @@ def _shown(name: str, value: object) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat runs` and `stats` to the commands of the program."""
-    below = group(app, "runs", "List the latest ingests, pause and resume them.", alone=runs)
+    below = group(app, "runs", "List the latest ingests; show, watch, pause and resume one.", alone=runs)
+    verb(below, "show", show)
+    verb(below, "watch", watch)
     verb(below, "pause", pause)
     verb(below, "resume", resume)
     verb(app, "stats", stats)

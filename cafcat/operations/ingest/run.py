@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -114,9 +115,8 @@ class _IngestRun:
         run_id = 0 if self._options.dry_run else self._begin(opened)
         ingest = self._ingest(run_id)
         self._session.progress.begin("ingest")
-        urls = [self._store.url, *(os.fspath(source) for source in self._options.sources)]
         try:
-            with with_shared_limits(self._session, urls, run_id or None):
+            with self._limits_of(run_id):
                 if isinstance(ingest, Ingest) and not self._options.dry_run:
                     sources.begin_listings(run_id, ingest.positions)
                 ingest.run(opened)
@@ -128,6 +128,13 @@ class _IngestRun:
             self._session.progress.end()
         self._finish(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
+
+    def _limits_of(self, run_id: int) -> AbstractContextManager[None]:
+        """Return a context in which this process keeps to limits and pauses. With an executor, its workers do."""
+        if self._executor is not None:
+            return nullcontext()
+        urls = [self._store.url, *(os.fspath(source) for source in self._options.sources)]
+        return with_shared_limits(self._session, urls, run_id or None)
 
     @property
     def _executor(self) -> Executor | None:

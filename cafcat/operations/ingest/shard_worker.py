@@ -6,6 +6,7 @@ another worker continues there.
 """
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from cafcat.operations.ingest.heartbeat import LEASE_SECONDS, Heartbeat
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
+from cafcat.operations.shared_limits import with_shared_limits
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke
 from cafcat.session import Session
@@ -78,7 +80,11 @@ def ingest_shard(settings: ShardSettings, shard: int) -> IngestReport:
         CafcatError: The worker failed. It has given its shards back, if the catalog answered.
     """
     progress = _WorkerProgress()
-    with closing(Session.open(settings.settings.load(), progress, progress)) as session:
+    urls = [settings.store, *(os.fspath(source) for source in settings.options.sources)]
+    with (
+        closing(Session.open(settings.settings.load(), progress, progress)) as session,
+        with_shared_limits(session, urls, settings.run),
+    ):
         return _Worker(session, progress, settings).run(shard)
 
 
