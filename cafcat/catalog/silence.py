@@ -46,7 +46,7 @@ class LiveCheck:
             steps: Yields what it waits for, and gets what has become ready; something false after a short time
                 without.
         """
-        last = time.monotonic()
+        silent_since = None  # read the clock only in long waits: most statements take less than a millisecond
         ready = None
         while True:
             try:
@@ -55,10 +55,12 @@ class LiveCheck:
                 return stop.value  # type: ignore[no-any-return]
             ready = yield wanted
             if ready:
-                last = time.monotonic()
-            elif time.monotonic() - last >= self.silent_seconds:
+                silent_since = None
+            elif silent_since is None:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since >= self.silent_seconds:
                 self._check()
-                last = time.monotonic()
+                silent_since = None
 
     def _check(self) -> None:
         """Return if the server answers.
