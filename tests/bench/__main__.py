@@ -30,6 +30,7 @@ from tests.bench import (
     serving,
     streams,
     verifying,
+    workers,
 )
 from tests.bench.bench import Bench, check_room, forget_settings
 from tests.bench.data import SMALL, scaled
@@ -49,6 +50,7 @@ SUBJECTS = (
     peers,
     archives,
     formats,
+    workers,
     *DOORS,
 )
 FULL = {"scale": 1.0, "rows": 1_000_000, "rounds": 5}
