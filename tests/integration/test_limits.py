@@ -18,6 +18,7 @@ from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import RunState
 from cafcat.operations.shared_limits import SharedLimits
 from cafcat.repository import Repository
+from cafcat.support.traffic import TRAFFIC
 from tests.integration.test_s3_ingest import Bucket
 from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
 from tests.worlds.servers.s3_server import S3Server
@@ -222,6 +223,27 @@ def test_shares_are_renewed_by_any_thread_and_given_back(repository: Repository,
     assert shares(database_url) == []
     SharedLimits(["s3://other"]).renew(catalog)
     assert shares(database_url) == []
+
+
+def test_requests_in_flight_are_given_back_when_they_end(repository: Repository, database_url: str) -> None:
+    repository.set_limit("s3://b", requests=4)
+    limits, shared = repository.session.catalog.limits, SharedLimits(["s3://b"])
+
+    def renew_another() -> int | None:
+        return limits.renew("another", ["s3://b"], None, lambda _shares: {}).shares["s3://b"].requests
+
+    shared.renew(repository.session.catalog)
+    with contextlib.ExitStack() as stack:
+        for n in range(4):
+            stack.enter_context(TRAFFIC.request(f"s3://b/{n}"))
+        assert renew_another() == 0
+        shared.renew(repository.session.catalog)  # its part is 2 now, but 4 requests are in flight
+        assert shares(database_url) == [0, 4]
+        assert renew_another() == 0
+    shared.renew(repository.session.catalog)
+    assert renew_another() == 2
+    shared.give_back(repository.session.catalog)
+    assert renew_another() == 4
 
 
 def test_wrong_limits_are_refused(repository: Repository, tmp_path: Path) -> None:
