@@ -36,7 +36,7 @@ def repository(
 def test_an_ingest_sends_the_estimated_requests(repository: Repository, source: Bucket, s3_proxy: S3Proxy) -> None:
     source.put({"b/0.bin": b"not in the folder"})
     url = f"{source.url}/a/"
-    found = repository.estimate([url])
+    found = repository.estimate([url], read_seconds=600.0)
     assert (found.is_exact, found.objects, found.size_bytes) == (True, 1100, 22_000_000)
     assert found.speed.objects == 500
     assert found.hours is not None
