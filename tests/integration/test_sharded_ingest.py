@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ import cafcat.operations.ingest.shard_worker
 import cafcat.scanning.batches
 from cafcat.catalog.history.shards import MOST_ATTEMPTS
 from cafcat.errors import AccessDenied, Conflict, InvalidInput, Unavailable
-from cafcat.model import RunState
+from cafcat.model import ProblemKind, RunState
 from cafcat.operations.ingest.heartbeat import Heartbeat
 from cafcat.repository import Repository
 from tests.worlds.engines import Armed, Failing, Slow, Vanishing, process_pool
@@ -150,7 +151,7 @@ def test_an_error_of_all_workers_ends_the_ingest(repository: Repository, tree: P
     with pytest.raises(AccessDenied):
         repository.ingest([tree], executor=executor, share_password=True, target_size=TARGET)
     [run] = repository.runs()
-    assert (run.state, rows(repository, "SELECT request FROM ingest_runs")) == (RunState.FAILED, [("abort",)])
+    assert (run.state, rows(repository, "SELECT request FROM ingest_runs")) == (RunState.FAILED, [("stop",)])
 
 
 def test_a_shard_that_fails_again_and_again_is_given_up(repository: Repository, tree: Path) -> None:
@@ -255,6 +256,17 @@ def test_refuses_what_other_hosts_cannot_reach(
     with pytest.raises(InvalidInput, match="one host"):
         repository.ingest([tree], format="clp-s", executor=Failing(0))
     assert repository.runs() == []
+
+
+def test_files_that_fail_are_reported(repository: Repository, tree: Path, threads: Executor) -> None:
+    (tree / "d03" / ("x" * 200)).write_bytes(b"1")
+    (tree / "d04" / os.fsdecode(b"\xff")).write_bytes(b"2")
+    heard = Heard()
+    report = repository.with_progress(heard).ingest([tree], executor=threads)
+    assert (report.files_added, report.files_failed) == (FOLDERS * FILES + 1, 1)
+    assert [(problem.kind, problem.message) for problem in heard.problems] == [
+        (ProblemKind.NAME, "the name is not valid UTF-8")
+    ]
 
 
 def test_a_list_is_packed_by_ranges(repository: Repository, tree: Path, threads: Executor, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from cafcat.catalog.chunks.owners import is_dead, owner_name
 from cafcat.catalog.connection import Connection
 from cafcat.errors import NotFound
-from cafcat.model import FileProblem, Run, RunState
+from cafcat.model import FileProblem, ProblemKind, Run, RunState
 
 __all__ = ["Runs", "iso"]
 
@@ -107,6 +107,28 @@ class Runs:
         statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"
         with self._connection.transaction() as connection:
             connection.cursor().executemany(statement, rows)
+
+    def failed_files(self, run_id: int, after: int) -> tuple[int, list[FileProblem]]:
+        """Return failures of files of an ingest run that were recorded since the last call, at most 1,000.
+
+        Args:
+            run_id: ingest_runs.id.
+            after: What the last call returned; 0 for the first call.
+
+        Returns:
+            events.id of the last failure, and the failures.
+        """
+        statement = (
+            "SELECT id, file_path, detail FROM events "
+            "WHERE run_id = %s AND id > %s AND kind = 'file_failed' ORDER BY id LIMIT 1000"
+        )
+        with self._connection.statement() as connection:
+            rows = connection.execute(statement, (run_id, after)).fetchall()
+        problems = []
+        for _, path, detail in rows:
+            kind, _, message = detail.partition(": ")
+            problems.append(FileProblem(path, ProblemKind(kind), message))
+        return rows[-1][0] if rows else after, problems
 
     def runs(self, limit: int) -> list[Run]:
         """Return the ingest runs that began last, newest first, at most `limit` of them."""

@@ -25,7 +25,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class EstimateReport:
-    """What an ingest needs. Of each range, the truth is outside in about one of twenty cases.
+    """What an ingest needs. A range is the model's estimate plus or minus two standard deviations.
 
     Attributes:
         sources: Names of the sources.

@@ -6,6 +6,7 @@ continues with the shards that are not finished.
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import suppress
@@ -71,6 +72,7 @@ class ShardedIngest:
         self._error: BaseException | None = None
         self._handled = (0, 0)
         self._chunks: set[str] = set()
+        self._last_event = 0
         self._requested: str | None = None
         self.report = IngestReport(run=settings.run)
 
@@ -88,8 +90,8 @@ class ShardedIngest:
             for number, source in enumerate(sources):
                 self._plan(number, source)
             self._follow()
-        except BaseException:
-            self._end_workers()
+        except BaseException as error:
+            self._end_workers("abort" if isinstance(error, KeyboardInterrupt) else "stop")
             raise
         finally:
             with suppress(CafcatError):
@@ -143,24 +145,18 @@ class ShardedIngest:
                 self._futures.add(self._executor.submit(ingest_shard, self._settings, shard))
         except CafcatError:
             raise
-        except Exception as error:
+        except Exception as error:  # engines raise errors of their own
             hint = "run the same command again when the engine works: it continues where it stopped"
             raise Unavailable(f"the executor takes no calls: {_shown(error)}", hint=hint) from error
 
     def _wait(self) -> None:
         """Wait up to a second for calls to end. An error that every worker would have ends the ingest."""
-        if self._futures:
-            done, self._futures = wait(self._futures, _LOOK_SECONDS, FIRST_COMPLETED)
-        else:
-            done = set()
-            self._sleep()
+        if not self._futures:
+            time.sleep(_LOOK_SECONDS)
+            return
+        done, self._futures = wait(self._futures, _LOOK_SECONDS, FIRST_COMPLETED)
         for future in done:
             self._note(future)
-
-    def _sleep(self) -> None:
-        import time
-
-        time.sleep(_LOOK_SECONDS)
 
     def _note(self, future: "Future[IngestReport]") -> None:
         try:
@@ -186,12 +182,12 @@ class ShardedIngest:
         self._requested = request
         self._shards.request(self._run_id, request)
 
-    def _end_workers(self) -> None:
-        """Cancel the calls that have not begun, and ask the others to abort."""
+    def _end_workers(self, request: str) -> None:
+        """Cancel the calls that have not begun, and ask the others to stop or abort."""
         for future in self._futures:
             future.cancel()
         with suppress(CafcatError):
-            self._ask("abort")
+            self._ask(request)
 
     def _show(self) -> None:
         """Report what the workers have done since the last look."""
@@ -202,6 +198,9 @@ class ShardedIngest:
             if uuid not in self._chunks:
                 self._chunks.add(uuid)
                 self._session.emit(ChunkCommitted(uuid, file_count, chunk_bytes))
+        self._last_event, problems = self._session.catalog.runs.failed_files(self._run_id, self._last_event)
+        for problem in problems:
+            self._session.emit(problem)
 
     def _count(self) -> None:
         """Set the counts of the report: those of the catalog."""
