@@ -337,7 +337,8 @@ CREATE TABLE public.file_locations (
     CONSTRAINT file_locations_crc32c_check CHECK (((crc32c >= 0) AND (crc32c <= '4294967295'::bigint))),
     CONSTRAINT file_locations_file_path_check CHECK (((octet_length(file_path) >= 1) AND (octet_length(file_path) <= 2048))),
     CONSTRAINT file_locations_span_check CHECK (((start_byte >= 0) AND (end_byte >= start_byte)))
-);
+)
+WITH (autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='1000000', autovacuum_vacuum_scale_factor='0.05', autovacuum_freeze_min_age='0');
 
 COMMENT ON TABLE public.file_locations IS 'Where each file is now: bytes [start_byte, end_byte) of a committed chunk.';
 
@@ -538,7 +539,8 @@ CREATE TABLE public.journal_files (
     caf_file_id bigint NOT NULL,
     start_byte bigint NOT NULL,
     file_path text NOT NULL COLLATE pg_catalog."C"
-);
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100000');
 
 COMMENT ON TABLE public.journal_files IS 'Files that a change is about, until it is in every store. Of a commit: those that were skipped.';
 
@@ -657,7 +659,8 @@ CREATE TABLE public.retired_locations (
     decoding text,
     source_id integer,
     CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text, 'removed'::text, 'moved'::text])))
-);
+)
+WITH (autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='5000000', autovacuum_freeze_min_age='0');
 
 COMMENT ON TABLE public.retired_locations IS 'What paths pointed to before: every entry of a chunk is either here or in file_locations.';
 

@@ -53,7 +53,7 @@ def delete_by_key(table: str, keys: str) -> str:
     server needs 6 bytes of memory for each row.
 
     Args:
-        table: Table to delete from.
+        table: Table to delete from. It must not have partitions: a ctid is unique only within one of them.
         keys: FROM item that gives the rows to delete, with their column ctid, under the alias `l`.
     """
     rows = f"SELECT l.ctid FROM {keys}"  # noqa: S608

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.history.listings import Listings
     from cafcat.catalog.history.runs import Runs
     from cafcat.catalog.history.shards import Shards
+    from cafcat.catalog.layout_change import LayoutChanges
     from cafcat.catalog.limits import Limits
     from cafcat.catalog.reports import Reports
     from cafcat.catalog.standby import Standby
@@ -299,6 +300,13 @@ class Catalog:
         from cafcat.catalog.files.exporting import export
 
         return export(self._database)
+
+    @cached_property
+    def layout(self) -> "LayoutChanges":
+        """Return the queries on the layout of file_locations: a plain table, or partitions; and its change."""
+        from cafcat.catalog.layout_change import LayoutChanges
+
+        return LayoutChanges(self._connection)
 
     @cached_property
     def rewriting(self) -> "Rewriting":

@@ -170,7 +170,8 @@ class Connection:
         self._in_transaction = False
         self._prepares = True
         self._numbered: dict[bytes, bytes] = {}
-        self._planned_until = 0.0
+        self._planned_until = self._layout_until = 0.0
+        self._is_partitioned = False
         renew_after_fork(self)
 
     @contextmanager
@@ -273,6 +274,27 @@ class Connection:
                 with translated_errors():
                     raise
 
+    def is_partitioned(self) -> bool:
+        """Return True if file_locations had partitions when this connection last looked, up to 60 seconds ago.
+
+        Every statement is right with both layouts: this only tells which one is faster. It is False before the
+        first look-up, costs a query at the second one, and then at most one query in 60 seconds.
+
+        Raises:
+            CatalogOutdated, CatalogUnavailable, AccessDenied, InvalidInput: As `select` raises them.
+        """
+        with self._lock:
+            if self._cursor is None:
+                return False
+            now = time.monotonic()
+            if now >= self._layout_until:
+                from cafcat.catalog.layout import is_partitioned
+
+                self._layout_until = now + _PLAN_SECONDS
+                with self.statement() as connection:
+                    self._is_partitioned = is_partitioned(connection)
+            return self._is_partitioned
+
     def _select_first(
         self, connection: PgConnection, statement: bytes, parameter: str | list[str]
     ) -> list[tuple[Any, ...]]:
@@ -340,6 +362,7 @@ class Connection:
             self._connection.close()
         self._connection = self._cursor = None
         self._checked = False
+        self._layout_until = 0.0
 
     def after_fork(self) -> None:
         """Forget the connection of the parent in a forked process. The next query connects anew."""

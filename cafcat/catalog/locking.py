@@ -32,7 +32,9 @@ SELECT a.pid, a.usename::text, a.application_name, host(a.client_addr), a.state,
 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 WHERE l.granted AND l.pid <> pg_backend_pid() AND a.datname = current_database()
   AND (l.locktype = 'advisory' OR (l.locktype = 'relation' AND l.mode <> 'AccessShareLock' AND l.relation IN (
-       SELECT oid FROM pg_class WHERE relkind = 'r' AND relname IN
+       SELECT c.oid FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
+       LEFT JOIN pg_class AS p ON p.oid = i.inhparent
+       WHERE c.relkind IN ('r', 'p') AND coalesce(p.relname, c.relname) IN
        ('chunks', 'file_locations', 'retired_locations', 'journal', 'ingestion_units', 'chunk_copies'))))
   AND NOT EXISTS (SELECT FROM pg_locks AS w WHERE w.pid = l.pid AND NOT w.granted)
 GROUP BY 1, 2, 3, 4, 5

@@ -76,6 +76,9 @@ def repeatable_read(database: Connector) -> Iterator[RepeatableRead]:
         with connection.transaction():
             connection.execute(
                 "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
-                "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1"
+                "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1; "
+                # Before the first query, and so before the snapshot. A change of the layout replaces the table, and
+                # an older snapshot would not see all rows of the new one.
+                "LOCK TABLE ONLY file_locations IN ACCESS SHARE MODE"
             )
             yield RepeatableRead(connection)

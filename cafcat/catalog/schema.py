@@ -21,7 +21,7 @@ __all__ = [
     "upgrade",
 ]
 
-HEAD_REVISION = "0008"
+HEAD_REVISION = "0009"
 """Schema revision of this version of cafcat. A test compares it with the newest migration."""
 
 
@@ -69,7 +69,8 @@ def current_revision(url: str) -> str | None:
 def upgrade(url: str) -> None:
     """Migrate the schema of the database at a libpq URL to HEAD_REVISION, in one transaction.
 
-    A database without a schema gets one. The caller has checked that its revision is not newer.
+    A database without a schema gets one. The caller has checked that its revision is not newer. An unfinished
+    change of the layout is ended first, because a migration may change the tables.
 
     Raises:
         InvalidInput: The URL cannot be read.
@@ -83,6 +84,7 @@ def upgrade(url: str) -> None:
     from cafcat.catalog.connection import translated_errors
 
     _check_server(url)
+    _end_layout_change(url)
     try:
         with translated_errors():
             command.upgrade(_config(url), "head")
@@ -91,6 +93,21 @@ def upgrade(url: str) -> None:
         exists = "already exists" in reason
         hint = "use an empty database: this one seems to have tables of another program" if exists else None
         raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
+
+
+def _end_layout_change(url: str) -> None:
+    from cafcat.catalog.connection import translated_errors
+    from cafcat.catalog.database_url import connect
+    from cafcat.catalog.layout_change import end_change
+
+    with connect(url) as connection, translated_errors(), connection.transaction():
+        if _has_layout_change(connection) and revision_of(connection) != HEAD_REVISION:
+            end_change(connection)
+
+
+def _has_layout_change(connection: psycopg.Connection[Any]) -> bool:
+    row = connection.execute("SELECT to_regclass('layout_change') IS NOT NULL").fetchone()
+    return row is not None and bool(row[0])
 
 
 def _check_server(url: str) -> None:

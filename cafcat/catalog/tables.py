@@ -5,6 +5,8 @@ in the other modules are plain SQL that psycopg executes. Thus operators can run
 look-up does not have to import SQLAlchemy (docs/decisions/0002).
 """
 
+from typing import Final
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -27,6 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 __all__ = [
+    "STORAGE",
     "access_keys",
     "backups",
     "catalog_identity",
@@ -61,6 +64,40 @@ metadata = MetaData(
         "ck": "%(table_name)s_%(constraint_name)s_check",
     }
 )
+
+STORAGE: Final[dict[str, dict[str, str]]] = {
+    "file_locations": {
+        # A vacuum summarizes new pages in the BRIN index, and until then each search of a chunk reads all of them.
+        # By default it comes after 20 % new rows: 200 million of 10^9. It reads only the new pages.
+        "autovacuum_vacuum_insert_scale_factor": "0",
+        "autovacuum_vacuum_insert_threshold": "1000000",
+        # Removing dead rows reads the whole primary key, so their number has to grow with the table. 20 %, the
+        # default, would be 23 GB of dead rows in 10^9 rows.
+        "autovacuum_vacuum_scale_factor": "0.05",
+        # Most rows never change. If the first vacuum freezes them, no later one has to read and write the whole
+        # table again before transaction numbers wrap around.
+        "autovacuum_freeze_min_age": "0",
+    },
+    "retired_locations": {
+        # Rows are only added, except by `undelete`. Its indexes are B-trees, so a vacuum is needed only to freeze
+        # rows and for index-only scans.
+        "autovacuum_vacuum_insert_scale_factor": "0",
+        "autovacuum_vacuum_insert_threshold": "5000000",
+        "autovacuum_freeze_min_age": "0",
+    },
+    "journal_files": {
+        # All rows of a record are deleted when its stores have the record: the table is small, or mostly dead.
+        "autovacuum_vacuum_scale_factor": "0",
+        "autovacuum_vacuum_threshold": "100000",
+    },
+}
+"""Storage parameters of PostgreSQL, by table, with their reasons. Partitions have those of file_locations.
+
+The fill factor stays at 100 %, also that of file_locations. A replaced file changes its row, but nearly all of 10^9
+rows never change, and 10 % of free space would cost 12 GB. That of its primary key stays at PostgreSQL's 90 %: the
+paths of a chunk are sorted, and fall between those of earlier chunks. Of `chunks`, rows change often,
+but there are few.
+"""
 
 
 def _time(name: str, comment: str, *, default: bool = False) -> Column[object]:

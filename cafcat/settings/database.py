@@ -2,8 +2,9 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.connection import PgConnection
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from cafcat.embedded.server import EmbeddedServer
 
 __all__ = ["Database", "redacted"]
+
+_Result = TypeVar("_Result")
 
 
 def redacted(url: str) -> str:
@@ -143,22 +146,33 @@ class Database:
             self._follow_home(connection, *revision_and_home_of(connection))
         return self._server().url()
 
-    def init(self) -> str:
+    def init(self, partitions: int | None = None) -> str:
         """Create cafcat's schema in the database if there is none.
+
+        Args:
+            partitions: Number of partitions of file_locations; 0 for a plain table. An empty catalog in another
+                layout gets this one. None: a plain table, or the layout that the database has.
 
         Returns:
             The revision of the schema: HEAD_REVISION.
 
         Raises:
+            InvalidInput: The number of partitions is not possible, or the catalog has files in another layout.
             CatalogOutdated: The database has a schema of another revision.
             CatalogUnavailable: The server does not answer or start, or the schema cannot be created.
             AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
+        if partitions is not None:
+            from cafcat.catalog.layout import check_partitions
+
+            check_partitions(partitions)
         found = current_revision(self.url())
         if found is None:
             upgrade(self.url())
         elif found != HEAD_REVISION:
             raise outdated(found)
+        if partitions is not None:
+            self._with_catalog(lambda catalog: catalog.layout.set_empty(partitions))
         return HEAD_REVISION
 
     def upgrade(self) -> tuple[str | None, str]:
@@ -187,6 +201,15 @@ class Database:
         """
         return current_revision(self.url()), HEAD_REVISION
 
+    def partitions(self) -> int:
+        """Return the number of partitions of file_locations; 0 for a plain table.
+
+        Raises:
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
+        """
+        return self._with_catalog(lambda catalog: catalog.layout.partitions())
+
     def check(self) -> list[str]:
         """Return a line for each kind of contradiction or leftover in the catalog; an empty list if there is none.
 
@@ -194,9 +217,13 @@ class Database:
             CatalogOutdated: The database has no schema, or one of another revision.
             CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
+        return self._with_catalog(lambda catalog: catalog.reports.findings())
+
+    def _with_catalog(self, function: Callable[[Catalog], _Result]) -> _Result:
+        """Return the result of a function of a catalog, whose connection is closed afterwards."""
         catalog = self.catalog()
         try:
-            return catalog.reports.findings()
+            return function(catalog)
         finally:
             catalog.close()
 

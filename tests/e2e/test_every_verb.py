@@ -109,6 +109,7 @@ CASES = {
     "db upgrade": Case("db upgrade", "already at revision"),
     "db current": Case("db current", "needed"),
     "db check": Case("db check", "nothing is wrong"),
+    "db partition": Case("db partition 3 --yes", "has 3 partitions", after="cat tree/a", proof="first"),
     "db url": Case("db url", "postgresql://"),
     "db stop": Case("db stop --json", "stopped"),
 }

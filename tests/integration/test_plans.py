@@ -54,9 +54,9 @@ def explaining_databases(databases: Databases) -> Iterator[Databases]:
 
 
 @contextlib.contextmanager
-def measured(databases: Databases, folder: Path, rows: int) -> Iterator[Measured]:
+def measured(databases: Databases, folder: Path, rows: int, partitions: int = 0) -> Iterator[Measured]:
     """A catalog in which a few files were ingested, changed and removed, with many synthetic rows."""
-    with databases.fresh(databases.template()) as owned_url:
+    with databases.fresh(databases.template(), partitions) as owned_url:
         url = databases.superuser_url(owned_url)  # only such a role may load auto_explain
         world = SizeWorld(folder, url)
         world.sql(f"ALTER DATABASE {psycopg.conninfo.conninfo_to_dict(url)['dbname']} SET synchronous_commit = off")
@@ -92,6 +92,14 @@ def test_no_verb_reads_more_rows_than_it_touches(
     explaining_databases: Databases, tmp_path: Path, rows: int
 ) -> None:
     with measured(explaining_databases, tmp_path, rows) as catalog:
+        check(catalog)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [200_000])
+def test_no_verb_reads_more_rows_of_a_partition(explaining_databases: Databases, tmp_path: Path, rows: int) -> None:
+    """The limits are those of a scan of one partition: no verb reads a whole partition."""
+    with measured(explaining_databases, tmp_path, rows, partitions=4) as catalog:
         check(catalog)
 
 

@@ -18,6 +18,7 @@ from cafcat.embedded.server import EmbeddedServer
 from cafcat.errors import CatalogOutdated, CatalogUnavailable
 from cafcat.repository import open as open_repository
 from tests.migrations.snapshot import SNAPSHOT, dump
+from tests.worlds.servers.services import Databases
 
 
 @pytest.fixture
@@ -25,15 +26,38 @@ def programs(tmp_path: Path) -> Path:
     return EmbeddedServer(tmp_path / "unused").programs
 
 
-def test_tables_and_migrations_are_equal(database_url: str) -> None:
-    engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=NullPool
-    )
-    with engine.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True}
-        )
-        assert compare_metadata(context, metadata) == []
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_tables_and_migrations_are_equal(databases: Databases, partitions: int) -> None:
+    with databases.fresh(databases.template(), partitions) as url:
+        engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
+        with engine.connect() as connection:
+            options = {"compare_type": True, "compare_server_default": True, "include_name": _is_no_partition}
+            context = MigrationContext.configure(connection, opts=options)
+            assert compare_metadata(context, metadata) == []
+
+
+def _is_no_partition(name: str | None, kind: str, _parents: object) -> bool:
+    return kind != "table" or not str(name).startswith("file_locations_p3_")
+
+
+def test_constraints_are_equal_in_both_layouts(databases: Databases) -> None:
+    statement = """
+        SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE conrelid = 'file_locations'::regclass AND contype <> 'n'
+        UNION SELECT indexrelid::regclass::text, indisvalid::text || indisunique::text FROM pg_index
+        WHERE indrelid = 'file_locations'::regclass
+        UNION SELECT attname, concat_ws(' ', attnum, atttypid::regtype, attnotnull, attcollation::regcollation,
+                                        col_description(attrelid, attnum)) FROM pg_attribute
+        WHERE attrelid = 'file_locations'::regclass AND attnum > 0
+        UNION SELECT 'comment', obj_description('file_locations'::regclass, 'pg_class')
+        ORDER BY 1
+    """
+    found = []
+    for partitions in (0, 3):
+        with databases.fresh(databases.template(), partitions) as url, psycopg.connect(url) as connection:
+            found.append(connection.execute(statement).fetchall())
+    assert found[0] == found[1]
+    assert len(found[0]) >= 17
 
 
 def test_snapshot_is_true(database_url: str, programs: Path) -> None:

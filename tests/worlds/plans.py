@@ -46,6 +46,7 @@ _EXPLAINABLE = re.compile(
     r"\s*(?:COPY\s*\((?P<copied>.*)\)\s*TO STDOUT.*|(?P<plain>(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b.*))\Z",
     re.S | re.I,
 )
+_PARTITION = re.compile(r"file_locations_p\d+_\d+")
 _REMOVED = ("Rows Removed by Filter", "Rows Removed by Index Recheck", "Rows Removed by Join Filter")
 
 
@@ -82,6 +83,7 @@ class Plan(NamedTuple):
             # An index recheck removes rows above the heap scan, which counts them.
             removed = sum(node.get(key, 0) for key in _REMOVED[:2])
             if name and node["Node Type"] != "ModifyTable":
+                name = "file_locations" if _PARTITION.fullmatch(name) else name
                 yield Scan(name, node["Node Type"], loops, (node["Actual Rows"] + removed) * loops)
 
     def __str__(self) -> str:

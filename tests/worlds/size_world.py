@@ -24,11 +24,16 @@ transaction that wrote all rows was not committed, as autovacuum may do; by thes
 none: the server never collected any. fresh: statistics of the present rows."""
 
 _TABLES = ", ".join(f"'{table}'::regclass" for table in (*sorted(BIG_TABLES), "chunks", "journal", "chunk_times"))
-_RELATIONS = f"oid IN ({_TABLES}) OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid IN ({_TABLES}))"
+_ALL = (
+    f"SELECT t.oid FROM pg_class AS t WHERE t.oid IN ({_TABLES}) "
+    f"OR t.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent IN ({_TABLES}))"
+)
+"""The tables and their partitions."""
+_RELATIONS = f"oid IN ({_ALL}) OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid IN ({_ALL}))"
 _STATEMENTS = {
     "small": "SELECT",
     "midway": f"UPDATE pg_class SET relpages = pg_relation_size(oid) / 8192 WHERE {_RELATIONS}",
-    "none": f"DELETE FROM pg_statistic WHERE starelid IN ({_TABLES}); "
+    "none": f"DELETE FROM pg_statistic WHERE starelid IN ({_ALL}); "
     f"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE {_RELATIONS}",
     "fresh": "ANALYZE",
 }
@@ -59,7 +64,8 @@ FROM generate_series(0::bigint, {rows} / 4 - 1) AS n;
 INSERT INTO ingestion_units (chunk_id, first_record, end_record, number, file_name, fields)
 SELECT {first} + n / {per_chunk}, n, n + 1, n % {per_chunk}, 'synthetic/' || n || '.log', '{{}}'
 FROM generate_series(0::bigint, {rows} / 4 - 1) AS n;
-SELECT brin_summarize_new_values('file_locations_caf_file_id_idx')
+SELECT brin_summarize_new_values(oid) FROM pg_class
+WHERE relkind = 'i' AND relname LIKE 'file_locations%caf_file_id_idx'
 """
 
 
@@ -110,7 +116,9 @@ class SizeWorld:
 
     def grow(self, rows: int) -> None:
         """Collect statistics of the present rows, then add synthetic rows."""
-        for table in (*BIG_TABLES, "chunks", "journal", "chunk_times"):
+        for (table,) in self.sql(
+            f"SELECT oid::regclass::text FROM pg_class WHERE oid IN ({_ALL}) AND relkind = 'r'"
+        ):
             self.sql(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         self.sql("ANALYZE")
         [(first, pattern)] = self.sql(

@@ -15,6 +15,7 @@ from cafcat.catalog.files.lookup import PathScope, location_of
 from cafcat.catalog.files.mapping import COLUMNS
 from cafcat.catalog.files.path_list import PathList
 from cafcat.catalog.history.journal import append
+from cafcat.catalog.layout import is_partitioned
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.unknown_outcome import commit_with_check, limit_wait_for_outcome
 from cafcat.model import JournalKind, RetiredLocation
@@ -246,7 +247,7 @@ def _remove(
     _lock_locations(connection)
     _lock_stores(connection)
     change.empty = _for_each_folder(connection, statements.DELETE_BELOW, folders, progress)
-    connection.execute(statements.DELETE_NAMED.encode())
+    _delete_named(connection)
     connection.execute("ANALYZE gone")
     progress.checkpoint()
     _read_paths(connection, statements.NOT_FOUND.format(table="gone"), change.missing)
@@ -258,6 +259,16 @@ def _remove(
     subtract_from_chunks(connection, statements.PER_CHUNK.format(table="gone"))
     _record_change(connection, change, JournalKind.REMOVE, "gone", "retired")
     progress.checkpoint()
+
+
+def _delete_named(connection: PgConnection) -> None:
+    """Move the rows of the paths in `asked` from file_locations to `gone`."""
+    if not is_partitioned(connection):
+        connection.execute(statements.DELETE_NAMED.encode())
+        return
+    connection.execute(statements.FIND_NAMED.encode())
+    for table_id, table in connection.execute(statements.FOUND_TABLES).fetchall():
+        connection.execute(statements.delete_found(table, table_id).encode())
 
 
 def _restore(

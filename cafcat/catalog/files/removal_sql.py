@@ -56,6 +56,26 @@ WITH taken AS ({{delete}} RETURNING *) INSERT INTO gone ({COLUMNS}) SELECT {COLU
 """  # noqa: S608
 DELETE_BELOW: Final = _DELETE_INTO_GONE.format(delete="DELETE FROM file_locations {condition}")
 DELETE_NAMED: Final = _DELETE_INTO_GONE.format(delete=delete_by_key("file_locations", _LIVE_ROWS))
+# With partitions, a ctid is unique only together with the partition. A DELETE that names all partitions would
+# search each of them for all rows, so each partition gets a DELETE of its own.
+FIND_NAMED: Final = (
+    "CREATE TEMPORARY TABLE found ON COMMIT DROP AS SELECT l.tableoid AS table_id, l.ctid AS place "  # noqa: S608
+    f"FROM {_NAMES} {join_by_key('names.file_path', columns='tableoid, ctid')}"
+)
+FOUND_TABLES: Final = "SELECT DISTINCT table_id, table_id::regclass::text FROM found ORDER BY 1"
+
+
+def delete_found(table: str, table_id: int) -> str:
+    """Return the statement that moves the rows of one partition that FIND_NAMED found into `gone`.
+
+    Args:
+        table: The partition, as SQL names it.
+        table_id: Its oid.
+    """
+    rows = f"(SELECT place AS ctid FROM found WHERE table_id = {table_id}) AS l"  # noqa: S608
+    return _DELETE_INTO_GONE.format(delete=delete_by_key(table, rows))
+
+
 _SELECT_LAST_REMOVED: Final = f"""
 INSERT INTO wanted (retired_id, {COLUMNS})
 SELECT DISTINCT ON (file_path) id, {COLUMNS}

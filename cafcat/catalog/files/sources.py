@@ -46,7 +46,8 @@ class Sources:
                 because another run has replaced the file meanwhile.
         """
         with self._connection.transaction() as connection:
-            connection.execute(BY_INDEX)
+            # During a change of the layout, the trigger's statements have to see the rows of the last batch.
+            connection.execute(f"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {BY_INDEX}".encode())
             parameters = {
                 "source_id": source_id,
                 "paths": [path for path, _ in files],

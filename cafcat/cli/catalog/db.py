@@ -1,17 +1,36 @@
 """The commands of `cafcat db`, for the catalog's database."""
 
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.errors import DAMAGE
+from cafcat.cli.operation import operation
+from cafcat.cli.output import plural
+from cafcat.cli.progress import ShownProgress
 from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.operations.partition.report import PartitionReport
 
 __all__ = ["register"]
 
 
-def init(call: Call) -> None:
+def init(
+    call: Call,
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", metavar="N", help="Partitions of the table of files, 2 to 1024; 0 for a plain table."
+        ),
+    ] = None,
+) -> None:
     """Create cafcat's tables in an empty database."""
-    revision = call.database().init()
+    revision = call.database().init(partitions)
     call.output.show({"revision": revision}, [f"the database is ready, at revision {revision}"])
 
 
@@ -23,10 +42,13 @@ def upgrade(call: Call) -> None:
 
 
 def current(call: Call) -> None:
-    """Show the schema revision of the database, and the revision that this version of cafcat needs."""
-    found, needed = call.database().current()
-    document = {"revision": found, "needed": needed}
-    call.output.fields(document, {"revision": found or "none", "needed": needed})
+    """Show the schema revision of the database, the needed revision, and the layout of the table of files."""
+    database = call.database()
+    found, needed = database.current()
+    partitions = database.partitions() if found == needed else None
+    document = {"revision": found, "needed": needed, "partitions": partitions}
+    layout = "unknown" if partitions is None else f"{partitions} partitions" if partitions else "plain table"
+    call.output.fields(document, {"revision": found or "none", "needed": needed, "layout": layout})
 
 
 def check(call: Call) -> int:
@@ -37,6 +59,55 @@ def check(call: Call) -> int:
             findings = [*findings, lost.message]
     call.output.show({"findings": findings}, map(call.output.shown, findings or ["nothing is wrong"]))
     return DAMAGE if findings else 0
+
+
+def partition(
+    call: Call,
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Argument(metavar="[N]", help="Partitions of the table of files, 2 to 1024; 0 for a plain table."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Change the layout, or continue a change.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Undo an unfinished change.")] = False,
+) -> None:
+    """Change the layout of the table of files while it is in use. Without --yes, only show the disk space.
+
+    Example: cafcat db partition 16 --yes
+    """
+    if cancel is (partitions is not None):
+        raise typer.BadParameter("give either the number of partitions or --cancel")
+    left = "run the same command again to continue; other commands work meanwhile"
+    with operation(call, ShownProgress(call), if_interrupted=left) as session:
+        from cafcat.operations.partition import run as operations
+
+        if partitions is None:
+            had_change = operations.cancel(session)
+            document: dict[str, Any] = {"cancelled": had_change}
+            lines = ["undone" if had_change else "no change is unfinished"]
+        else:
+            plan = operations.run(session, partitions, dry_run=True)
+            if yes and not plan.changed:
+                call.warn(_need(plan))
+            report = operations.run(session, partitions) if yes else plan
+            document, lines = {"summary": asdict(report)}, [_outcome(report)]
+    call.summarize(document, lines)
+
+
+def _need(report: "PartitionReport") -> str:
+    """Return a line about the disk space that a change needs."""
+    return (
+        f"the change copies about {plural(report.rows, 'row')}. It needs {format_size(report.total_bytes)} of disk "
+        f"until its end, and writes about {format_size(report.log_bytes)} of write-ahead log"
+    )
+
+
+def _outcome(report: "PartitionReport") -> str:
+    layout = f"{report.partitions} partitions" if report.partitions else "a plain table"
+    if report.changed:
+        return f"the catalog has {layout}"
+    state = f"an unfinished change is in the phase {report.unfinished}; " if report.unfinished else ""
+    return f"{state}{_need(report)}; --yes starts it"
 
 
 def url(call: Call) -> None:
@@ -56,6 +127,6 @@ def stop(call: Call) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat db` to the commands of the program."""
-    below = group(app, "db", "Make, upgrade, check and stop the catalog's database.")
-    for function in (init, upgrade, current, check, url, stop):
+    below = group(app, "db", "Make, upgrade, check, partition and stop the catalog's database.")
+    for function in (init, upgrade, current, check, partition, url, stop):
         verb(below, function.__name__, function)

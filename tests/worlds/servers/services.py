@@ -25,6 +25,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cafcat.catalog.layout import partition_empty
 from cafcat.embedded.roles import SUPERUSER
 from cafcat.embedded.server import SETTINGS, EmbeddedServer
 from cafcat.errors import CatalogUnavailable
@@ -151,10 +152,14 @@ class Databases:
         return name
 
     @contextlib.contextmanager
-    def fresh(self, template: str = "template0") -> Iterator[str]:
+    def fresh(self, template: str = "template0", partitions: int = 0) -> Iterator[str]:
         """Yield the URL of a new database, which is dropped afterwards with all its connections.
 
         A catalog in it has an identity of its own, other than that of its template.
+
+        Args:
+            template: name of the database to copy.
+            partitions: number of partitions of file_locations; 0 for a plain table.
         """
         name = self.create(template)
         url = self.url(name)
@@ -162,6 +167,8 @@ class Databases:
             if template == self._template:
                 with psycopg.connect(url) as connection:
                     connection.execute("UPDATE catalog_identity SET uuid = gen_random_uuid()")
+                    if partitions:
+                        partition_empty(connection, partitions)
             yield url
         finally:
             self.drop(name)
