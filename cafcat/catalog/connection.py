@@ -89,7 +89,8 @@ class PreparedLookup(NamedTuple):
         prepared: The statement for every later look-up on a connection. The server prepares it, except within a
             transaction, or if preparing was disabled or has failed.
         first: The statement for the first look-up on a connection, where preparing would cost another round trip.
-            Its first column is the revision of the schema, and it returns a row even if nothing is found.
+            Its first column is the revision of the schema, maybe with a space and pg_class.relkind of
+            file_locations. It returns a row even if nothing is found.
     """
 
     prepared: bytes
@@ -278,7 +279,7 @@ class Connection:
         """Return True if file_locations had partitions when this connection last looked, up to 60 seconds ago.
 
         Every statement is right with both layouts: this only tells which one is faster. It is False before the
-        first look-up, costs a query at the second one, and then at most one query in 60 seconds.
+        first look-up, and costs at most one query in 60 seconds.
 
         Raises:
             CatalogOutdated, CatalogUnavailable, AccessDenied, InvalidInput: As `select` raises them.
@@ -299,9 +300,12 @@ class Connection:
         self, connection: PgConnection, statement: bytes, parameter: str | list[str]
     ) -> list[tuple[Any, ...]]:
         rows = connection.execute(statement, (parameter,)).fetchall()
-        revision = rows[0][0] if rows else None
+        revision, _, kind = str(rows[0][0]).partition(" ") if rows else ("", "", "")
         if revision != HEAD_REVISION:
-            raise outdated(revision)
+            raise outdated(revision or None)
+        if kind:
+            self._is_partitioned = kind == "p"
+            self._layout_until = time.monotonic() + _PLAN_SECONDS
         self._checked = True
         self._cursor = connection.cursor()
         return [row[1:] for row in rows if row[1] is not None]

@@ -14,27 +14,25 @@ being deleted. Transactions that only insert rows do not wait: the primary key m
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import psycopg
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from cafcat.catalog import layout_sql as statements
-from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.layout import (
-    create_target,
-    described,
-    drop_former,
-    partition_count,
-    partition_empty,
-    partitions_of,
-    rename_target,
+from cafcat.catalog.connection import Connection
+from cafcat.catalog.layout import create_target, partition_count, partition_empty, rename_target
+from cafcat.catalog.layout_state import (
+    LayoutChange,
+    become_owner,
+    cancel_change,
+    create_triggers,
+    drop_former_layout,
+    read_state,
 )
 from cafcat.catalog.locking import acquire, set_lock_timeout
-from cafcat.errors import CatalogUnavailable, Conflict, Corrupt
+from cafcat.errors import Conflict, Corrupt
 
-__all__ = ["LayoutChange", "LayoutChanges", "LayoutSize"]
+__all__ = ["LayoutChanges", "LayoutSize"]
 
 SWITCH_SECONDS: Final = 1.5
 """How long one attempt to switch waits for its lock, and new readers with it, in seconds.
@@ -60,25 +58,6 @@ class LayoutSize:
     table_bytes: int
     total_bytes: int
     obstacles: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LayoutChange:
-    """The state of an unfinished change.
-
-    Attributes:
-        partitions: Number of partitions of the new layout; 0 for a plain table.
-        phase: copying, checking, switching or dropping.
-        rows_copied: Number of rows that batches have copied.
-        blocks_done: Number of copied pages.
-        blocks: Number of pages to copy in all.
-    """
-
-    partitions: int
-    phase: str
-    rows_copied: int
-    blocks_done: int
-    blocks: int
 
 
 class LayoutChanges:
@@ -112,7 +91,7 @@ class LayoutChanges:
     def change(self) -> LayoutChange | None:
         """Return the state of the unfinished change; None if there is none."""
         with self._connection.transaction() as connection:
-            state = _state(connection)
+            state = read_state(connection)
         return None if state is None else state.shown()
 
     def begin(self, partitions: int) -> None:
@@ -126,7 +105,7 @@ class LayoutChanges:
             CatalogLocked: The lock was not free in time.
         """
         with self._connection.transaction() as connection:
-            _become_owner(connection)
+            become_owner(connection)
             obstacles = [str(row[0]) for row in connection.execute(statements.OBSTACLES).fetchall()]
             if obstacles:
                 hint = "drop them, and create them again after the change"
@@ -134,10 +113,10 @@ class LayoutChanges:
                     f"file_locations has objects that cafcat did not make: {', '.join(obstacles)}", hint=hint
                 )
             acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
-            if _state(connection) is not None:
+            if read_state(connection) is not None:
                 raise Conflict("another command changes the layout")
             create_target(connection, partitions)
-            _create_triggers(connection)
+            create_triggers(connection)
             connection.execute(statements.CREATE_STATE)
             [(sources,)] = connection.execute(statements.SOURCES).fetchall()
             connection.execute(
@@ -158,7 +137,7 @@ class LayoutChanges:
             # Each statement has to see the changes of transactions for which the one before it waited.
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0")
             acquire(connection, f"SELECT pg_advisory_xact_lock({statements.LOCK_KEY})")
-            state = _state(connection, lock=True)
+            state = read_state(connection, lock=True)
             if state is None or state.phase != "copying":
                 return 0
             return state.copy(connection, blocks)
@@ -194,7 +173,7 @@ class LayoutChanges:
     def older_sessions(self) -> list[str]:
         """Return a text for each session whose snapshot may be older than the last batch; at most three."""
         with self._connection.transaction() as connection:
-            state = _state(connection)
+            state = read_state(connection)
             if state is None:
                 return []
             rows = connection.execute(statements.OLDER_SNAPSHOTS, [state.last_change]).fetchall()
@@ -209,7 +188,7 @@ class LayoutChanges:
         with self._connection.transaction() as connection:
             set_lock_timeout(connection, SWITCH_SECONDS)
             connection.execute("LOCK TABLE ONLY file_locations IN ACCESS EXCLUSIVE MODE")
-            state = _state(connection, lock=True)
+            state = read_state(connection, lock=True)
             if state is not None and state.phase == "switching":
                 rename_target(connection)
                 connection.execute("UPDATE layout_change SET phase = 'dropping'")
@@ -222,7 +201,7 @@ class LayoutChanges:
         """
         with self._connection.transaction() as connection:
             set_lock_timeout(connection, SWITCH_SECONDS)
-            _drop_former_layout(connection)
+            drop_former_layout(connection)
 
     def cancel(self) -> None:
         """Drop the table in the new layout, the triggers and the state of a change that has not switched yet.
@@ -233,101 +212,3 @@ class LayoutChanges:
         """
         with self._connection.transaction() as connection:
             cancel_change(connection)
-
-
-@dataclass(slots=True)
-class _State:
-    """The row of layout_change."""
-
-    partitions: int
-    phase: str
-    sources: list[dict[str, Any]]
-    source: int
-    block: int
-    rows_copied: int
-    last_change: str | None
-
-    def shown(self) -> LayoutChange:
-        sizes = [int(source["blocks"]) for source in self.sources]
-        done = sum(sizes[: self.source]) + self.block
-        return LayoutChange(self.partitions, self.phase, self.rows_copied, done, sum(sizes))
-
-    def copy(self, connection: PgConnection, blocks: int) -> int:
-        """Copy the rows of the next pages, and record the new position."""
-        rows = 0
-        if self.source < len(self.sources):
-            source = self.sources[self.source]
-            self._follow_file(connection, source)
-            high = min(self.block + blocks, source["blocks"])
-            statement = statements.COPY_BATCH.format(table=source["table"], low=self.block, high=high)
-            rows = connection.execute(statement.encode()).rowcount
-            self.block = high
-            if high >= source["blocks"]:
-                self.source, self.block = self.source + 1, 0
-        phase = "copying" if self.source < len(self.sources) else "checking"
-        values = {"sources": Jsonb(self.sources), "source": self.source, "block": self.block}
-        connection.execute(statements.ADVANCE, values | {"phase": phase, "rows": rows})
-        return rows
-
-    def _follow_file(self, connection: PgConnection, source: dict[str, Any]) -> None:
-        """Start the table again if it was rewritten: VACUUM FULL and CLUSTER move rows to other pages."""
-        [(blocks, file)] = connection.execute(statements.SOURCE_NOW, {"table": source["table"]}).fetchall()
-        if file != source["file"]:
-            source |= {"blocks": blocks, "file": file}
-            self.block = 0
-
-
-def _state(connection: psycopg.Connection[Any], *, lock: bool = False) -> _State | None:
-    [(exists,)] = connection.execute("SELECT to_regclass('layout_change') IS NOT NULL").fetchall()
-    if not exists:
-        return None
-    row = connection.execute((statements.STATE + ("FOR UPDATE" if lock else "")).encode()).fetchone()
-    return None if row is None else _State(*row)
-
-
-def cancel_change(connection: psycopg.Connection[Any]) -> None:
-    """Undo an unfinished change that has not switched yet, in the open transaction. Do nothing if there is none."""
-    state = _state(connection)
-    if state is None:
-        return
-    if state.phase == "dropping":
-        raise Conflict(
-            f"the catalog has {described(state.partitions)} already",
-            hint=f"finish the change: `cafcat db partition {state.partitions} --yes`",
-        )
-    acquire(connection, "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE")
-    for table in ["file_locations", *partitions_of(connection)]:
-        connection.execute(statements.DROP_TRIGGERS.format(table=table).encode())
-    connection.execute(f"{statements.DROP_FUNCTIONS}; DROP TABLE file_locations_new, layout_change".encode())
-
-
-def end_change(connection: psycopg.Connection[Any]) -> None:
-    """End an unfinished change in the open transaction: undo it, or finish it if it has switched."""
-    state = _state(connection)
-    if state is not None and state.phase == "dropping":
-        _drop_former_layout(connection)
-    else:
-        cancel_change(connection)
-
-
-def _drop_former_layout(connection: psycopg.Connection[Any]) -> None:
-    drop_former(connection)
-    connection.execute(f"{statements.DROP_FUNCTIONS}; DROP TABLE IF EXISTS layout_change".encode())
-
-
-def _create_triggers(connection: PgConnection) -> None:
-    [(schema,)] = connection.execute("SELECT quote_ident(current_schema())").fetchall()
-    connection.execute(statements.FUNCTIONS.replace("{schema}", str(schema)).encode())
-    for table in ["file_locations", *partitions_of(connection)]:
-        connection.execute(statements.TRIGGERS.format(table=table).encode())
-
-
-def _become_owner(connection: PgConnection) -> None:
-    """Use the role that owns file_locations until the transaction ends, so that it owns the new table, too."""
-    [(owner, is_member)] = connection.execute(statements.OWNER).fetchall()
-    if not is_member:
-        raise CatalogUnavailable(
-            f"only the owner of the tables, the role {owner}, can change the layout",
-            hint="use the --database-url of that role",
-        )
-    connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(str(owner))))

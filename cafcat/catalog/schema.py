@@ -98,7 +98,7 @@ def upgrade(url: str) -> None:
 def _end_layout_change(url: str) -> None:
     from cafcat.catalog.connection import translated_errors
     from cafcat.catalog.database_url import connect
-    from cafcat.catalog.layout_change import end_change
+    from cafcat.catalog.layout_state import end_change
 
     with connect(url) as connection, translated_errors(), connection.transaction():
         if _has_layout_change(connection) and revision_of(connection) != HEAD_REVISION:

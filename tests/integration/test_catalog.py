@@ -264,7 +264,7 @@ def test_only_look_ups_by_path_are_prepared_on_the_server(catalog: Catalog) -> N
     with catalog._connection.statement() as connection:
         prepared = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
     assert len(prepared) == 1
-    assert "file_path = $1" in prepared[0][0]
+    assert "file_path = (SELECT $1::text)" in prepared[0][0]
 
 
 def test_settings_of_the_role_do_not_break_a_commit(catalog: Catalog, url: str) -> None:

@@ -64,12 +64,15 @@ _LOCATE_ONE: Final = _selection("file_path = (SELECT %s::text)")
 # The LATERAL join takes half as long again for a thousand adjacent paths in a plain table (PostgreSQL 18). But the
 # array is looked up in every partition: 32 ms for a thousand paths in 16 partitions, where the join needs 9 ms. And
 # the planner may read whole partitions for it. The first look-up does not know the layout yet.
+_REVISION_AND_KIND: Final = (
+    "concat_ws(' ', r.version_num, (SELECT relkind FROM pg_class WHERE oid = 'file_locations'::regclass))"
+)
 _MANY: Final = (
     f"unnest(%b::text[]) AS asked(path) {join_by_key('asked.path')} JOIN chunks AS c ON c.id = l.caf_file_id"
 )
 _LOCATE_MANY_PARTITIONED: Final = PreparedLookup(
     f"SELECT {LOCATION} FROM {_MANY}".encode(),  # noqa: S608
-    f"SELECT r.version_num, {LOCATION} FROM alembic_version AS r LEFT JOIN ({_MANY}) ON true".encode(),  # noqa: S608
+    f"SELECT {_REVISION_AND_KIND}, {LOCATION} FROM alembic_version AS r LEFT JOIN ({_MANY}) ON true".encode(),  # noqa: S608
 )
 _LOCATE_MANY: Final = PreparedLookup(
     _FOUND.format(condition="file_path = ANY (ARRAY(SELECT unnest(%b::text[])))").encode(),

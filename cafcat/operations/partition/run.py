@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from cafcat.catalog.layout import check_partitions, described
-from cafcat.catalog.layout_change import LayoutChange, LayoutChanges, LayoutSize
+from cafcat.catalog.layout_change import LayoutChanges, LayoutSize
+from cafcat.catalog.layout_state import LayoutChange
 from cafcat.errors import CatalogLocked, Conflict
 from cafcat.operations.partition.report import PartitionReport
 from cafcat.session import Session
