@@ -300,7 +300,7 @@ class Connection:
         self, connection: PgConnection, statement: bytes, parameter: str | list[str]
     ) -> list[tuple[Any, ...]]:
         rows = connection.execute(statement, (parameter,)).fetchall()
-        revision, _, kind = str(rows[0][0]).partition(" ") if rows else ("", "", "")
+        revision, _, kind = str(rows[0][0] or "").partition(" ") if rows else ("", "", "")
         if revision != HEAD_REVISION:
             raise outdated(revision or None)
         if kind:
