@@ -1,14 +1,12 @@
 """The command `cafcat ingest`: its flags, progress and output."""
 
-from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import Annotated
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
@@ -33,14 +31,7 @@ def ingest(
     force: Annotated[
         bool, typer.Option("--force", help="Pack every file again, even if it did not change.")
     ] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="URL",
-            help="Pack with the workers of a cluster: dask://HOST:8786, ray://HOST:10001, local://N.",
-        ),
-    ] = None,
+    cluster: Cluster = None,
     estimate: Annotated[
         bool,
         typer.Option("--estimate", help="Write nothing; estimate objects, requests, dollars and hours."),
@@ -65,7 +56,7 @@ def ingest(
     comparison = Comparison.CHECKSUM if checksum else Comparison.NOTHING if force else Comparison.TIME
     progress = ShownProgress(call)
     with (
-        _executor(cluster) as executor,
+        executor_of(cluster) as executor,
         operation(call, progress, at_hand="the open chunk", if_interrupted=lambda: _committed(progress)) as session,
     ):
         from cafcat.operations.ingest.run import run
@@ -73,18 +64,6 @@ def ingest(
         report = run(session, replace(options, comparison=comparison, executor=executor))
     call.summarize({"summary": asdict(report)}, _summary(report, progress))
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
-
-
-@contextmanager
-def _executor(cluster: str | None) -> Iterator[Executor | None]:
-    """Yield the executor of a cluster; None if this process packs the files, with its own workers."""
-    if cluster in (None, "local"):
-        yield None
-        return
-    from cafcat.clusters.opening import open_cluster
-
-    with open_cluster(cluster) as opened:
-        yield opened.executor
 
 
 def _estimate(call: Call, options: IngestOptions, prices: str | None) -> int:

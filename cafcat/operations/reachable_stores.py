@@ -4,6 +4,7 @@ The check looks for objects in the store that the catalog has there. An unmounte
 """
 
 import shlex
+from collections.abc import Iterable
 from typing import Final
 
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
@@ -11,7 +12,7 @@ from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.presence import elsewhere, why_not_there
 
-__all__ = ["ReachableStores"]
+__all__ = ["ReachableStores", "reachable_of"]
 
 _NEWEST_OBJECTS: Final = 10
 """Largest number of newest chunks, of newest copies and of newest backups that are looked for in a store."""
@@ -133,3 +134,20 @@ class ReachableStores:
         hint = "check its disk or endpoint; if the store was moved, run `cafcat store move`"
         message = f"the store {url} has none of its newest objects, for example {known[0]} is missing"
         return StoreFailed(message, hint=hint)
+
+
+def reachable_of(session: Session, urls: Iterable[str]) -> list[str]:
+    """Return those of several URLs of stores that `ReachableStores.open` can open.
+
+    Raises:
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    stores, found = ReachableStores(session), []
+    for url in urls:
+        try:
+            found.append(stores.open(url).url)
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError:
+            continue
+    return found

@@ -4,7 +4,20 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, Final, Protocol, runtime_checkable
 
-__all__ = ["EveryWorker", "is_local", "worker_count"]
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    CatalogOutdated,
+    InvalidInput,
+    Locked,
+    NotInstalled,
+    Unsupported,
+)
+
+__all__ = ["FINAL_ERRORS", "EveryWorker", "is_local", "shown_error", "worker_count"]
+
+FINAL_ERRORS: Final = (AccessDenied, CatalogOutdated, InvalidInput, Locked, NotInstalled, Unsupported)
+"""Errors of workers after which no further call is submitted, because it would fail, too."""
 
 _UNKNOWN_COUNT: Final = 16
 """Assumed number of workers of an executor that does not tell it. Calls for which no worker is free wait."""
@@ -46,3 +59,8 @@ def worker_count(executor: Executor) -> int:
     if count is not None:
         return max(1, int(count()))
     return int(getattr(executor, "_max_workers", None) or _UNKNOWN_COUNT)
+
+
+def shown_error(error: BaseException) -> str:
+    """Return the text of an error of a call, for a message. Errors of an engine get the name of their class."""
+    return str(error) if isinstance(error, CafcatError) else f"{type(error).__name__}: {error}"

@@ -20,6 +20,7 @@ __all__ = [
     "NewChunkSize",
     "OnlyInStore",
     "OptionGroup",
+    "SharePassword",
     "Unless",
     "UnlessYes",
     "UnpackTars",
@@ -96,6 +97,9 @@ UnlessYes = Annotated[
     bool, Unless("--yes", "Do the work. Without this flag, the command only shows what would be done.")
 ]
 JoinStore = Annotated[bool, Flag("--join-store", "Write into the store although another catalog uses it.")]
+SharePassword = Annotated[
+    bool, Flag("--share-password", "With --cluster: send the password of the database to the workers.")
+]
 FollowSymlinks = Annotated[bool, Flag("--follow-symlinks", "The sources were ingested with --follow-symlinks.")]
 UnpackTars = Annotated[bool, Unless("--no-unpack", "The sources were ingested with --no-unpack.")]
 NewChunkSize = Annotated[int | None, Flag("--target-size", "Size of new chunks, such as 30GB.", "SIZE", parse_size)]

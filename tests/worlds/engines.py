@@ -13,6 +13,7 @@ from typing import Any
 from cafcat.catalog.chunks.commit import Commit
 from cafcat.catalog.history.shards import Shards
 from cafcat.errors import StoreFailed
+from cafcat.operations.verify.chunk_check import ObjectCheck
 
 __all__ = ["MOMENTS", "Armed", "Failing", "Slow", "Vanishing", "process_pool"]
 
@@ -21,6 +22,7 @@ MOMENTS: dict[str, tuple[type, str]] = {
     "commit": (Commit, "commit_chunk"),
     "finish": (Shards, "finish"),
     "release": (Shards, "release"),
+    "check": (ObjectCheck, "run"),
 }
 """Calls of a worker at which it can be killed: before they begin, or after they have ended."""
 
@@ -40,7 +42,7 @@ class Armed(Executor):
         self.submitted = 0
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        if function.__name__ != "ingest_shard":
+        if function.__name__ == "probe":
             return self._executor.submit(function, *args, **named)
         self.submitted += 1
         if self.submitted > 1:
@@ -71,7 +73,7 @@ class Failing(Executor):
         self.submitted = 0
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        is_probe = function.__name__ != "ingest_shard"
+        is_probe = function.__name__ == "probe"
         self.submitted += not is_probe
         future: Future[Any] = Future()
         if not is_probe and self.submitted <= self._failures:
@@ -101,7 +103,7 @@ class Vanishing(Executor):
         self._max_workers = 1
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        if function.__name__ == "ingest_shard" and self._folder.exists():
+        if function.__name__ != "probe" and self._folder.exists():
             self._folder.rename(self._folder.with_name("moved"))
         return self._executor.submit(function, *args, **named)
 

@@ -183,6 +183,10 @@ class Verification:
         [row] = self._select_targets(run_id, scope, select, {})
         return TargetTotals(*row)
 
+    def stores(self, run_id: int, scope: VerifyScope) -> list[str]:
+        """Return the URLs of the stores with objects without an "ok" in a verify run, which `targets` returns."""
+        return [url for (url,) in self._select_targets(run_id, scope, "SELECT DISTINCT store FROM chosen", {})]
+
     def targets(self, run_id: int, scope: VerifyScope, after: TargetKey, limit: int = 1000) -> list[CheckTarget]:
         """Return objects without an "ok" in a verify run, in the order of chunks.id, each chunk before its copies.
 

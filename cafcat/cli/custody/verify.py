@@ -1,11 +1,12 @@
 """The command `cafcat verify`: its flags, progress and output."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
@@ -62,22 +63,25 @@ def _shown(finding: Finding) -> str:
     return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
 
 
-def verify(call: Call, options: VerifyOptions) -> int:
+def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> int:
     """Check chunks for damage. The exit code is 5 if there is any.
 
     By default, existence, size and index of each chunk and copy are checked. --level data also reads every byte.
 
     Example: cafcat verify --level data --older-than 90d
     """
-    with operation(
-        call,
-        _Progress(call),
-        at_hand="the chunk at hand",
-        if_interrupted="results so far are in the catalog; run the same verify again to continue",
-    ) as session:
+    with (
+        executor_of(cluster) as executor,
+        operation(
+            call,
+            _Progress(call),
+            at_hand="the chunk at hand",
+            if_interrupted="results so far are in the catalog; run the same verify again to continue",
+        ) as session,
+    ):
         from cafcat.operations.verify.run import run
 
-        report = run(session, options)
+        report = run(session, replace(options, executor=executor))
     call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report)])
     return _exit_code(report)
 

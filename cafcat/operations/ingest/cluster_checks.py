@@ -1,8 +1,8 @@
-"""Checks before an ingest by many workers: whether each worker reaches the catalog, the store and the sources."""
+"""Checks before work by many workers: whether each worker reaches the catalog, the stores and the sources."""
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from typing import Any, Final, NamedTuple
@@ -12,11 +12,12 @@ from cafcat.errors import CafcatError, InvalidInput, Unavailable
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.joining import has_joined
 from cafcat.operations.opened_sources import source_opener
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.progress import Progress
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.registry import scheme_of
-from cafcat.support.executors import EveryWorker, is_local
+from cafcat.support.executors import EveryWorker, is_local, shown_error
 
 __all__ = ["check_cluster", "probe"]
 
@@ -25,22 +26,31 @@ _PROBE_SECONDS: Final = 120
 
 
 class _Question(NamedTuple):
-    """What a worker is asked: whether it reaches this catalog, this store, and these sources."""
+    """What a worker is asked: whether it reaches this catalog, these stores, and the sources of an ingest."""
 
     settings: SharedSettings
-    options: IngestOptions
-    store: str
+    stores: Sequence[str]
     catalog: str
+    options: IngestOptions | None
 
 
-def check_cluster(session: Session, options: IngestOptions, executor: Executor, store_url: str) -> None:
-    """Refuse a cluster that cannot pack the sources. Each worker is asked, if the executor has a way to do so.
+def check_cluster(
+    session: Session,
+    executor: Executor,
+    stores: Sequence[str],
+    *,
+    share_password: bool,
+    options: IngestOptions | None = None,
+) -> None:
+    """Refuse a cluster that cannot do the work. Each worker is asked, if the executor has a way to do so.
 
     Args:
         session: The session.
-        options: Options of the ingest, without the executor.
         executor: The executor.
-        store_url: URL of the store for new chunks, which the catalog has joined.
+        stores: URLs of the stores that are read or written. This process must reach them.
+        share_password: True to send the URL of the database even if it has a password.
+        options: Options of an ingest, without the executor, whose sources the workers must reach, too; None for
+            other operations.
 
     Raises:
         InvalidInput: The database is the embedded one, or a source or store exists on this host only.
@@ -48,20 +58,22 @@ def check_cluster(session: Session, options: IngestOptions, executor: Executor, 
     """
     if not is_local(executor):
         _check_reachable(session, options)
-    shared = SharedSettings.of(session.settings, with_password=options.share_password or is_local(executor))
-    catalog = session.catalog.identities.of(store_url).catalog
-    question = _Question(shared, options, store_url, str(catalog))
+    shared = SharedSettings.of(session.settings, with_password=share_password or is_local(executor))
+    catalog = session.catalog.identities.of("").catalog
+    question = _Question(shared, stores, str(catalog), options)
     answers = _asked(executor, question)
     problems = [f"{name}: {answer}" for name, answer in answers.items() if answer is not None]
     if problems:
         others = f" ({len(problems) - 1} other workers have problems, too)" if len(problems) > 1 else ""
-        raise Unavailable(f"worker {problems[0]}{others}", hint="nothing was packed; mend the worker and try again")
+        raise Unavailable(f"worker {problems[0]}{others}", hint="nothing was done; mend the worker and try again")
 
 
-def _check_reachable(session: Session, options: IngestOptions) -> None:
+def _check_reachable(session: Session, options: IngestOptions | None) -> None:
     if session.settings.database_url is None:
         hint = "give a database that all hosts reach with --database-url"
         raise InvalidInput("other hosts cannot reach the embedded database", hint=hint)
+    if options is None:
+        return
     for source in [*options.sources, *([options.files_from] if options.files_from else [])]:
         typed = os.fspath(source)
         if typed == "-":
@@ -78,25 +90,22 @@ def _asked(executor: Executor, question: _Question) -> Mapping[str, str | None]:
             future = executor.submit(probe, question, __version__)
             return dict([future.result(_PROBE_SECONDS)])
         except Exception as error:  # noqa: BLE001 - engines raise errors of their own
-            return {"of the executor": _shown(error)}
+            return {"of the executor": shown_error(error)}
     answers: Mapping[str, Any] = executor.run_on_each_worker(probe, question, __version__)
     if not answers:
         raise Unavailable("the cluster has no workers", hint="start some, and try again")
     return {
-        name: _shown(answer) if isinstance(answer, BaseException) else answer[1] for name, answer in answers.items()
+        name: shown_error(answer) if isinstance(answer, BaseException) else answer[1]
+        for name, answer in answers.items()
     }
 
 
-def _shown(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if not isinstance(error, CafcatError) else str(error)
-
-
 def probe(question: _Question, version: str) -> tuple[str, str | None]:
-    """Return the host name of this worker, and why it cannot pack the sources; None if it can.
+    """Return the host name of this worker, and why it cannot do the work; None if it can.
 
     Args:
         question: What the worker has to reach.
-        version: Version of cafcat that the ingest has.
+        version: Version of cafcat that the calling process has.
     """
     host = socket.gethostname()
     if version != __version__:
@@ -109,10 +118,14 @@ def probe(question: _Question, version: str) -> tuple[str, str | None]:
 
 
 def _problem(session: Session, question: _Question) -> str | None:
-    catalog = session.catalog.identities.of(question.store).catalog
+    catalog = session.catalog.identities.of("").catalog
     if str(catalog) != question.catalog:
         return f"reaches another catalog, {catalog}"
-    if not has_joined(session, session.stores[question.store]):
-        return f"does not see the store {question.store}: it finds no marker of the catalog there"
-    source_opener(session, question.options).open(question.options.sources)
+    for url in question.stores:
+        if session.catalog.identities.of(url).store is None:
+            ReachableStores(session).open(url)  # such a store has only adopted archives, and no marker
+        elif not has_joined(session, session.stores[url]):
+            return f"does not see the store {url}: it finds no marker of the catalog there"
+    if question.options is not None:
+        source_opener(session, question.options).open(question.options.sources)
     return None

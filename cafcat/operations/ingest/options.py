@@ -11,7 +11,7 @@ from cafcat.formats.registry import LOGS
 from cafcat.model import Comparison, OnConflict
 from cafcat.scanning.opening import SourceOptions
 from cafcat.support.arguments import parse_text
-from cafcat.support.parameters import Argument, Flag, JoinStore
+from cafcat.support.parameters import Argument, Flag, JoinStore, SharePassword
 from cafcat.support.quantities import parse_size
 
 __all__ = ["IngestOptions"]
@@ -76,9 +76,7 @@ class IngestOptions(SourceOptions):
         Flag("--jobs -j", "Number of processes that pack folders. Default: one per processor, at most 4.", "N"),
     ] = field(default=None, kw_only=True)
 
-    share_password: Annotated[
-        bool, Flag("--share-password", "With --cluster: send the password of the database to the workers.")
-    ] = field(default=False, kw_only=True)
+    share_password: SharePassword = field(default=False, kw_only=True)
     executor: Executor | None = field(default=None, kw_only=True, compare=False)
 
     def check(self) -> None:

@@ -111,7 +111,13 @@ class _IngestRun:
         if self._executor is not None:
             from cafcat.operations.ingest.cluster_checks import check_cluster
 
-            check_cluster(self._session, self._worker_options, self._executor, self._store.url)
+            check_cluster(
+                self._session,
+                self._executor,
+                [self._store.url],
+                share_password=self._options.share_password,
+                options=self._worker_options,
+            )
         run_id = 0 if self._options.dry_run else self._begin(opened)
         ingest = self._ingest(run_id)
         self._session.progress.begin("ingest")

@@ -13,17 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from cafcat.catalog.history.shards import CutSource, NewShard, Situation
-from cafcat.errors import (
-    AccessDenied,
-    CafcatError,
-    CatalogOutdated,
-    Conflict,
-    InvalidInput,
-    Locked,
-    NotInstalled,
-    Unavailable,
-    Unsupported,
-)
+from cafcat.errors import CafcatError, Conflict, Unavailable
 from cafcat.events import ChunkCommitted
 from cafcat.model import IngestReport, RunTotals
 from cafcat.operations.ingest.shard_worker import ShardSettings, ingest_shard
@@ -32,7 +22,7 @@ from cafcat.sources.base import Source
 from cafcat.sources.names import printable
 from cafcat.sources.parts import WHOLE, DivisibleSource
 from cafcat.sources.registry import scheme_of
-from cafcat.support.executors import worker_count
+from cafcat.support.executors import FINAL_ERRORS, shown_error, worker_count
 
 __all__ = ["ShardedIngest"]
 
@@ -43,8 +33,6 @@ _CALLS_PER_WORKER: Final = 2
 """Largest number of unfinished calls for each worker. The second one replaces a call that ends early."""
 _LOOK_SECONDS: Final = 1.0
 """Time between two looks at the catalog, in seconds."""
-_FINAL: Final = (AccessDenied, CatalogOutdated, InvalidInput, Locked, NotInstalled, Unsupported)
-"""Errors of workers after which no further call is submitted, because it would fail, too."""
 
 
 class ShardedIngest:
@@ -147,7 +135,7 @@ class ShardedIngest:
             raise
         except Exception as error:  # engines raise errors of their own
             hint = "run the same command again when the engine works: it continues where it stopped"
-            raise Unavailable(f"the executor takes no calls: {_shown(error)}", hint=hint) from error
+            raise Unavailable(f"the executor takes no calls: {shown_error(error)}", hint=hint) from error
 
     def _wait(self) -> None:
         """Wait up to a second for calls to end. An error that every worker would have ends the ingest."""
@@ -166,11 +154,11 @@ class ShardedIngest:
         if error is None:
             return
         is_conflict = isinstance(error, Conflict) and error.path is not None
-        if isinstance(error, _FINAL) or is_conflict:
+        if isinstance(error, FINAL_ERRORS) or is_conflict:
             self._error = self._error or error
             self._ask("stop")
         else:
-            self._session.warn(f"a worker failed, and another one continues: {_shown(error)}")
+            self._session.warn(f"a worker failed, and another one continues: {shown_error(error)}")
 
     def _pass_on_requests(self) -> None:
         """Pass the user's wish to stop on to the workers. The second wish makes them abandon their open chunks."""
@@ -220,7 +208,3 @@ def _identity(typed: Sequence[str | os.PathLike[str]], number: int, source: Sour
         return source.name
     name = os.fspath(typed[number])
     return printable(name if scheme_of(name) is not None else os.path.abspath(name))
-
-
-def _shown(error: BaseException) -> str:
-    return str(error) if isinstance(error, CafcatError) else f"{type(error).__name__}: {error}"

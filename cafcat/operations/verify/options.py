@@ -2,13 +2,22 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from concurrent.futures import Executor
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
 
 from cafcat.errors import InvalidInput
 from cafcat.model import VerifyLevel
 from cafcat.support.arguments import member_of, parse_duration, parse_percent
-from cafcat.support.parameters import Argument, Flag, FollowSymlinks, OnlyInStore, UnpackTars, folder_flag
+from cafcat.support.parameters import (
+    Argument,
+    Flag,
+    FollowSymlinks,
+    OnlyInStore,
+    SharePassword,
+    UnpackTars,
+    folder_flag,
+)
 
 __all__ = ["VerifyOptions"]
 
@@ -36,7 +45,10 @@ class VerifyOptions:
         unpack_tars: At level source: the value that `ingest` was called with.
         restart: Begin again, even if an earlier verify with these options was interrupted.
         jobs: At levels index and data: number of objects to check at once, each in a process of its own, at most
-            64; None for one per processor, if there is enough to do.
+            64; None for one per processor, if there is enough to do. It has no effect with an executor.
+        share_password: With an executor: send the URL of the database to the workers even if it has a password.
+        executor: At levels index and data: check the objects on the workers of this executor, on any number of
+            hosts. None: this process checks, with its own workers.
     """
 
     sources: Annotated[
@@ -72,6 +84,8 @@ class VerifyOptions:
     jobs: Annotated[
         int | None, Flag("--jobs -j", "Number of chunks to check at once. Default: one per processor.", "N")
     ] = None
+    share_password: SharePassword = False
+    executor: Executor | None = field(default=None, compare=False)
 
     def check(self) -> None:
         """Check that the options do not contradict each other, and that their values are in range.
@@ -88,6 +102,8 @@ class VerifyOptions:
         if level not in (VerifyLevel.INDEX, VerifyLevel.DATA) and single:
             message = f"--chunk, --store, --older-than and --sample cannot be used at level {level}"
             raise InvalidInput(message, hint="leave them out, or use level index or data")
+        if level not in (VerifyLevel.INDEX, VerifyLevel.DATA) and self.executor is not None:
+            raise InvalidInput(f"level {level} is checked on one host", hint="leave the cluster out")
         if level is VerifyLevel.CATALOG and self.prefix:
             raise InvalidInput("level catalog always checks the whole catalog", hint="leave the prefix out")
         if self.sample is not None and not 0 < self.sample <= 1:

@@ -7,7 +7,7 @@ been repaired since. Objects that were committed after the first part began are 
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -20,7 +20,7 @@ from cafcat.catalog.chunks.verification import (
     VerifyRun,
     VerifyScope,
 )
-from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.events import ObjectChecked
 from cafcat.model import NO_SUCH_PREFIX, ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
@@ -28,13 +28,13 @@ from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.options import VerifyOptions
+from cafcat.operations.verify.reach import why_out_of_reach
 from cafcat.operations.verify.report import VerifyReport
 from cafcat.operations.verify.source_check import SourceCheck
 from cafcat.operations.verify.worker import check_in_workers
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import printable
-from cafcat.stores.presence import elsewhere, why_not_there
 from cafcat.support.paths import from_root
 from cafcat.support.workers import processors
 
@@ -102,16 +102,27 @@ class _Verify:
         totals = verification.totals(run.id, scope)
         size_bytes = totals.size_bytes if self.level is VerifyLevel.DATA else None
         self._session.progress.begin("verify", files=totals.files, size_bytes=size_bytes)
+        with closing(self._checks(run, scope, totals)) as checks:
+            for target, result in checks:
+                self._record_object(run, target, result)
+        return self._finish(run)
+
+    def _checks(
+        self, run: VerifyRun, scope: VerifyScope, totals: TargetTotals
+    ) -> Generator[tuple[CheckTarget, CheckResult | None], None, None]:
+        """Check the objects here, in worker processes or on a cluster, and yield each with its result."""
         targets = self._targets(run, scope)
         job_count = _job_count(self._options.jobs, totals, self.level)
-        if job_count == 1:
+        if self._options.executor is not None:
+            from cafcat.operations.verify.cluster import check_on_cluster
+
+            stores = self._catalog.verification.stores(run.id, scope)
+            yield from check_on_cluster(self._session, self._options, stores, targets, self.level)
+        elif job_count == 1:
             for target in targets:
-                self._record_object(run, target, check_target(self._session, target, self.level))
+                yield target, check_target(self._session, target, self.level)
         else:
-            with closing(check_in_workers(self._session, job_count, targets, self.level)) as checks:
-                for target, result in checks:
-                    self._record_object(run, target, result)
-        return self._finish(run)
+            yield from check_in_workers(self._session, job_count, targets, self.level)
 
     def _scope(self) -> VerifyScope:
         """Return the conditions for the objects that the options choose.
@@ -224,7 +235,7 @@ class _Verify:
             return False
         if target.store in self._stores_out_of_reach:
             return True
-        error = self._why_out_of_reach(target)
+        error = why_out_of_reach(self._session, target)
         if error is None:
             return False
         self._stores_out_of_reach.add(target.store)
@@ -233,16 +244,6 @@ class _Verify:
         verdict = Verdict.UNREADABLE
         self._session.emit(ObjectChecked(None, target.store, False, target.store, verdict, 0, 0, (finding,)))
         return True
-
-    def _why_out_of_reach(self, target: CheckTarget) -> CafcatError | None:
-        """Return the error of a store that does not answer or is not where its URL points; else None."""
-        try:
-            why = why_not_there(self._session.stores[target.store], target.object_key)
-        except Unavailable as error:
-            return error
-        except CafcatError:
-            return None  # the store answers: a user who may read need not have the right to list
-        return None if why is None else elsewhere(target.store, why)
 
     def _locate(self, target: CheckTarget) -> str | None:
         """Return the path or URL of an object; None if its store cannot be opened."""

@@ -1,0 +1,35 @@
+"""The flag `--cluster`, which several commands share, and the executor that it names."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+__all__ = ["Cluster", "executor_of"]
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="URL",
+        help="Work on the workers of a cluster: dask://HOST:8786, ray://HOST:10001, local://N.",
+    ),
+]
+
+
+@contextmanager
+def executor_of(cluster: str | None) -> Iterator[Executor | None]:
+    """Yield the executor of a cluster; None if this process does the work, with its own workers.
+
+    Args:
+        cluster: The value of `--cluster`.
+    """
+    if cluster in (None, "local"):
+        yield None
+        return
+    from cafcat.clusters.opening import open_cluster
+
+    with open_cluster(cluster) as opened:
+        yield opened.executor

@@ -1,0 +1,204 @@
+"""Runs calls on the workers of an executor, for operations that work object by object or chunk by chunk.
+
+The coordinator is the process that runs the operation. It cuts the work into parts, submits one call for each part,
+and adds up the results. Each call opens a session of its own on its worker. The results that must last are in the
+catalog and in the stores, as after an operation without workers: when the coordinator dies, the same command
+continues with what is left.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from cafcat.errors import CafcatError, Unavailable
+from cafcat.events import Event
+from cafcat.operations.ingest.cluster_checks import check_cluster
+from cafcat.progress import Progress
+from cafcat.session import Session
+from cafcat.settings.sharing import SharedSettings
+from cafcat.support.executors import FINAL_ERRORS, is_local, shown_error, worker_count
+
+__all__ = ["ClusterCalls", "run_call"]
+
+_CALLS_PER_WORKER: Final = 2
+"""Largest number of unfinished calls for each worker. The second one replaces a call that ends early."""
+_MOST_RETRIES: Final = 3
+"""How often a call is submitted again after its worker was lost or failed."""
+_WAIT_SECONDS: Final = 0.5
+"""Longest time between two looks at the user's wish to stop, in seconds."""
+_HINT: Final = "run the same command again: it continues where it stopped"
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome(Generic[_Result]):
+    """What a call sends back: its result, the files and bytes that it handled, and its events."""
+
+    result: _Result
+    files: int
+    size_bytes: int
+    events: Sequence[Event]
+
+
+class _Attempt(NamedTuple):
+    """A submitted call: its function, its part of the work, and how often it was submitted again."""
+
+    function: Callable[[Session, Any], Any]
+    part: Any
+    retries: int = 0
+
+
+class ClusterCalls:
+    """The calls of one operation on the workers of an executor.
+
+    Attributes:
+        worker_count: Number of calls that the executor runs at the same time.
+        interrupted: True if parts were left out because the user ended the operation.
+    """
+
+    def __init__(self, session: Session, executor: Executor, *, share_password: bool = False) -> None:
+        """Prepare calls. Nothing is submitted yet.
+
+        Args:
+            session: Receives progress and events, and can stop the operation.
+            executor: Runs the calls.
+            share_password: True to send the URL of the database to the workers even if it has a password.
+        """
+        self._session = session
+        self._executor = executor
+        self._share_password = share_password or is_local(executor)
+        self._settings = SharedSettings.of(session.settings, with_password=self._share_password)
+        self._attempts: dict[Future[_Outcome[Any]], _Attempt] = {}
+        self.worker_count = worker_count(executor)
+        self.interrupted = False
+
+    def check(self, stores: Iterable[str]) -> None:
+        """Refuse the executor if its workers do not reach the catalog or one of the stores.
+
+        Args:
+            stores: URLs of the stores that the calls read or write. This process must reach them.
+
+        Raises:
+            InvalidInput: The workers are on other hosts, and the database is the embedded one.
+            Unavailable: A worker has another version of cafcat, or does not reach the catalog or a store.
+        """
+        check_cluster(self._session, self._executor, sorted(stores), share_password=self._share_password)
+
+    def run(
+        self, function: Callable[[Session, _Part], _Result], parts: Iterable[_Part]
+    ) -> Generator[tuple[_Part, _Result], None, None]:
+        """Call a function for each part on the workers, and yield each part with its result as the calls end.
+
+        A call whose worker was lost or failed is submitted again, up to three times. If the user ends the
+        operation, no further part is begun, and the unfinished calls are waited for.
+
+        Args:
+            function: A function at the top level of a module. It gets a session and a part, and reports its
+                progress and events to the session.
+            parts: The parts. They can be pickled. They are taken only when workers are free for them.
+
+        Raises:
+            Unavailable: A call failed too often, or the executor takes no calls.
+            CafcatError: A call failed with this error, either too often, or because every other call would, too.
+        """
+        left = iter(parts)
+        try:
+            self._submit_next(function, left)
+            while self._attempts:
+                for future in self._ended():
+                    attempt = self._attempts.pop(future)
+                    outcome = self._outcome(future, attempt)
+                    if outcome is not None:
+                        yield attempt.part, outcome.result
+                self._submit_next(function, left)
+        finally:
+            for future in self._attempts:
+                future.cancel()
+            self._attempts.clear()
+
+    def _submit_next(self, function: Callable[[Session, _Part], _Result], left: Iterator[_Part]) -> None:
+        while len(self._attempts) < _CALLS_PER_WORKER * self.worker_count:
+            if self._session.should_end():
+                self.interrupted = self.interrupted or any(True for _ in left)
+                return
+            for part in left:
+                self._submit(_Attempt(function, part))
+                break
+            else:
+                return
+
+    def _submit(self, attempt: _Attempt) -> None:
+        try:
+            future = self._executor.submit(run_call, attempt.function, self._settings, attempt.part)
+        except Exception as error:
+            raise Unavailable(f"the executor takes no calls: {shown_error(error)}", hint=_HINT) from error
+        self._attempts[future] = attempt
+
+    def _ended(self) -> set["Future[_Outcome[Any]]"]:
+        """Wait until at least one call has ended. Raises what `Session.checkpoint` raises."""
+        while True:
+            done, _ = wait(self._attempts, _WAIT_SECONDS, FIRST_COMPLETED)
+            self._session.checkpoint()
+            if done:
+                return done
+
+    def _outcome(self, future: "Future[_Outcome[Any]]", attempt: _Attempt) -> "_Outcome[Any] | None":
+        """Pass progress and events of a call on, and return its outcome; None if it was submitted again."""
+        try:
+            outcome = future.result()
+        except Exception as error:  # noqa: BLE001 - engines raise errors of their own, and cancel lost calls
+            self._submit_again(attempt, error)
+            return None
+        self._session.progress.advance(outcome.files, outcome.size_bytes)
+        for event in outcome.events:
+            self._session.emit(event)
+        return outcome
+
+    def _submit_again(self, attempt: _Attempt, error: Exception) -> None:
+        if isinstance(error, FINAL_ERRORS):
+            raise error
+        if attempt.retries == _MOST_RETRIES:
+            if isinstance(error, CafcatError):
+                raise error
+            message = f"a call failed on {_MOST_RETRIES + 1} workers: {shown_error(error)}"
+            raise Unavailable(message, hint=_HINT) from error
+        self._session.warn(f"a worker failed, and its work is given to another one: {shown_error(error)}")
+        self._submit(attempt._replace(retries=attempt.retries + 1))
+
+
+def run_call(function: Callable[[Session, _Part], _Result], settings: SharedSettings, part: _Part) -> Any:
+    """Call a function with a new session and a part of the work. This is the call that executors run.
+
+    Args:
+        function: The function.
+        settings: Settings of the repository.
+        part: The part of the work.
+
+    Returns:
+        The outcome: the result of the function, and what it reported.
+    """
+    progress = _CollectedProgress()
+    with closing(Session.open(settings.load(), progress, progress)) as session:
+        result = function(session, part)
+    return _Outcome(result, progress.files, progress.size_bytes, progress.events)
+
+
+class _CollectedProgress(Progress):
+    """Collects the progress and events of a call, which the coordinator shows when the call has ended."""
+
+    def __init__(self) -> None:
+        self.files = self.size_bytes = 0
+        self.events: list[Event] = []
+
+    def advance(self, files: int, size_bytes: int) -> None:
+        """Count files and bytes."""
+        self.files += files
+        self.size_bytes += size_bytes
+
+    def emit(self, event: Event) -> None:
+        """Collect an event."""
+        self.events.append(event)

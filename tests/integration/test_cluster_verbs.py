@@ -1,0 +1,228 @@
+"""Verbs with the workers of an executor: they do what they do alone, whatever fails."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cafcat
+import cafcat.operations.verify.cluster
+from cafcat.clusters.local import LocalExecutor
+from cafcat.errors import AccessDenied, InvalidInput, StoreFailed, Unavailable
+from cafcat.operations.cluster_calls import ClusterCalls
+from cafcat.repository import Repository
+from cafcat.session import Session
+from tests.worlds.archives.damage import flip
+from tests.worlds.engines import Armed, Failing, process_pool
+from tests.worlds.listeners import Following, Heard
+
+FILES = {f"tree/{number:03}": b"%d " % number * 200 for number in range(60)}
+TARGET = 4_000
+"""Target size: each chunk has a few files."""
+
+
+@pytest.fixture
+def repository(database_url: str, tmp_path: Path) -> Iterator[Repository]:
+    """A repository with about 15 chunks of a few files."""
+    with cafcat.open(
+        database_url=database_url, home=tmp_path / "home", store=str(tmp_path / "store")
+    ) as repository:
+        for name, data in FILES.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        repository.ingest([tmp_path / "tree"], target_size=TARGET, jobs=1)
+        yield repository
+
+
+@pytest.fixture
+def processes() -> Iterator[Executor]:
+    with process_pool(2) as executor:
+        yield executor
+
+
+@pytest.fixture
+def threads() -> Iterator[Executor]:
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+@pytest.fixture
+def local() -> Iterator[Executor]:
+    executor = LocalExecutor(2)
+    yield executor
+    executor.kill()
+
+
+def rows(repository: Repository, query: str) -> list[tuple[Any, ...]]:
+    return list(repository.query(query)[1])
+
+
+def chunk_files(repository: Repository) -> list[Path]:
+    keys = rows(repository, "SELECT object_key FROM chunks WHERE state = 'committed' ORDER BY id")
+    return [Path(repository.settings.store) / key for (key,) in keys]
+
+
+# Calls
+
+
+def double(session: Session, part: int) -> int:
+    session.progress.advance(1, part)
+    session.warn(f"part {part}")
+    return 2 * part
+
+
+def test_calls_report_results_progress_and_events(repository: Repository, processes: Executor) -> None:
+    heard = Heard()
+    calls = ClusterCalls(repository.with_progress(heard).session, processes)
+    assert sorted(calls.run(double, iter(range(10)))) == [(part, 2 * part) for part in range(10)]
+    assert sorted(heard.warnings) == [f"part {part}" for part in range(10)]
+    assert not calls.interrupted
+
+
+def test_a_failed_call_is_submitted_again_three_times(repository: Repository) -> None:
+    heard = Heard()
+    calls = ClusterCalls(repository.with_progress(heard).session, Failing(3), share_password=True)
+    assert list(calls.run(double, [1])) == [(1, 2)]
+    assert (
+        heard.warnings[:3]
+        == ["a worker failed, and its work is given to another one: the store does not answer"] * 3
+    )
+    calls = ClusterCalls(repository.session, Failing(4), share_password=True)
+    with pytest.raises(StoreFailed, match="does not answer"):
+        list(calls.run(double, [1]))
+    calls = ClusterCalls(repository.session, Failing(4, OSError("lost")), share_password=True)
+    with pytest.raises(Unavailable, match=r"failed on 4 workers: OSError: lost.*run the same command again"):
+        list(calls.run(double, [1]))
+
+
+def test_an_error_of_all_workers_is_raised_at_once(repository: Repository) -> None:
+    executor = Failing(1, AccessDenied("the key is refused"))
+    with pytest.raises(AccessDenied):
+        list(ClusterCalls(repository.session, executor, share_password=True).run(double, [1]))
+    assert executor.submitted == 1
+
+
+def test_stop_waits_for_the_calls_in_flight(repository: Repository, threads: Executor) -> None:
+    done: list[int] = []
+    session = repository.with_progress(Following(should_stop=lambda: bool(done))).session
+    calls = ClusterCalls(session, threads)
+    for part, _ in calls.run(double, iter(range(100))):
+        done.append(part)
+    assert calls.interrupted
+    assert 1 <= len(done) <= 6
+
+
+def test_abort_cancels_the_calls(repository: Repository, threads: Executor) -> None:
+    def abort() -> None:
+        raise KeyboardInterrupt
+
+    calls = ClusterCalls(repository.with_progress(Following(should_stop=abort)).session, threads)
+    with pytest.raises(KeyboardInterrupt):
+        list(calls.run(double, iter(range(100))))
+
+
+# Checks before the work
+
+
+def test_refuses_workers_that_do_not_see_the_store(repository: Repository, tmp_path: Path) -> None:
+    calls = ClusterCalls(repository.session, Hiding(Path(repository.settings.store)), share_password=True)
+    with pytest.raises(Unavailable, match=r"worker .*: (does not see|cannot find) the store"):
+        calls.check([f"file://{repository.settings.store}"])
+
+
+def test_refuses_the_embedded_database(tmp_path: Path) -> None:
+    with cafcat.open(home=tmp_path / "embedded") as embedded:
+        session = replace(embedded.session, settings=replace(embedded.session.settings, database_url=None))
+        with pytest.raises(InvalidInput, match="embedded"):
+            ClusterCalls(session, Failing(0)).check([])
+
+
+class Hiding(Failing):
+    """Runs each call while a folder has another name, as on a host that does not have it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(0)
+        self._folder = folder
+
+    def submit(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        hidden = self._folder.rename(self._folder.with_name("hidden"))
+        future = super().submit(function, *args, **named)
+        future.exception()
+        hidden.rename(self._folder)
+        return future
+
+
+class HidingLater(Hiding):
+    """Hides the folder from all calls but the probe."""
+
+    def submit(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        if function.__name__ == "probe":
+            return Failing.submit(self, function, *args, **named)
+        return super().submit(function, *args, **named)
+
+
+# Verify
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cafcat.operations.verify.cluster, "_MOST_OBJECTS", 2)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_processes_verify_chunks(repository: Repository, processes: Executor) -> None:
+    damaged, missing, *others = chunk_files(repository)
+    flip(damaged, 20)
+    missing.unlink()
+    report = repository.verify(level="data", executor=processes)
+    assert (report.damaged, report.missing, report.ok) == (1, 1, len(others))
+    assert report.files_checked > 40
+    alone = repository.verify(level="data", restart=True, jobs=1)
+    assert replace(report, run=0) == replace(alone, run=0)
+    verdicts = "SELECT verdict, count(*) FROM verifications GROUP BY run_id, verdict ORDER BY verdict, run_id"
+    assert rows(repository, verdicts) == [
+        (verdict, count) for verdict, count in [("damaged", 1), ("missing", 1), ("ok", len(others))] for _ in "ab"
+    ]
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_verify_goes_on_after_a_killed_worker(repository: Repository, local: Executor, after: bool) -> None:
+    heard = Heard()
+    armed = Armed(local, "check", after=after)
+    report = repository.with_progress(heard).verify(executor=armed, share_password=True)
+    assert report.ok == len(chunk_files(repository))
+    assert any("its work is given to another one" in warning for warning in heard.warnings)
+
+
+def test_verify_continues_after_it_failed(repository: Repository) -> None:
+    with pytest.raises(StoreFailed):
+        repository.verify(executor=Failing(4), share_password=True)
+    report = repository.verify(executor=Failing(1), share_password=True)
+    assert (report.resumed, report.ok) == (True, len(chunk_files(repository)))
+
+
+def test_this_process_checks_what_a_worker_does_not_reach(repository: Repository) -> None:
+    damaged, *others = chunk_files(repository)
+    damaged.unlink()
+    executor = HidingLater(Path(repository.settings.store))
+    heard = Heard()
+    report = repository.with_progress(heard).verify(executor=executor, share_password=True)
+    assert (report.missing, report.ok) == (1, len(others))
+    assert [warning for warning in heard.warnings if "does not reach the store" in warning]
+
+
+def test_a_store_out_of_reach_of_all_has_one_finding(repository: Repository, threads: Executor) -> None:
+    store = Path(repository.settings.store)
+    store.rename(store.with_name("moved"))
+    report = repository.verify(executor=threads)
+    assert (report.unreadable, report.missing, report.ok) == (1, 0, 0)
+
+
+def test_other_levels_are_verified_on_one_host(repository: Repository, threads: Executor) -> None:
+    with pytest.raises(InvalidInput, match="one host"):
+        repository.verify(level="catalog", executor=threads)
