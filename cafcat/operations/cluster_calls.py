@@ -19,6 +19,7 @@ from cafcat.progress import Progress
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
 from cafcat.support.executors import FINAL_ERRORS, is_local, shown_error, worker_count
+from cafcat.support.traffic import TRAFFIC
 
 __all__ = ["ClusterCalls", "run_call"]
 
@@ -28,6 +29,8 @@ _MOST_RETRIES: Final = 3
 """How often a call is submitted again after its worker was lost or failed."""
 _WAIT_SECONDS: Final = 0.5
 """Longest time between two looks at the user's wish to stop, in seconds."""
+_MOST_TOGETHER: Final = 16
+"""Largest number of items of one part. A call opens a connection, which costs some time."""
 _HINT: Final = "run the same command again: it continues where it stopped"
 
 _Part = TypeVar("_Part")
@@ -120,6 +123,28 @@ class ClusterCalls:
                 future.cancel()
             self._attempts.clear()
 
+    def grouped(self, items: Iterable[_Part], key: Callable[[_Part], float]) -> Iterator[list[_Part]]:
+        """Yield items in groups, so that a call for each group is worth its connection.
+
+        The first groups have one item, so that few items reach all workers. Later ones have up to 16.
+
+        Args:
+            items: The items.
+            key: Returns the weight of an item. A group is full at weight 1.
+        """
+        group: list[_Part] = []
+        weight, count = 0.0, 0
+        for item in items:
+            group.append(item)
+            weight += key(item)
+            if weight >= 1 or len(group) > min(
+                count // (_CALLS_PER_WORKER * self.worker_count), _MOST_TOGETHER - 1
+            ):
+                yield group
+                group, weight, count = [], 0.0, count + 1
+        if group:
+            yield group
+
     def _submit_next(self, function: Callable[[Session, _Part], _Result], left: Iterator[_Part]) -> None:
         while len(self._attempts) < _CALLS_PER_WORKER * self.worker_count:
             if self._session.should_end():
@@ -182,7 +207,8 @@ def run_call(function: Callable[[Session, _Part], _Result], settings: SharedSett
         The outcome: the result of the function, and what it reported.
     """
     progress = _CollectedProgress()
-    with closing(Session.open(settings.load(), progress, progress)) as session:
+    opened = closing(Session.open(settings.load(), progress, progress))
+    with opened as session, TRAFFIC.bandwidth(session.settings.bandwidth):
         result = function(session, part)
     return _Outcome(result, progress.files, progress.size_bytes, progress.events)
 

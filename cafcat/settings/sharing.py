@@ -14,8 +14,8 @@ class SharedSettings:
     """Settings for a worker on another host. They can be pickled.
 
     Attributes:
-        settings: The settings. If the worker has to know the password of the database itself, `database_url` is
-            None.
+        settings: The settings, without the standby server for look-ups, which workers do not use. If the worker has
+            to know the password of the database itself, `database_url` is None.
         needs_own_url: True if the worker takes the URL of the database from its own environment or cafcat.toml.
     """
 
@@ -30,7 +30,7 @@ class SharedSettings:
             settings: The settings of this process.
             with_password: True to send the URL of the database even if it has a password.
         """
-        settings = replace(settings, read_database_url=None)
+        settings = replace(settings, read_database_url=None)  # it can have a password, too
         url = settings.database_url
         has_password = url is not None and redact(url) != url
         if has_password and not with_password:

@@ -1,5 +1,7 @@
 """Verbs with the workers of an executor: they do what they do alone, whatever fails."""
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -9,9 +11,9 @@ from typing import Any
 import pytest
 
 import cafcat
-import cafcat.operations.verify.cluster
 from cafcat.clusters.local import LocalExecutor
-from cafcat.errors import AccessDenied, InvalidInput, StoreFailed, Unavailable
+from cafcat.errors import AccessDenied, InvalidInput, NotFound, StoreFailed, Unavailable
+from cafcat.events import ChunkCopied
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.repository import Repository
 from cafcat.session import Session
@@ -125,6 +127,15 @@ def test_abort_cancels_the_calls(repository: Repository, threads: Executor) -> N
         list(calls.run(double, iter(range(100))))
 
 
+def test_few_items_reach_all_workers_and_many_are_grouped(repository: Repository, threads: Executor) -> None:
+    calls = ClusterCalls(repository.session, threads)
+    assert [len(group) for group in calls.grouped(range(10), lambda _: 0)] == [1, 1, 1, 1, 2, 2, 2]
+    assert [len(group) for group in calls.grouped(range(10), lambda _: 0.5)] == [1, 1, 1, 1, 2, 2, 2]
+    assert [len(group) for group in calls.grouped(range(5), lambda _: 1)] == [1] * 5
+    sizes = [len(group) for group in calls.grouped(range(2000), lambda _: 0)]
+    assert (sum(sizes), max(sizes)) == (2000, 16)
+
+
 # Checks before the work
 
 
@@ -168,12 +179,6 @@ class HidingLater(Hiding):
 # Verify
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cafcat.operations.verify.cluster, "_MOST_OBJECTS", 2)
-
-
-@pytest.mark.usefixtures("small_batches")
 def test_processes_verify_chunks(repository: Repository, processes: Executor) -> None:
     damaged, missing, *others = chunk_files(repository)
     flip(damaged, 20)
@@ -189,7 +194,6 @@ def test_processes_verify_chunks(repository: Repository, processes: Executor) ->
     ]
 
 
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_verify_goes_on_after_a_killed_worker(repository: Repository, local: Executor, after: bool) -> None:
     heard = Heard()
@@ -201,7 +205,7 @@ def test_verify_goes_on_after_a_killed_worker(repository: Repository, local: Exe
 
 def test_verify_continues_after_it_failed(repository: Repository) -> None:
     with pytest.raises(StoreFailed):
-        repository.verify(executor=Failing(4), share_password=True)
+        repository.verify(executor=Failing(100), share_password=True)
     report = repository.verify(executor=Failing(1), share_password=True)
     assert (report.resumed, report.ok) == (True, len(chunk_files(repository)))
 
@@ -226,3 +230,57 @@ def test_a_store_out_of_reach_of_all_has_one_finding(repository: Repository, thr
 def test_other_levels_are_verified_on_one_host(repository: Repository, threads: Executor) -> None:
     with pytest.raises(InvalidInput, match="one host"):
         repository.verify(level="catalog", executor=threads)
+
+
+# Copy
+
+
+def copies(repository: Repository, to: Path) -> list[str]:
+    """Return the keys of the committed copies whose objects in a folder have the bytes of their chunks."""
+    query = "SELECT object_key FROM chunk_copies WHERE state = 'committed' ORDER BY chunk_id, id"
+    store, keys = Path(repository.settings.store), [key for (key,) in rows(repository, query)]
+    return [key for key in keys if (to / key).read_bytes() == (store / key).read_bytes()]
+
+
+def test_processes_copy_chunks(repository: Repository, processes: Executor, tmp_path: Path) -> None:
+    files = chunk_files(repository)
+    flip(files[3], 20)
+    first = rows(repository, "SELECT uuid::text FROM chunks ORDER BY id LIMIT 1")[0][0]
+    repository.copy([first], to=tmp_path / "copies")
+    copied: list[ChunkCopied] = []
+    report = repository.with_progress(Following(on=copied.append)).copy(to=tmp_path / "copies", executor=processes)
+    assert (report.copied, report.there, report.damaged, len(report.failed)) == (len(files) - 2, 1, 1, 1)
+    assert report.bytes_copied == sum(file.stat().st_size for file in [*files[1:3], *files[4:]])
+    assert Counter(event.outcome for event in copied) == {"copied": len(files) - 2, "there": 1}
+    assert len(copies(repository, tmp_path / "copies")) == len(files) - 1
+    assert not report.interrupted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees by /proc that a process is dead")
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_copy_goes_on_after_a_killed_worker(
+    repository: Repository, local: Executor, tmp_path: Path, after: bool
+) -> None:
+    armed = Armed(local, "copy", after=after)
+    report = repository.copy(to=tmp_path / "copies", executor=armed, share_password=True)
+    assert report.failed == ()
+    assert copies(repository, tmp_path / "copies") == [file.name for file in chunk_files(repository)]
+
+
+def test_copy_continues_after_it_failed(repository: Repository, tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed):
+        repository.copy(to=tmp_path / "copies", executor=Failing(100), share_password=True)
+    report = repository.copy(to=tmp_path / "copies", executor=Failing(2), share_password=True)
+    assert (
+        report.copied + report.there == len(chunk_files(repository)) == len(copies(repository, tmp_path / "copies"))
+    )
+
+
+def test_copy_stops_when_the_user_wants_it(repository: Repository, threads: Executor, tmp_path: Path) -> None:
+    copied: list[ChunkCopied] = []
+    asked = Following(should_stop=lambda: bool(copied), on=copied.append)
+    report = repository.with_progress(asked).copy(to=tmp_path / "copies", executor=threads)
+    assert report.interrupted
+    assert 1 <= report.copied < len(chunk_files(repository))
+    with pytest.raises(NotFound):
+        repository.copy(to=tmp_path / "copies", prefix="nothing", executor=threads)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cafcat.catalog.chunks.commit import Commit
+from cafcat.catalog.chunks.copies import Copies
 from cafcat.catalog.history.shards import Shards
 from cafcat.errors import StoreFailed
 from cafcat.operations.verify.chunk_check import ObjectCheck
@@ -23,6 +24,7 @@ MOMENTS: dict[str, tuple[type, str]] = {
     "finish": (Shards, "finish"),
     "release": (Shards, "release"),
     "check": (ObjectCheck, "run"),
+    "copy": (Copies, "commit"),
 }
 """Calls of a worker at which it can be killed: before they begin, or after they have ended."""
 

@@ -228,6 +228,12 @@ class Copies(Objects):
             row = connection.execute(statement.encode(), selection.parameters() | {"store": store_url}).fetchone()
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
+    def stores(self, selection: Selection) -> list[str]:
+        """Return the URLs of the stores that hold the selected chunks themselves."""
+        statement = f"SELECT DISTINCT c.store FROM chunks AS c WHERE {selection.condition()}"  # noqa: S608
+        with self._connection.by_index() as connection:
+            return [url for (url,) in connection.execute(statement.encode(), selection.parameters()).fetchall()]
+
     def page(self, selection: Selection, store_url: str, *, after: int = 0) -> list[ChunkToCopy]:
         """Return up to 1,000 selected chunks in the order of chunks.id, with the state of their copies in a store.
 

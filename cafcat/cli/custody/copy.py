@@ -1,11 +1,12 @@
 """The command `cafcat copy`: its flags, progress and output."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
@@ -45,6 +46,7 @@ def copy(
     options: CopyOptions,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Copy all chunks.")] = False,
+    cluster: Cluster = None,
 ) -> int:
     """Copy chunks into a second store. Reads use the copy when the chunk itself cannot be read or is damaged.
 
@@ -54,15 +56,18 @@ def copy(
     if choices != 1:
         problem = "chunks are chosen in several ways" if choices else "no chunk is chosen"
         raise InvalidInput(problem, hint="name chunks, or give --all, or --prefix FOLDER")
-    with operation(
-        call,
-        _Progress(call),
-        at_hand="the copy of a chunk",
-        if_interrupted="finished copies stay; run the same copy again to continue",
-    ) as session:
+    with (
+        executor_of(cluster) as executor,
+        operation(
+            call,
+            _Progress(call),
+            at_hand="the copy of a chunk",
+            if_interrupted="finished copies stay; run the same copy again to continue",
+        ) as session,
+    ):
         from cafcat.operations.copy.run import run
 
-        report = run(session, options)
+        report = run(session, replace(options, executor=executor))
     call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
     if report.interrupted:
         return INTERRUPTED

@@ -1,11 +1,12 @@
 """The arguments and flags of the operation `copy`."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from concurrent.futures import Executor
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
 
 from cafcat.support.arguments import parse_text
-from cafcat.support.parameters import Argument, Flag, JoinStore
+from cafcat.support.parameters import Argument, Flag, JoinStore, SharePassword
 
 __all__ = ["CopyOptions"]
 
@@ -25,6 +26,9 @@ class CopyOptions:
         prefix: Only chunks with live files below this folder of the catalog, or with this file; None for all
             chunks. It cannot be combined with `chunks`.
         join_store: Write into a store that has chunks of another catalog.
+        share_password: With an executor: send the URL of the database to the workers even if it has a password.
+        executor: Copies the chunks on the workers of this executor, on any number of hosts. None: this process
+            copies.
     """
 
     chunks: Annotated[
@@ -36,3 +40,5 @@ class CopyOptions:
     prefix: Annotated[
         str | None, Flag("--prefix", "Copy the chunks with files below this folder.", "FOLDER", parse_text)
     ] = None
+    share_password: SharePassword = False
+    executor: Executor | None = field(default=None, compare=False)

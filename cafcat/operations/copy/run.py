@@ -70,6 +70,10 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
     join_store(session, target, allow_shared=options.join_store)
     copier = ChunkCopier(session, target, owner_name("copy"))
     try:
+        if options.executor is not None:
+            from cafcat.operations.copy.cluster import copy_on_cluster
+
+            return copy_on_cluster(session, options, copier, selection)
         for copied in copier.copy(selection):
             session.emit(copied)
     finally:
@@ -175,17 +179,25 @@ class ChunkCopier:
             StoreFailed, AccessDenied: The target fails.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
+        for chunk in self.chunks(selection):
+            self.interrupted = self._session.should_end()
+            if self.interrupted:
+                return
+            if (outcome := self._copy_one(chunk)) is not None:
+                yield self.count(chunk, outcome)
+
+    def chunks(self, selection: Selection) -> Iterator[ChunkToCopy]:
+        """Yield the chunks of a selection, after the totals were passed to the progress.
+
+        Raises:
+            NotFound: No chunk has a file below the prefix, or with this path.
+        """
         copies, target = self._catalog.copies, self._target.url
         files, size_bytes = copies.totals(selection, target)
         self._session.progress.begin("copy", files=files, size_bytes=size_bytes)
         after = 0
         while page := copies.page(selection, target, after=after):
-            for chunk in page:
-                self.interrupted = self._session.should_end()
-                if self.interrupted:
-                    return
-                if (outcome := self._copy_one(chunk)) is not None:
-                    yield self._count(chunk, outcome)
+            yield from page
             after = page[-1].id
         if not after and selection.prefix:
             raise NotFound(NO_SUCH_PREFIX, path=selection.prefix)
@@ -196,10 +208,8 @@ class ChunkCopier:
         Returns:
             None if the chunk or its store failed. The failure is noted in the report.
         """
-        if chunk.store == self._target.url:
-            return CopyOutcome.OWN
-        if chunk.copy_state == "committed" and not chunk.is_copy_retired:
-            return CopyOutcome.THERE
+        if (outcome := self.outcome_without_copy(chunk)) is not None:
+            return outcome
         if (source := self._source(chunk.store)) is None:
             return None
         try:
@@ -212,6 +222,13 @@ class ChunkCopier:
             self._fail(chunk, error)
         return None
 
+    def outcome_without_copy(self, chunk: ChunkToCopy) -> CopyOutcome | None:
+        """Return OWN or THERE if the target has the chunk already, by the catalog; else None."""
+        if chunk.store == self._target.url:
+            return CopyOutcome.OWN
+        is_there = chunk.copy_state == "committed" and not chunk.is_copy_retired
+        return CopyOutcome.THERE if is_there else None
+
     def _source(self, url: str) -> Store | None:
         """Return a store with chunks to copy; None if it is out of reach, which the report notes once.
 
@@ -223,7 +240,8 @@ class ChunkCopier:
                 self._sources[url] = self._reachable.check_place(url)
         return self._sources[url]
 
-    def _count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
+    def count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
+        """Count a chunk that needs no further work in the report, and return the event for it."""
         self._counts[outcome] += 1
         if outcome is CopyOutcome.COPIED:
             self._counts["bytes_copied"] += chunk.size_bytes

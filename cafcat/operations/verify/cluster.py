@@ -18,10 +18,9 @@ from cafcat.session import Session
 
 __all__ = ["check_batch", "check_on_cluster"]
 
-_MOST_OBJECTS: Final = 16
 _MOST_FILES: Final = 100_000
 _MOST_BYTES: Final = 1 << 30
-"""Number of objects, files and bytes at which a call is full. A call opens a connection, which costs some time."""
+"""Number of files, and of bytes to read, of small objects that one call checks."""
 
 
 class Batch(NamedTuple):
@@ -64,7 +63,8 @@ def check_on_cluster(
     calls = ClusterCalls(session, options.executor, share_password=options.share_password)
     calls.check(reachable_of(session, stores))
     warned: set[str] = set()
-    with closing(calls.run(check_batch, _batches(targets, level))) as ended:
+    groups = calls.grouped(targets, lambda target: _weight(target, level))
+    with closing(calls.run(check_batch, (Batch(group, level) for group in groups))) as ended:
         for batch, checks in ended:
             for target, (result, is_reached) in zip(batch.targets, checks, strict=True):
                 if is_reached or why_out_of_reach(session, target) is not None:
@@ -78,19 +78,10 @@ def check_on_cluster(
                 yield target, check_target(session, target, level)
 
 
-def _batches(targets: Iterator[CheckTarget], level: VerifyLevel) -> Iterator[Batch]:
-    """Yield the objects in groups that are large enough for a call."""
-    batch: list[CheckTarget] = []
-    files = size_bytes = 0
-    for target in targets:
-        batch.append(target)
-        files += target.file_count
-        size_bytes += target.size_bytes if level is VerifyLevel.DATA else 0
-        if len(batch) == _MOST_OBJECTS or files >= _MOST_FILES or size_bytes >= _MOST_BYTES:
-            yield Batch(batch, level)
-            batch, files, size_bytes = [], 0, 0
-    if batch:
-        yield Batch(batch, level)
+def _weight(target: CheckTarget, level: VerifyLevel) -> float:
+    """Return the share of a call that an object is, by its files, or by its bytes if all are read."""
+    size_bytes = target.size_bytes if level is VerifyLevel.DATA else 0
+    return max(target.file_count / _MOST_FILES, size_bytes / _MOST_BYTES)
 
 
 def check_batch(session: Session, batch: Batch) -> list[_Checked]:
