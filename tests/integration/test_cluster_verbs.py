@@ -7,14 +7,17 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import cafcat
+from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.clusters.local import LocalExecutor
 from cafcat.errors import AccessDenied, InvalidInput, NotFound, StoreFailed, Unavailable
 from cafcat.events import ChunkCopied
 from cafcat.operations.cluster_calls import ClusterCalls
+from cafcat.operations.repack.cluster import split
 from cafcat.repository import Repository
 from cafcat.session import Session
 from tests.worlds.archives.damage import flip
@@ -40,7 +43,7 @@ def repository(database_url: str, tmp_path: Path) -> Iterator[Repository]:
         yield repository
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def processes() -> Iterator[Executor]:
     with process_pool(2) as executor:
         yield executor
@@ -284,3 +287,86 @@ def test_copy_stops_when_the_user_wants_it(repository: Repository, threads: Exec
     assert 1 <= report.copied < len(chunk_files(repository))
     with pytest.raises(NotFound):
         repository.copy(to=tmp_path / "copies", prefix="nothing", executor=threads)
+
+
+# Repack
+
+
+@pytest.fixture
+def wasteful(repository: Repository) -> dict[str, bytes]:
+    """Remove every second file, and return the others. Each chunk is half dead then."""
+    paths = sorted(location.path for location in repository.list())
+    repository.rm(paths[::2])
+    return dict(repository.read_many(paths[1::2]))
+
+
+def check_repacked(repository: Repository, kept: dict[str, bytes]) -> None:
+    """Check that the catalog has the kept files, and that no old chunk is left."""
+    paths = [location.path for location in repository.list()]
+    assert dict(repository.read_many(paths)) == kept
+    report = repository.verify(level="data", jobs=1)
+    assert (report.damaged, report.missing) == (0, 0)
+
+
+def test_processes_repack_chunks(repository: Repository, wasteful: dict[str, bytes], processes: Executor) -> None:
+    old = len(chunk_files(repository))
+    planned = repository.repack(max_unused=0.1, dry_run=True)
+    report = repository.repack(max_unused=0.1, target_size=TARGET, dry_run=False, executor=processes)
+    assert (report.chunks, report.chunks_retired) == (planned.chunks, planned.chunks)
+    assert (report.files_moved, report.bytes_moved) == (planned.files_moved, planned.bytes_moved)
+    assert report.chunks_written <= old * 0.7
+    assert report.failed == []
+    check_repacked(repository, wasteful)
+    assert repository.repack(max_unused=0.1).chunks == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees by /proc that a process is dead")
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_repack_goes_on_after_a_killed_worker(
+    repository: Repository, wasteful: dict[str, bytes], local: Executor, after: bool
+) -> None:
+    armed = Armed(local, "commit", after=after)
+    options: dict[str, Any] = {"max_unused": 0.1, "target_size": TARGET, "dry_run": False}
+    report = repository.repack(**options, executor=armed, share_password=True)
+    assert (report.failed, report.taken, report.chunks_retired) == ([], 0, report.chunks)
+    check_repacked(repository, wasteful)
+
+
+def test_repack_continues_after_it_failed(repository: Repository, wasteful: dict[str, bytes]) -> None:
+    options: dict[str, Any] = {"max_unused": 0.1, "target_size": TARGET, "dry_run": False, "share_password": True}
+    with pytest.raises(StoreFailed):
+        repository.repack(**options, executor=Failing(100))
+    assert repository.repack(**options, executor=Failing(2)).chunks_retired > 0
+    check_repacked(repository, wasteful)
+    assert repository.repack(max_unused=0.1).chunks == 0
+
+
+def test_a_damaged_file_stays_where_it_is(
+    repository: Repository, wasteful: dict[str, bytes], threads: Executor
+) -> None:
+    [(start, key)] = rows(
+        repository,
+        "SELECT start_byte, object_key FROM file_locations JOIN chunks ON id = caf_file_id "
+        "ORDER BY file_path LIMIT 1",
+    )
+    flip(Path(repository.settings.store) / key, start)
+    heard = Heard()
+    report = repository.with_progress(heard).repack(max_unused=0.1, dry_run=False, executor=threads)
+    assert (report.files_damaged, report.chunks_retired) == (1, report.chunks - 1)
+    assert len(heard.problems) == 1
+
+
+def test_parts_of_a_repack_fill_new_chunks() -> None:
+    def parts(sizes: list[int], workers: int) -> list[list[int]]:
+        chunks = [
+            RewritableChunk(number, UUID(int=number), "s", "k", size + 5, size + 5, size, 1, False, "caf", False)
+            for number, size in enumerate(sizes)
+        ]
+        return [[chunk.size_bytes - 5 for chunk in part] for part in split(chunks, 100, workers)]
+
+    assert parts([40, 40, 40, 40, 40], 2) == [[40, 40], [40, 40, 40]]
+    assert parts([40, 40, 90, 150, 30], 2) == [[40, 40], [90], [150, 30]]
+    assert parts([50] * 40, 2) == [[50] * 8] * 5
+    assert parts([50] * 40, 100) == [[50] * 2] * 20
+    assert parts([10], 2) == [[10]]

@@ -1,11 +1,12 @@
 """The command `cafcat repack`: its flags, progress and output."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
@@ -53,22 +54,25 @@ def _line(chunk: ChunkChosen) -> str:
     return f"chunk {chunk.chunk}: {format_size(chunk.dead_bytes)} dead ({share:.0f}%); {live}"
 
 
-def repack(call: Call, options: RepackOptions) -> int:
+def repack(call: Call, options: RepackOptions, *, cluster: Cluster = None) -> int:
     """Rewrite chunks with much dead space. Without --yes, only shows the result.
 
     The live files of these chunks are copied into new chunks.
 
     Example: cafcat repack --max-unused 50% --max-repack-size 100GB --yes
     """
-    with operation(
-        call,
-        _Progress(call, dry_run=options.dry_run),
-        at_hand="the open chunk",
-        if_interrupted="committed chunks stay; everything else is unchanged",
-    ) as session:
+    with (
+        executor_of(cluster) as executor,
+        operation(
+            call,
+            _Progress(call, dry_run=options.dry_run),
+            at_hand="the open chunk",
+            if_interrupted="committed chunks stay; everything else is unchanged",
+        ) as session,
+    ):
         from cafcat.operations.repack.run import run
 
-        report = run(session, options)
+        report = run(session, replace(options, executor=executor))
     call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
     return _exit_code(report)
 

@@ -1,12 +1,13 @@
 """The arguments and flags of the operation `repack`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.support.arguments import parse_share
-from cafcat.support.parameters import Flag, JoinStore, NewChunkSize, OnlyInStore, UnlessYes
+from cafcat.support.parameters import Flag, JoinStore, NewChunkSize, OnlyInStore, SharePassword, UnlessYes
 from cafcat.support.quantities import parse_size
 
 __all__ = ["RepackOptions"]
@@ -35,6 +36,9 @@ class RepackOptions:
         target_size: Size in bytes at which a new chunk is full; None for the setting.
         join_store: Write into a store that has chunks of another catalog.
         dry_run: Report which chunks would be repacked; change nothing.
+        share_password: With an executor: send the URL of the database to the workers even if it has a password.
+        executor: Copies the files on the workers of this executor, on any number of hosts. None: this process
+            copies them.
     """
 
     max_unused: Annotated[
@@ -63,3 +67,5 @@ class RepackOptions:
     target_size: NewChunkSize = None
     join_store: JoinStore = False
     dry_run: UnlessYes = False
+    share_password: SharePassword = False
+    executor: Executor | None = field(default=None, compare=False)

@@ -6,58 +6,34 @@ transaction that moves its last live file. At any moment each path points to one
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.errors import (
     AccessDenied,
-    CafcatError,
-    CatalogOutdated,
-    CatalogUnavailable,
-    InvalidInput,
     NotFound,
     StoreFailed,
-    Unsupported,
 )
 from cafcat.events import ChunkChosen
 from cafcat.formats import registry as formats
 from cafcat.model import Entry, FileProblem, ProblemKind
 from cafcat.operations.chosen_stores import default_store, store_to_write, url_of_store_with_chunks
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
+from cafcat.operations.failures import note_failure
 from cafcat.operations.joining import join_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repack.options import RepackOptions
+from cafcat.operations.repack.plan import RepackGroup, RepackPlan, chosen, refuse_elsewhere, refuse_logs
 from cafcat.operations.repack.report import RepackReport
-from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, format_after, live_files
+from cafcat.operations.rewriting import Rewriter, chunk_limits, chunk_target, live_files
 from cafcat.session import Session
 from cafcat.stores.base import Store
 from cafcat.writing.limits import Limits
 
-__all__ = ["Repack", "RepackPlan", "run"]
+__all__ = ["Repack", "RepackGroup", "RepackPlan", "run"]
 
 _HINT: Final = "run cafcat repair"
-
-
-class RepackPlan(NamedTuple):
-    """The chunks to repack.
-
-    Attributes:
-        chunks: The chosen chunks, those with the largest share of dead space first; chunks that the user named, the
-            oldest first.
-        taken: Number of chunks left out because another repack or repair is copying their files.
-        waiting: Number of chunks left out because they would exceed `max_repack_size`.
-        format: Format of the new chunks; None for `format_after` of the old ones.
-    """
-
-    chunks: Sequence[RewritableChunk]
-    taken: int
-    waiting: int
-    format: str | None = None
-
-    def group_of(self, chunk: RewritableChunk) -> tuple[str, str]:
-        """Return store and new format of a chunk. Files of chunks with equal groups can share a new chunk."""
-        return chunk.store, self.format or format_after(chunk.format)
 
 
 def run(session: Session, options: RepackOptions) -> RepackReport:
@@ -84,6 +60,10 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
     for chunk in plan.chunks:
         session.emit(_chosen_event(chunk))
     try:
+        if options.executor is not None and not options.dry_run:
+            from cafcat.operations.repack.cluster import repack_on_cluster
+
+            return repack_on_cluster(session, options, repack, plan)
         return repack.run(plan, dry_run=options.dry_run)
     finally:
         session.progress.end()
@@ -116,11 +96,11 @@ class Repack:
         if options.chunks:
             uuids = [self._catalog.chunks.chunk(name).uuid for name in options.chunks]
             found = rewriting.by_uuid(uuids)
-            _refuse_logs(found, options)
-            _refuse_elsewhere(found, store)
-            return _chosen(found, options)
+            refuse_logs(found, options)
+            refuse_elsewhere(found, store)
+            return chosen(found, options)
         found = rewriting.wasteful(options.max_unused, options.small, store, options.format)
-        plan = _chosen(found, options)
+        plan = chosen(found, options)
         together = Counter(map(plan.group_of, plan.chunks))
         worth = [
             chunk
@@ -147,47 +127,63 @@ class Repack:
             StoreFailed, AccessDenied: A store failed while it was used.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
+        report = self.begin(plan, dry_run=dry_run)
+        if dry_run:
+            return report
+        for group in self.groups(plan):
+            if not report.interrupted:
+                self._repack_store(group, report)
+        self.finish(plan, report)
+        return report
+
+    def begin(self, plan: RepackPlan, *, dry_run: bool) -> RepackReport:
+        """Return the report with the totals of a plan. Except in a dry run, pass them to the progress."""
         report = RepackReport(len(plan.chunks), plan.taken, plan.waiting, dry_run=dry_run)
         report.bytes_dead = sum(chunk.dead_bytes for chunk in plan.chunks)
         files = sum(chunk.live_files for chunk in plan.chunks)
         size_bytes = sum(chunk.live_bytes for chunk in plan.chunks)
         if dry_run:
             report.files_moved, report.bytes_moved = files, size_bytes
-            return report
-        self._session.progress.begin("repack", files=files, size_bytes=size_bytes)
+        else:
+            self._session.progress.begin("repack", files=files, size_bytes=size_bytes)
+        return report
+
+    def finish(self, plan: RepackPlan, report: RepackReport) -> None:
+        """Count in the report which chunks of a plan are retired now."""
+        report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
+
+    def groups(self, plan: RepackPlan) -> list[RepackGroup]:
+        """Return the chunks of a plan by store and new format, the oldest of each group first."""
         groups: dict[tuple[str, str, str], list[RewritableChunk]] = defaultdict(list)
         for chunk in plan.chunks:
             store, archive_format = plan.group_of(chunk)
             groups[store, self._default_url if chunk.is_adopted else store, archive_format].append(chunk)
-        for (url, target, archive_format), chunks in sorted(groups.items()):
-            if not report.interrupted:
-                # The oldest chunk comes first, so that files that were packed together stay together.
-                self._repack_store(url, target, archive_format, sorted(chunks), report)
-        report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
-        return report
+        # Files that were packed together stay together.
+        return [RepackGroup(*key, sorted(chunks)) for key, chunks in sorted(groups.items())]
 
-    def _repack_store(
-        self,
-        url: str,
-        target: str,
-        archive_format: str,
-        chunks: Sequence[RewritableChunk],
-        report: RepackReport,
-    ) -> None:
-        try:
-            store = self._stores.open(url)
-            to = self._stores.open(target)
+    def open_stores(self, group: RepackGroup, report: RepackReport) -> tuple[Store, Store] | None:
+        """Return the store of a group, and the store for its new chunks; None if one of them cannot be used.
+
+        The failure is noted in the report.
+        """
+        opened: list[Store] = []
+        with note_failure(report.failed, f"store {group.url}"):
+            store, to = self._stores.open(group.url), self._stores.open(group.target)
             join_store(self._session, to, allow_shared=self._joins)
-            new_chunks = chunk_target(self._catalog, to, "repack", archive_format)
-        except (CatalogUnavailable, CatalogOutdated):
-            raise
-        except CafcatError as error:
-            report.failed.append(f"store {url}: {error}")
+            opened += [store, to]
+        return (opened[0], opened[1]) if opened else None
+
+    def _repack_store(self, group: RepackGroup, report: RepackReport) -> None:
+        new_chunks = None
+        if (stores := self.open_stores(group, report)) is not None:
+            with note_failure(report.failed, f"store {group.url}"):
+                new_chunks = chunk_target(self._catalog, stores[1], "repack", group.format)
+        if stores is None or new_chunks is None:
             return
         rewriter = Rewriter(self._session, new_chunks, self._limits)
         try:
             with rewriter:
-                self._repack_chunks(store, chunks, rewriter, report)
+                self._repack_chunks(stores[0], group.chunks, rewriter, report)
         finally:
             _count(rewriter, report)
 
@@ -250,38 +246,6 @@ class Repack:
             return self._catalog.files.locate(file.path).chunk == chunk.uuid
         except NotFound:
             return False
-
-
-def _refuse_elsewhere(chunks: Sequence[RewritableChunk], store: str | None) -> None:
-    """Raise InvalidInput if one of the chunks is not in the store with this URL. None allows every store."""
-    for chunk in chunks:
-        if store is not None and chunk.store != store:
-            hint = "leave --store or --chunk out"
-            raise InvalidInput(f"chunk {chunk.uuid} is in the store {chunk.store}, not in {store}", hint=hint)
-
-
-def _refuse_logs(chunks: Sequence[RewritableChunk], options: RepackOptions) -> None:
-    """Raise Unsupported for an archive of logs, unless the user chose another format for the new chunks.
-
-    The copied sections are plain files, which cannot be searched. A user who names another format accepts this.
-    """
-    for chunk in chunks:
-        if chunk.format == formats.LOGS and options.format in (None, formats.LOGS):
-            hint = "use `cafcat copy`, or --format caf to pack its sections as plain files"
-            raise Unsupported(
-                "a clp-s archive (logs) can only be repacked into another format", chunk=str(chunk.uuid), hint=hint
-            )
-
-
-def _chosen(found: Sequence[RewritableChunk], options: RepackOptions) -> RepackPlan:
-    free = [chunk for chunk in found if not chunk.is_being_rewritten]
-    chosen: list[RewritableChunk] = []
-    live_bytes = 0
-    for chunk in free:
-        if options.max_repack_size is None or live_bytes + chunk.live_bytes <= options.max_repack_size:
-            chosen.append(chunk)
-            live_bytes += chunk.live_bytes
-    return RepackPlan(chosen, len(found) - len(free), len(free) - len(chosen), options.format)
 
 
 def _chosen_event(chunk: RewritableChunk) -> ChunkChosen:
