@@ -47,6 +47,8 @@ from cafcat.settings.settings import Settings
 from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from cafcat.catalog.files.log_units import StoredUnit
     from cafcat.catalog.limits import LimitRow
     from cafcat.catalog.stores.stores import StoreRow
@@ -561,7 +563,15 @@ class Repository(PackedFiles):
 
         return move_store(self.session, old, new, look_at_all=look_at_all, dry_run=dry_run)
 
-    def migrate_store(self, old: str, new: str, *, join_store: bool = False) -> "MigrateReport":
+    def migrate_store(
+        self,
+        old: str,
+        new: str,
+        *,
+        join_store: bool = False,
+        share_password: bool = False,
+        executor: "Executor | None" = None,
+    ) -> "MigrateReport":
         """Copy all chunks, copies and backups of a store to another store, and read them from there.
 
         Each object is read back and compared with its checksum. Then the catalog points to the new store. `prune`
@@ -573,6 +583,10 @@ class Repository(PackedFiles):
             old: A store of the catalog: its name, URL or folder.
             new: The new store: a name, a URL or a folder.
             join_store: True to write into a store that has chunks of another catalog.
+            share_password: With an executor: True to send the URL of the database to the workers even if it has a
+                password.
+            executor: Migrates chunks on the workers of this executor, on any number of hosts. None: this process
+                migrates them.
 
         Raises:
             NotFound: The catalog has no such store.
@@ -584,4 +598,6 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.stores.migrate import migrate_store
 
-        return migrate_store(self.session, old, new, join_store=join_store)
+        return migrate_store(
+            self.session, old, new, join_store=join_store, share_password=share_password, executor=executor
+        )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Cluster", "executor_of"]
+__all__ = ["Cluster", "SharePassword", "executor_of"]
 
 Cluster = Annotated[
     str | None,
@@ -16,6 +16,10 @@ Cluster = Annotated[
         metavar="URL",
         help="Work on the workers of a cluster: dask://HOST:8786, ray://HOST:10001, local://N.",
     ),
+]
+SharePassword = Annotated[
+    bool,
+    typer.Option("--share-password", help="With --cluster: send the password of the database to the workers."),
 ]
 
 

@@ -15,7 +15,7 @@ import cafcat
 from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.clusters.local import LocalExecutor
 from cafcat.errors import AccessDenied, InvalidInput, NotFound, StoreFailed, Unavailable
-from cafcat.events import ChunkCopied
+from cafcat.events import ChunkCopied, ChunkMigrated
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.repack.cluster import split
 from cafcat.repository import Repository
@@ -370,3 +370,60 @@ def test_parts_of_a_repack_fill_new_chunks() -> None:
     assert parts([50] * 40, 2) == [[50] * 8] * 5
     assert parts([50] * 40, 100) == [[50] * 2] * 20
     assert parts([10], 2) == [[10]]
+
+
+# Migrate
+
+
+def check_migrated(repository: Repository, to: Path) -> None:
+    """Check that all chunks are in the new store, and that their files can be read there."""
+    assert rows(repository, "SELECT DISTINCT store FROM chunks") == [(f"file://{to}",)]
+    assert rows(repository, "SELECT DISTINCT state, retired_at IS NOT NULL FROM chunk_copies") == [
+        ("committed", True)
+    ]
+    store = Path(repository.settings.store)
+    store.rename(store.with_name("moved"))
+    assert sorted(data for _, data in repository.read_many([file.path for file in repository.list()])) == sorted(
+        FILES.values()
+    )
+
+
+def test_processes_migrate_chunks(repository: Repository, processes: Executor, tmp_path: Path) -> None:
+    files = chunk_files(repository)
+    migrated: list[ChunkMigrated] = []
+    report = repository.with_progress(Following(on=migrated.append)).migrate_store(
+        repository.settings.store, str(tmp_path / "new"), executor=processes
+    )
+    assert (report.chunks, report.failed, report.left, report.interrupted) == (len(files), (), 0, False)
+    assert report.size_bytes == sum(file.stat().st_size for file in files)
+    assert sum(isinstance(event, ChunkMigrated) for event in migrated) == len(files)
+    check_migrated(repository, tmp_path / "new")
+
+
+def test_migration_leaves_a_damaged_chunk(repository: Repository, threads: Executor, tmp_path: Path) -> None:
+    files = chunk_files(repository)
+    flip(files[0], 20)
+    report = repository.migrate_store(repository.settings.store, str(tmp_path / "new"), executor=threads)
+    assert (report.chunks, report.left, len(report.failed)) == (len(files) - 1, 1, 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees by /proc that a process is dead")
+@pytest.mark.slow
+@pytest.mark.parametrize(("moment", "after"), [("copy", False), ("copy", True), ("switch", True)])
+def test_migration_goes_on_after_a_killed_worker(
+    repository: Repository, local: Executor, tmp_path: Path, moment: str, after: bool
+) -> None:
+    armed = Armed(local, moment, after=after)
+    report = repository.migrate_store(
+        repository.settings.store, str(tmp_path / "new"), executor=armed, share_password=True
+    )
+    assert (report.failed, report.left) == ((), 0)
+    check_migrated(repository, tmp_path / "new")
+
+
+def test_migration_continues_after_it_failed(repository: Repository, tmp_path: Path) -> None:
+    old, new = repository.settings.store, str(tmp_path / "new")
+    with pytest.raises(StoreFailed):
+        repository.migrate_store(old, new, executor=Failing(100), share_password=True)
+    repository.migrate_store(old, new, executor=Failing(2), share_password=True)
+    check_migrated(repository, tmp_path / "new")

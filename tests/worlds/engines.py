@@ -25,6 +25,7 @@ MOMENTS: dict[str, tuple[type, str]] = {
     "release": (Shards, "release"),
     "check": (ObjectCheck, "run"),
     "copy": (Copies, "commit"),
+    "switch": (Copies, "switch"),
 }
 """Calls of a worker at which it can be killed: before they begin, or after they have ended."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cafcat.cli.call import Call, group, verb
+from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import JoinStore
@@ -138,6 +139,8 @@ def migrate(
     old: Annotated[str, _OLD],
     new: Annotated[str, _NEW],
     join_store: JoinStore = False,
+    cluster: Cluster = None,
+    share_password: SharePassword = False,
 ) -> int:
     """Copy all chunks, copies and backups of a store to another store, which the catalog then uses.
 
@@ -145,15 +148,20 @@ def migrate(
 
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
     """
-    with operation(
-        call,
-        _Progress(call),
-        at_hand="the copy of a chunk",
-        if_interrupted="migrated objects stay in the new store; run the same migrate again to continue",
-    ) as session:
+    with (
+        executor_of(cluster) as executor,
+        operation(
+            call,
+            _Progress(call),
+            at_hand="the copy of a chunk",
+            if_interrupted="migrated objects stay in the new store; run the same migrate again to continue",
+        ) as session,
+    ):
         from cafcat.operations.stores.migrate import migrate_store
 
-        report = migrate_store(session, old, new, join_store=join_store)
+        report = migrate_store(
+            session, old, new, join_store=join_store, share_password=share_password, executor=executor
+        )
         _warn_of_configuration(call, session, report.old)
     call.summarize({"summary": asdict(report)}, map(call.output.shown, _summary(report)), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0

@@ -6,6 +6,7 @@ still finds the bytes. An interrupted migration continues when it is called agai
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from cafcat.catalog.transfer.dump import StoredBackup
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
 from cafcat.events import ChunkCopied, ChunkMigrated, CopyOutcome
 from cafcat.operations.chosen_stores import store_for_new_objects
+from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.copy.run import ChunkCopier
 from cafcat.operations.failures import note_failure
 from cafcat.operations.joining import join_store as join
@@ -33,7 +35,7 @@ from cafcat.support.checksums import from_base64
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["MigrateReport", "migrate_store"]
+__all__ = ["MigrateReport", "Migration", "migrate_store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,15 @@ class MigrateReport:
     interrupted: bool
 
 
-def migrate_store(session: Session, old: str, new: str, *, join_store: bool = False) -> MigrateReport:
+def migrate_store(
+    session: Session,
+    old: str,
+    new: str,
+    *,
+    join_store: bool = False,
+    share_password: bool = False,
+    executor: Executor | None = None,
+) -> MigrateReport:
     """Copy all chunks, copies and backups of a store to another store, which the catalog points to from then on.
 
     Each object is copied, read back and compared with its checksum; then its row is changed to the new store.
@@ -77,6 +87,9 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
         old: A store of the catalog: a name, a URL or a folder.
         new: The new store: a name, a URL or a folder.
         join_store: Write into a store that has chunks of another catalog.
+        share_password: With an executor: send the URL of the database to the workers even if it has a password.
+        executor: Migrates chunks on the workers of this executor, on any number of hosts. None: this process
+            migrates them.
 
     Raises:
         NotFound: The catalog has no such store.
@@ -88,7 +101,16 @@ def migrate_store(session: Session, old: str, new: str, *, join_store: bool = Fa
     """
     source, target = _prepare(session, old, new, join_store=join_store)
     try:
-        return _Migration(session, source, target).run()
+        migration = Migration(session, source, target)
+        if executor is None:
+            migration.migrate_chunks(Selection(store=source.url))
+        else:
+            from cafcat.operations.stores.migrate_cluster import migrate_on_cluster
+
+            calls = ClusterCalls(session, executor, share_password=share_password)
+            migrate_on_cluster(session, calls, migration, source, target)
+        migration.migrate_backups()
+        return migration.report()
     finally:
         session.progress.end()
 
@@ -127,8 +149,12 @@ def _key_taken() -> Iterator[None]:
         raise _KeyTaken(error.message, chunk=error.chunk, hint=error.hint) from error
 
 
-class _Migration:
-    """State and steps of one `cafcat store migrate`. Readers and writers may work at the same time."""
+class Migration:
+    """State and steps of one `cafcat store migrate`. Readers and writers may work at the same time.
+
+    Attributes:
+        interrupted: True if the user ended the operation.
+    """
 
     def __init__(self, session: Session, old: Store, new: Store) -> None:
         self._session = session
@@ -139,25 +165,38 @@ class _Migration:
         self._owner = owner_name("migrate")
         self._chunks = self._bytes = self._backups = 0
         self._failed: list[str] = []
-        self._interrupted = False
+        self.interrupted = False
 
-    def run(self) -> MigrateReport:
-        """Migrate all chunks and backups, until the user ends the operation.
+    def migrate_chunks(self, selection: Selection) -> None:
+        """Migrate chunks and copies of the old store, until the user ends the operation.
 
         Raises:
             StoreFailed, AccessDenied: The new store cannot be used.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         copier = ChunkCopier(self._session, self._new, self._owner)
-        for copied in copier.copy(Selection(store=self._old.url)):
+        for copied in copier.copy(selection):
             self._switch(copied)
-        self._interrupted = copier.interrupted
-        for backup in [] if self._interrupted else self._catalog.backups.committed(self._old.url):
+        self.interrupted = copier.interrupted
+        self._failed = [*copier.report.failed, *self._failed]
+
+    def add(self, report: MigrateReport) -> None:
+        """Add the chunks that a worker has migrated. A message that several workers have is listed once."""
+        self._chunks += report.chunks
+        self._bytes += report.size_bytes
+        self._failed += [message for message in report.failed if message not in self._failed]
+
+    def migrate_backups(self) -> None:
+        """Migrate the backups of the old store, unless the user has ended the operation."""
+        for backup in [] if self.interrupted else self._catalog.backups.committed(self._old.url):
             if self._session.should_end():
-                self._interrupted = True
+                self.interrupted = True
                 break
             with note_failure(self._failed, f"backup {backup.object_key}"):
                 self._migrate_backup(backup)
+
+    def report(self) -> MigrateReport:
+        """Return the report of what was migrated so far."""
         return MigrateReport(
             self._old.url,
             self._new.url,
@@ -165,8 +204,8 @@ class _Migration:
             self._bytes,
             self._backups,
             self._catalog.stores.count(self._old.url),
-            (*copier.report.failed, *self._failed),
-            self._interrupted,
+            tuple(self._failed),
+            self.interrupted,
         )
 
     def _switch(self, copied: ChunkCopied) -> None:
