@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def open_dask(host: str, port: int) -> "Iterator[DaskExecutor]":
         Unavailable: The scheduler does not answer, or has no workers.
     """
     address = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
-    client = _connect(address)
+    client = _connect(host, port, address)
     try:
         executor = DaskExecutor(client)
         try:
@@ -47,17 +48,20 @@ def open_dask(host: str, port: int) -> "Iterator[DaskExecutor]":
         client.close(timeout=_CLOSE_SECONDS)
 
 
-def _connect(address: str) -> "Client":
+def _connect(host: str, port: int, address: str) -> "Client":
     try:
         from distributed import Client
     except ImportError as error:
         message = "a Dask cluster needs the package distributed, which is not installed"
         raise NotInstalled(message, hint="pip install 'cafcat[dask]'") from error
-    # Dask logs tracebacks of lost connections. The futures have these errors, too.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):
+        # Dask logs tracebacks of lost connections. The futures have these errors, too.
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
+        # Dask itself tries again and again until the time is over.
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
         return Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    except Exception as error:  # another kind of server may even cause a MemoryError
         hint = "start one with `dask scheduler`, or correct the address"
         raise Unavailable(f"no Dask scheduler answers at {address}", hint=hint) from error
 

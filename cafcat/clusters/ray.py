@@ -97,7 +97,8 @@ class RayExecutor(RelayingExecutor):
         """
         super().__init__(_translated)
         self._ray = _library()
-        self._task = self._ray.remote(_call).options(num_cpus=processors, max_retries=max_retries)
+        self._remote = self._ray.remote(_call)
+        self._task = self._remote.options(num_cpus=processors, max_retries=max_retries)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """Run a call on one of the nodes, and return its future.
@@ -109,6 +110,9 @@ class RayExecutor(RelayingExecutor):
         return self._submit(self._task, fn, args, kwargs)
 
     def _submit(self, task: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> "Future[Any]":
+        if not self._ray.is_initialized():
+            # Ray would start a cluster on this host.
+            raise _lost_cluster()
         try:
             reference = task.remote(fn, args, kwargs)
             future = reference.future()
@@ -138,10 +142,12 @@ class RayExecutor(RelayingExecutor):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        return self._task.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
+        return self._remote.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Return the living nodes that have processors."""
+        if not self._ray.is_initialized():
+            raise _lost_cluster()
         try:
             return [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         except ConnectionError as error:

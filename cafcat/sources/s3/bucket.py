@@ -226,11 +226,16 @@ class S3Source:
         """Yield the pages of the listing. Each page is requested while the caller processes the page before it."""
         page, self._first_page = self._first_page or self._look(), None
         with ThreadPoolExecutor(1, thread_name_prefix="cafcat-list") as pool:
-            while page.get("IsTruncated"):
+            while page.get("IsTruncated") and not self._is_past_the_part(page):
                 following = pool.submit(self._page, ContinuationToken=page["NextContinuationToken"])
                 yield page
                 page = following.result()
         yield page
+
+    def _is_past_the_part(self, page: "Page") -> bool:
+        """Return True if a page ends after the end of the part, so that no further page is needed."""
+        rows = page.get("Contents", [])
+        return bool(rows) and self._part.is_before(_row(rows[-1]).key)
 
     def _look(self) -> "Page":
         """Request the first page of the listing. Raises NotFound if the bucket has no such object or folder.
