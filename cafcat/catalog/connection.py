@@ -292,7 +292,7 @@ class Connection:
                 from cafcat.catalog.layout import is_partitioned
 
                 self._layout_until = now + _PLAN_SECONDS
-                with self.statement() as connection:
+                with self.statement(read_only=True) as connection:
                     self._is_partitioned = is_partitioned(connection)
             return self._is_partitioned
 

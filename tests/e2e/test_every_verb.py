@@ -65,6 +65,8 @@ CASES = {
     "units": Case("units", "app.log", before=("ingest --format clp-s logs",)),
     "search": Case("search 'level: ERROR'", "disk full", before=("ingest --format clp-s logs",)),
     "runs": Case("runs", "finished"),
+    "runs show": Case("runs show 1", "finished"),
+    "runs watch": Case("runs watch 1", "finished"),
     "stats": Case("stats", "files              2"),
     "rm": Case("rm tree/a --yes", "removed 1 file", after="ls -R", proof="tree/b"),
     "undelete": Case(

@@ -35,6 +35,7 @@ BROKEN = {
     "select file_locations": {"correlated subquery"},  # export: names without a file; folders_among
     "select chunks, file_locations": {"correlated subquery", "recursive query"},  # ls: levels and entries
     "select alembic_version, chunks, file_locations": {"correlated subquery"},  # entries, the first of a connection
+    "select alembic_version, chunks, file_locations, pg_class": {"correlated subquery"},  # look-ups, likewise
     "update chunks, file_locations": {"correlated subquery"},  # prune: no file of the chunk is live
 }
 """The rules that statements break, by command and tables. docs/scale-citus.md says what each of them becomes."""

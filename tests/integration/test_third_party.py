@@ -161,7 +161,7 @@ def test_the_command_line_uses_a_third_party_store(
 
 
 def test_without_the_package_the_error_names_the_kinds_that_are_installed(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match=r"no kind of store for the scheme 'file\+gz'.*file://, s3://"):
+    with pytest.raises(Unsupported, match=r"no kind of store for the scheme 'file\+gz'.*file://, .*s3://"):
         open_store(f"file+gz://{tmp_path}")
-    with pytest.raises(InvalidInput, match="file://, s3://"):
+    with pytest.raises(InvalidInput, match=r"file://, .*s3://"):
         cafcat.inspect(f"file+gz://{tmp_path}/x.caf")

@@ -68,7 +68,8 @@ _REVISION_AND_KIND: Final = (
     "concat_ws(' ', r.version_num, (SELECT relkind FROM pg_class WHERE oid = 'file_locations'::regclass))"
 )
 _MANY: Final = (
-    f"unnest(%b::text[]) AS asked(path) {join_by_key('asked.path')} JOIN chunks AS c ON c.id = l.caf_file_id"
+    f"(SELECT unnest(%b::text[]) AS path) AS asked {join_by_key('asked.path')} "
+    "JOIN chunks AS c ON c.id = l.caf_file_id"
 )
 _LOCATE_MANY_PARTITIONED: Final = PreparedLookup(
     f"SELECT {LOCATION} FROM {_MANY}".encode(),  # noqa: S608
