@@ -53,7 +53,17 @@ os.register_at_fork(after_in_child=_after_fork)
 class RemoteObject:
     """Reads one object of a bucket. With an entity tag, reading another version of the object raises Conflict."""
 
-    def __init__(self, connection: Bucket, key: str, etag: str | None = None) -> None:
+    def __init__(self, connection: Bucket, key: str, etag: str | None = None, *, is_patient: bool = False) -> None:
+        """Describe an object. This sends no request.
+
+        Args:
+            connection: Connection to the bucket.
+            key: Key of the object.
+            etag: Entity tag of the version to read; None for the present version.
+            is_patient: True to try again for 15 seconds while the server is overloaded. Objects of a store are
+                read without patience, because a copy may be elsewhere.
+        """
+        self._patience = _OVERLOADED_SECONDS if is_patient else 0.0
         self._connection = connection
         self._key = key
         self._etag = etag
@@ -180,11 +190,11 @@ class RemoteObject:
         return answer
 
     def _get_patiently(self, start_byte: int | None, end_byte: int | None) -> Answer:
-        """Send a GET request, and again while the server is overloaded, as long as boto3 would try.
+        """Send a GET request, and again while the server is overloaded, if the object is read with patience.
 
         obstore gives up after some two seconds. The pauses are random, so that not all requests come back at once.
         """
-        ends_at = time.monotonic() + _OVERLOADED_SECONDS
+        ends_at = time.monotonic() + self._patience
         while True:
             try:
                 with translated("read", self.name):

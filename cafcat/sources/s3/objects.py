@@ -51,13 +51,13 @@ class S3Objects:
             SourceFailed: The object has changed, has vanished, or cannot be read.
             AccessDenied: The credentials are refused.
         """
-        remote = RemoteObject(self._connection, file.locator, file.etag)
+        remote = RemoteObject(self._connection, file.locator, file.etag, is_patient=True)
         try:
             if file.size_bytes <= SMALL_BYTES:
                 head, content = remote.read(file.size_bytes)
             elif file.etag is None:
                 head, content = remote.head(), None
-                remote = RemoteObject(self._connection, file.locator, head.etag)
+                remote = RemoteObject(self._connection, file.locator, head.etag, is_patient=True)
             else:
                 return self._streamed(file, remote)
         except CafcatError as error:
