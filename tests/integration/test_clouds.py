@@ -2,6 +2,7 @@
 
 import multiprocessing
 import random
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,8 +207,10 @@ def test_blocks_of_dead_uploads_are_found_and_removed(azure: Azure, monkeypatch:
     dead = store.create("dead.caf")
     dead.write(b"x" * 12 * MIB)
     bucket.write("empty", b"")
-    while not azure.blocks(bucket.name, "dead.caf"):
-        pass
+    sent = 0
+    while sent == 0 or sent != len(azure.blocks(bucket.name, "dead.caf")):  # threads send the parts
+        sent = len(azure.blocks(bucket.name, "dead.caf"))
+        time.sleep(0.3)
     assert list(store.uploads()) == ["dead.caf"]
     assert [found.key for found in store.list()] == ["empty"]
     store.discard("dead.caf")
