@@ -275,6 +275,8 @@ def test_a_standby_that_is_killed_is_not_used(own_pair: Pair, readers: Readers) 
     wait_for_standby(reader)
     state = reader.session.catalog.reading.files.state()
     own_pair.standby.kill()
+    # A thread of another test may have written meanwhile: then this process reads the primary for a moment.
+    wait_until(lambda: reader.read("killed") == b"content" and bool(readers.warnings))
     assert [reader.read("killed") for _ in range(3)] == [b"content"] * 3
     assert len(readers.warnings) == 1
     assert "read replica is not used" in readers.warnings[0]
