@@ -336,4 +336,4 @@ def test_an_ingest_keeps_to_the_limit_of_its_source(
         repository.remove_limit(source.url)
         s3_proxy.most_in_flight = 0
         repository.ingest([source.url], comparison="nothing")
-        assert s3_proxy.most_in_flight > 20
+        assert s3_proxy.most_in_flight > 3 + 1  # up to 64; how many depends on how busy this machine is
