@@ -17,6 +17,8 @@ from cafcat.reading.request import ReadRequest
 from cafcat.session import output_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from cafcat.reading.archive_stream import ArchiveStream, OnError
     from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.batch import Batch
@@ -386,7 +388,15 @@ class PackedFiles(CatalogQueries):
 
         return Batch(self._reader, start, end)
 
-    def extract(self, prefix: str, directory: str | os.PathLike[str], *, overwrite: bool = False) -> ExtractReport:
+    def extract(
+        self,
+        prefix: str,
+        directory: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        executor: "Executor | None" = None,
+        share_password: bool = False,
+    ) -> ExtractReport:
         """Write all files below a folder of the catalog into a directory, with their modification times.
 
         Each file appears complete, durable and compared with its checksum, or not at all, and never outside the
@@ -397,6 +407,10 @@ class PackedFiles(CatalogQueries):
             prefix: A folder of the catalog, or a file; "" for all files.
             directory: The directory to write to, which is created if it is missing.
             overwrite: True to replace existing files.
+            executor: Extract on the workers of this executor, on any number of hosts. All of them reach the
+                directory by its path. An existing file with the content of the catalog then counts as extracted,
+                so that a lost call can be repeated. None: this process extracts.
+            share_password: With an executor: send the URL of the database to the workers even if it has a password.
 
         Returns:
             The numbers of extracted and failed files. `interrupted` is true if the Progress was stopping.
@@ -404,12 +418,16 @@ class PackedFiles(CatalogQueries):
         Raises:
             NotFound: The catalog has no such folder or file.
             Conflict, InvalidInput, OutputFailed: The directory cannot be created or written to.
-            AccessDenied, Unavailable: A store denies access or is out of reach.
+            AccessDenied, Unavailable: A store denies access or is out of reach, or the workers cannot be used.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
+        output = output_of(self.session.settings, directory, overwrite=overwrite)
+        if executor is not None:
+            from cafcat.operations.extract_on_cluster import extract_on_cluster
+
+            return extract_on_cluster(self.session, prefix, output, executor, share_password=share_password)
         from cafcat.reading.extract import extract_tree
 
-        output = output_of(self.session.settings, directory, overwrite=overwrite)
         return extract_tree(
             self._reader,
             self.session.catalog.reading.files,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cafcat.errors import CafcatError, Unavailable
@@ -79,17 +80,20 @@ class ClusterCalls:
         self.worker_count = worker_count(executor)
         self.interrupted = False
 
-    def check(self, stores: Iterable[str]) -> None:
-        """Refuse the executor if its workers do not reach the catalog or one of the stores.
+    def check(self, stores: Iterable[str], folder: Path | None = None) -> None:
+        """Refuse the executor if its workers do not reach the catalog, one of the stores, or a folder.
 
         Args:
             stores: URLs of the stores that the calls read or write. This process must reach them.
+            folder: An existing folder into which the calls write; None for none.
 
         Raises:
             InvalidInput: The workers are on other hosts, and the database is the embedded one.
             Unavailable: A worker has another version of cafcat, or does not reach the catalog or a store.
         """
-        check_cluster(self._session, self._executor, sorted(stores), share_password=self._share_password)
+        check_cluster(
+            self._session, self._executor, sorted(stores), share_password=self._share_password, folder=folder
+        )
 
     def run(
         self, function: Callable[[Session, _Part], _Result], parts: Iterable[_Part]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final
 
@@ -13,6 +13,7 @@ from cafcat.catalog.limits import SHARE_SECONDS, Amounts
 from cafcat.errors import CafcatError
 from cafcat.progress import Pause
 from cafcat.session import Session
+from cafcat.support.forking import renew_after_fork
 from cafcat.support.traffic import TRAFFIC, Share
 
 __all__ = ["RENEW_SECONDS", "SharedLimits", "with_shared_limits"]
@@ -76,6 +77,34 @@ class SharedLimits:
             self._has_shares = False
 
 
+class _OpenBlocks:
+    """Counts the blocks of `with_shared_limits` in this process. The threads of a worker share its shares."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._count = 0
+        renew_after_fork(self)
+
+    def enter(self) -> None:
+        """Count another block. Waits while the last one gives the shares back."""
+        with self._lock:
+            self._count += 1
+
+    @contextmanager
+    def leaving(self) -> Iterator[bool]:
+        """Count a block less. Yield True if no block is left. Meanwhile, no block can begin."""
+        with self._lock:
+            self._count -= 1
+            yield not self._count
+
+    def after_fork(self) -> None:
+        """Forget the blocks of the parent in a forked process."""
+        self._lock, self._count = Lock(), 0
+
+
+_OPEN: Final = _OpenBlocks()
+
+
 @contextmanager
 def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None = None) -> Iterator[None]:
     """Keep to the limits of the catalog, and to the setting `bandwidth`, inside the `with` block.
@@ -88,7 +117,12 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
         run_id: `ingest_runs.id` of the run; None if it cannot be paused.
     """
     shared = SharedLimits(urls, run_id=run_id, pause=session.pause)
-    shared.renew(session.catalog)
+    _OPEN.enter()
+    try:
+        shared.renew(session.catalog)
+    except BaseException:
+        with _OPEN.leaving():
+            raise
     ended = Event()
     thread = Thread(target=_keep, args=(session, shared, ended), name="cafcat-limits", daemon=True)
     thread.start()
@@ -99,8 +133,9 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
         ended.set()
         thread.join()
         session.pause.set(is_paused=False)
-        with suppress(CafcatError):
-            shared.give_back(session.catalog)
+        with _OPEN.leaving() as is_last, suppress(CafcatError):
+            if is_last:
+                shared.give_back(session.catalog)
 
 
 def _keep(session: Session, shared: SharedLimits, ended: Event) -> None:

@@ -16,9 +16,9 @@ from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_re
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 
-__all__ = ["Extraction", "extract_tree", "plan_tree"]
+__all__ = ["REPORTED_FAILURES", "Extraction", "extract_tree", "plan_tree"]
 
-_REPORTED_FAILURES: Final = 1000
+REPORTED_FAILURES: Final = 1000
 """Most failed files that the report lists; further ones are only counted."""
 _SMALL_BYTES: Final = 1 << 20
 """For files of more than this size, in bytes, `checkpoint` is also called between blocks. Smaller files are written
@@ -111,6 +111,7 @@ class Extraction:
         tree: OutputTree[Location],
         *,
         progress: Progress,
+        keeps_same: bool = False,
     ) -> None:
         """Create an extraction. This writes nothing yet.
 
@@ -118,10 +119,13 @@ class Extraction:
             reader: Reads the files.
             tree: The directory that receives the files.
             progress: Receives the progress, and can stop the extraction: see `extract_tree`.
+            keeps_same: True to leave an existing file with the same content as it is, and to count it as extracted;
+                False to report it as a conflict.
         """
         self._reader = reader
         self._tree = tree
         self._progress = progress
+        self._keeps_same = keeps_same
         self.report = ExtractReport()
 
     def write(self, page: Sequence[Location]) -> None:
@@ -197,8 +201,16 @@ class Extraction:
         self._tree.write(location.path, blocks, location.modified_ns, location)
 
     def _report_failure(self, location: Location, error: CafcatError) -> None:
+        if self._keeps_same and isinstance(error, Conflict) and self._is_there(location):
+            self._count(location)
+            return
         problem = FileProblem(location.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
         self.report.files_failed += 1
-        if len(self.report.failed) < _REPORTED_FAILURES:
+        if len(self.report.failed) < REPORTED_FAILURES:
             self.report.failed.append(problem)
         self._progress.emit(problem)
+
+    def _is_there(self, location: Location) -> bool:
+        with suppress(Conflict):
+            return self._tree.has(location.path, location.size_bytes, location.crc32c)
+        return False

@@ -1,18 +1,22 @@
 """Writes a tree of files below one folder. Each appears with all of its content, and none outside the folder."""
 
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output
+from cafcat.support.checksums import crc32c
 from cafcat.support.syncing import sync_ancestors
 
 __all__ = ["OutputTree", "safe_parts"]
+
+_BLOCK_BYTES: Final = 1 << 20
 
 Of = TypeVar("Of")
 
@@ -101,6 +105,32 @@ class OutputTree(Generic[Of]):
         with suppress(FileNotFoundError), disk_errors(shown):
             os.stat(name, dir_fd=self._last_folder.descriptor, follow_symlinks=False)
             raise FileExistsError
+
+    def has(self, path: str, size_bytes: int, checksum: int) -> bool:
+        """Return True if a regular file with this path and content exists below the output folder.
+
+        Args:
+            path: Path of the file in the catalog.
+            size_bytes: Size of its content.
+            checksum: CRC-32C of its content.
+
+        Raises:
+            InvalidInput: The path cannot be the name of a file below the folder.
+            Conflict: A file or link is in the way of a folder.
+            OutputFailed: The file cannot be read.
+        """
+        *folders, name = safe_parts(path)
+        folder = self._folder(folders)
+        with disk_errors(f"{self._prefix}{path}"):
+            status = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode) or status.st_size != size_bytes:
+                return False
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder.descriptor)
+            with open(descriptor, "rb") as file:
+                found = 0
+                while block := file.read(_BLOCK_BYTES):
+                    found = crc32c(block, found)
+        return found == checksum
 
     def make_folder(self, path: str) -> None:
         """Create a folder below the output folder, unless it exists.

@@ -1,8 +1,9 @@
 """Verbs with the workers of an executor: they do what they do alone, whatever fails."""
 
+import pickle
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,19 @@ import pytest
 
 import cafcat
 from cafcat.catalog.chunks.rewriting import RewritableChunk
+from cafcat.catalog.files.mapping import Mapping
 from cafcat.clusters.local import LocalExecutor
 from cafcat.errors import AccessDenied, InvalidInput, NotFound, StoreFailed, Unavailable
 from cafcat.events import ChunkCopied, ChunkMigrated
+from cafcat.model import Entry, ExtractReport, FileProblem, ProblemKind
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.repack.cluster import split
 from cafcat.repository import Repository
 from cafcat.session import Session
 from tests.worlds.archives.damage import flip
-from tests.worlds.engines import Armed, Failing, process_pool
+from tests.worlds.engines import Armed, Elsewhere, Failing, process_pool
 from tests.worlds.listeners import Following, Heard
+from tests.worlds.servers.services import Databases
 
 FILES = {f"tree/{number:03}": b"%d " % number * 200 for number in range(60)}
 TARGET = 4_000
@@ -427,3 +431,154 @@ def test_migration_continues_after_it_failed(repository: Repository, tmp_path: P
         repository.migrate_store(old, new, executor=Failing(100), share_password=True)
     repository.migrate_store(old, new, executor=Failing(2), share_password=True)
     check_migrated(repository, tmp_path / "new")
+
+
+# Extract
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def tree(out: Path, tmp_path: Path) -> Path:
+    """The folder of the extracted files."""
+    return out / str(tmp_path / "tree")[1:]
+
+
+def check_extracted(tree: Path) -> None:
+    assert {f"tree/{path.name}": path.read_bytes() for path in tree.iterdir()} == FILES
+
+
+def names(problems: Sequence[FileProblem]) -> list[tuple[str, ProblemKind]]:
+    return [(Path(problem.path).name, problem.kind) for problem in problems]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of the coordinator extracts at most ten files."""
+    monkeypatch.setattr("cafcat.operations.extract_on_cluster.PLANNED_FILES", 10)
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_workers_extract_files(repository: Repository, processes: Executor, out: Path, tree: Path) -> None:
+    heard = Heard()
+    report = repository.with_progress(heard).extract("", out, executor=processes)
+    assert report == ExtractReport(len(FILES), sum(map(len, FILES.values())))
+    assert heard.problems == []
+    check_extracted(tree)
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_extract_leaves_files_with_the_same_content(
+    repository: Repository, threads: Executor, out: Path, tree: Path
+) -> None:
+    repository.extract("", out, executor=threads)
+    (tree / "007").unlink()
+    (tree / "011").write_bytes(b"other")
+    (tree / "012").write_bytes(FILES["tree/012"][::-1])
+    report = repository.extract("", out, executor=threads)
+    assert (report.files, report.files_failed) == (len(FILES) - 2, 2)
+    assert names(report.failed) == [("011", ProblemKind.EXISTS), ("012", ProblemKind.EXISTS)]
+    assert (tree / "011").read_bytes() == b"other"
+    assert (tree / "007").read_bytes() == FILES["tree/007"]
+
+
+@pytest.mark.usefixtures("few_at_once")
+@pytest.mark.skipif(sys.platform != "linux", reason="sees by /proc that a process is dead")
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_extract_goes_on_after_a_killed_worker(
+    repository: Repository, local: Executor, out: Path, tree: Path, after: bool
+) -> None:
+    armed = Armed(local, "extract", after=after)
+    report = repository.extract("", out, executor=armed, share_password=True)
+    assert (report.files, report.files_failed) == (len(FILES), 0)
+    check_extracted(tree)
+
+
+def test_extract_reports_damaged_files(repository: Repository, threads: Executor, out: Path) -> None:
+    chunk = chunk_files(repository)[0]
+    chunk.write_bytes(chunk.read_bytes().replace(FILES["tree/000"], FILES["tree/000"][::-1]))
+    report = repository.extract("", out, executor=threads)
+    assert names(report.failed) == [("000", ProblemKind.CORRUPT)]
+    assert report.files == len(FILES) - 1
+
+
+def test_extract_of_a_missing_folder(repository: Repository, threads: Executor, out: Path) -> None:
+    with pytest.raises(NotFound):
+        repository.extract("nothing", out, executor=threads)
+
+
+def test_extract_refuses_workers_with_another_folder(repository: Repository, out: Path) -> None:
+    executor = Elsewhere(out, during_probe=True)
+    with pytest.raises(Unavailable, match=r"has another folder at .*out"):
+        repository.extract("", out, executor=executor, share_password=True)
+
+
+# Rebuild
+
+
+@pytest.fixture
+def lost(repository: Repository, databases: Databases, tmp_path: Path) -> Iterator[Repository]:
+    """An empty catalog, beside the store of the other one."""
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "home2", store=repository.settings.store) as lost,
+    ):
+        yield lost
+
+
+def test_workers_rebuild_a_catalog(
+    repository: Repository, lost: Repository, processes: Executor, tmp_path: Path
+) -> None:
+    repository.rm([str(tmp_path / "tree/005")[1:]])
+    report = lost.rebuild(executor=processes)
+    assert report.written
+    assert report.damage_count == 0
+    assert report.files == len(FILES) - 1
+    assert lost.compare(repository.settings.database_url or "").equal
+
+
+def test_rebuild_of_a_damaged_chunk_is_refused(repository: Repository, lost: Repository, threads: Executor) -> None:
+    damaged = chunk_files(repository)[3]
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    report = lost.rebuild(executor=threads)
+    assert (report.written, report.lost_count) == (False, 1)
+    report = lost.rebuild(executor=threads, accept_loss=True)
+    assert report.written
+    assert report.files < len(FILES)
+
+
+def test_rebuild_reads_again_what_a_worker_misses(repository: Repository, lost: Repository) -> None:
+    """The workers have another folder at the path of the store, and so find no object there."""
+    executor = Elsewhere(Path(repository.settings.store), during_probe=False)
+    report = lost.rebuild(executor=executor, share_password=True)
+    assert (report.written, report.damage_count, report.files) == (True, 0, len(FILES))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees by /proc that a process is dead")
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_rebuild_goes_on_after_a_killed_worker(
+    repository: Repository, lost: Repository, local: Executor, after: bool
+) -> None:
+    report = lost.rebuild(executor=Armed(local, "rebuild", after=after), share_password=True)
+    assert (report.written, report.damage_count, report.files) == (True, 0, len(FILES))
+    assert lost.compare(repository.settings.database_url or "").equal
+
+
+def test_a_mapping_is_the_same_after_pickle() -> None:
+    mapping = Mapping(7)
+    mapping.set_source(3)
+    mapping.add(Entry("a", 0, 5, 1, None), "etag")
+    mapping.add(Entry("b/ü", 5, 9, 2, 1_000_000_000))
+    copy = pickle.loads(pickle.dumps(mapping))  # noqa: S301
+    assert b"".join(copy.blocks()) == b"".join(mapping.blocks())
+    assert list(copy.paths()) == ["a", "b/ü"]
+    for name in ("file_count", "size_bytes", "last_path", "ascending"):
+        assert getattr(copy, name) == getattr(mapping, name)
+    copy.add(Entry("c", 9, 10, 3, 0))
+    mapping.add(Entry("c", 9, 10, 3, 0))
+    assert b"".join(copy.blocks()) == b"".join(mapping.blocks())

@@ -16,7 +16,7 @@ import pytest
 import cafcat
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import RunState
-from cafcat.operations.shared_limits import SharedLimits
+from cafcat.operations.shared_limits import SharedLimits, with_shared_limits
 from cafcat.repository import Repository
 from cafcat.support.traffic import TRAFFIC
 from tests.integration.test_s3_ingest import Bucket
@@ -223,6 +223,15 @@ def test_shares_are_renewed_by_any_thread_and_given_back(repository: Repository,
     assert shares(database_url) == []
     SharedLimits(["s3://other"]).renew(catalog)
     assert shares(database_url) == []
+
+
+def test_shares_are_given_back_by_the_last_thread_of_a_process(repository: Repository) -> None:
+    repository.set_limit("s3://bucket", requests=3)
+    with with_shared_limits(repository.session, ["s3://bucket"]):
+        with with_shared_limits(repository.session, ["s3://bucket"]):
+            assert repository.limits()[0].workers == 1
+        assert repository.limits()[0].workers == 1
+    assert repository.limits()[0].workers == 0
 
 
 def test_requests_in_flight_are_given_back_when_they_end(repository: Repository, database_url: str) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 from cafcat.catalog.chunks.commit import Commit
 from cafcat.catalog.chunks.copies import Copies
+from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.shards import Shards
 from cafcat.errors import StoreFailed
 from cafcat.operations.verify.chunk_check import ObjectCheck
+from cafcat.reading.output_tree import OutputTree
 
-__all__ = ["MOMENTS", "Armed", "Failing", "Slow", "Vanishing", "process_pool"]
+__all__ = ["MOMENTS", "Armed", "Elsewhere", "Failing", "Slow", "Vanishing", "process_pool"]
 
 MOMENTS: dict[str, tuple[type, str]] = {
     "take": (Shards, "take"),
@@ -26,6 +28,8 @@ MOMENTS: dict[str, tuple[type, str]] = {
     "check": (ObjectCheck, "run"),
     "copy": (Copies, "commit"),
     "switch": (Copies, "switch"),
+    "extract": (OutputTree, "commit"),
+    "rebuild": (Mapping, "flush"),
 }
 """Calls of a worker at which it can be killed: before they begin, or after they have ended."""
 
@@ -109,6 +113,26 @@ class Vanishing(Executor):
         if function.__name__ != "probe" and self._folder.exists():
             self._folder.rename(self._folder.with_name("moved"))
         return self._executor.submit(function, *args, **named)
+
+
+class Elsewhere(Executor):
+    """Runs each call at once, in this thread. A folder has another name during the probe, or during other calls."""
+
+    def __init__(self, folder: Path, *, during_probe: bool) -> None:
+        self._folder = folder
+        self._during_probe = during_probe
+        self._max_workers = 1
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        is_hidden = (function.__name__ == "probe") is self._during_probe
+        hidden = self._folder.with_name("hidden")
+        if is_hidden:
+            self._folder.rename(hidden)
+        _run(future, function, args)
+        if is_hidden:
+            hidden.rename(self._folder)
+        return future
 
 
 def _run(future: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> None:

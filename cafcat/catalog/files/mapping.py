@@ -4,9 +4,10 @@ A row is encoded once, when its entry is added. More than 16 MiB of rows are in 
 does not depend on the number of files, and a commit only has to send blocks.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL, copy_stream
 from cafcat.model import Entry
@@ -23,6 +24,8 @@ COLUMNS: Final = (
 
 _MEMORY_BYTES: Final = 16 << 20
 _FLUSH_ROWS: Final = 1024
+_PICKLE_LEVEL: Final = 1
+"""Level of the compression of pickled rows. Higher levels save little: paths of neighbours have common parts."""
 
 # As in binary_copy.py: a field count, then each field with its length before it.
 _ROW: Final = Struct(">hiqiqiqiqiqi")
@@ -54,6 +57,14 @@ class Mapping(Spool):
         self.size_bytes = 0
         self.ascending = True
         self._source = NULL
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle needs: all rows, compressed. A worker sends the mapping of a chunk like this."""
+        self.flush()
+        rows = zlib.compress(b"".join(self.blocks_from(0)), _PICKLE_LEVEL)
+        self.seek_end()
+        counts = (self.file_count, self.size_bytes, self.last_path, self.ascending)
+        return _unpickled, (self._chunk_id, rows, self._source, counts)
 
     def set_source(self, source_id: int | None) -> None:
         """Set sources.id of the files that are added from now on; None if their source is unknown."""
@@ -153,3 +164,11 @@ def _encode_text(text: str | None) -> bytes:
         return NULL
     encoded = text.encode()
     return len(encoded).to_bytes(4) + encoded
+
+
+def _unpickled(chunk_id: int, rows: bytes, source: bytes, counts: tuple[int, int, str, bool]) -> Mapping:
+    mapping = Mapping(chunk_id)
+    mapping.write(zlib.decompress(rows))
+    mapping._source = source
+    mapping.file_count, mapping.size_bytes, mapping.last_path, mapping.ascending = counts
+    return mapping

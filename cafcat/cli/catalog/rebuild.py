@@ -1,11 +1,12 @@
 """The commands `cafcat rebuild` and `cafcat compare`: their flags, progress and output."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE
 from cafcat.cli.operation import operation
 from cafcat.cli.output import plural
@@ -30,15 +31,18 @@ _LISTED = 100
 are printed; with --json, none."""
 
 
-def rebuild(call: Call, options: RebuildOptions) -> int:
+def rebuild(call: Call, options: RebuildOptions, *, cluster: Cluster = None) -> int:
     """Fill an empty catalog from the stores. Use it after the database was lost.
 
     Example: cafcat rebuild s3://bucket/chunks /mnt/copies
     """
-    with operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session:
+    with (
+        executor_of(cluster) as executor,
+        operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session,
+    ):
         from cafcat.operations.rebuild.run import run
 
-        report = run(session, options)
+        report = run(session, replace(options, executor=executor))
     if not call.json:
         _notices(call, report)
     call.summarize({"summary": _document(report)}, _summary(report))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.output import location_document, plural
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
@@ -222,6 +223,8 @@ def extract(
     ] = "",
     force: Force = False,
     explain: Explain = False,
+    cluster: Cluster = None,
+    share_password: SharePassword = False,
 ) -> int:
     """Copy a folder of the catalog to disk, with modification times. Default: everything.
 
@@ -234,9 +237,16 @@ def extract(
         with call.reading() as repository:
             return _show_plan(call, repository.plan_extract(prefix))
     stop = StopOnSignal("the open file", as_json=call.json)
-    with stop, call.reading() as repository, ShownProgress(call) as progress:
+    with (
+        executor_of(cluster) as executor,
+        stop,
+        call.reading() as repository,
+        ShownProgress(call) as progress,
+    ):
         progress.stop = stop
-        report = repository.with_progress(progress).extract(prefix, directory, overwrite=force)
+        report = repository.with_progress(progress).extract(
+            prefix, directory, overwrite=force, executor=executor, share_password=share_password
+        )
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}" if report.files_failed else ""
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"

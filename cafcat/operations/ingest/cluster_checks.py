@@ -1,11 +1,13 @@
-"""Checks before work by many workers: whether each worker reaches the catalog, the stores and the sources."""
+"""Checks before work by many workers: whether each reaches the catalog, the stores, sources and folders."""
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from cafcat import __version__
 from cafcat.errors import CafcatError, InvalidInput, Unavailable
@@ -14,6 +16,7 @@ from cafcat.operations.joining import has_joined
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.progress import Progress
+from cafcat.reading.output_errors import disk_errors
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.registry import scheme_of
@@ -26,12 +29,13 @@ _PROBE_SECONDS: Final = 120
 
 
 class _Question(NamedTuple):
-    """What a worker is asked: whether it reaches this catalog, these stores, and the sources of an ingest."""
+    """What a worker is asked: whether it reaches this catalog, these stores, the sources of an ingest, a file."""
 
     settings: SharedSettings
     stores: Sequence[str]
     catalog: str
     options: IngestOptions | None
+    file: Path | None
 
 
 def check_cluster(
@@ -41,6 +45,7 @@ def check_cluster(
     *,
     share_password: bool,
     options: IngestOptions | None = None,
+    folder: Path | None = None,
 ) -> None:
     """Refuse a cluster that cannot do the work. Each worker is asked, if the executor has a way to do so.
 
@@ -51,27 +56,49 @@ def check_cluster(
         share_password: True to send the URL of the database even if it has a password.
         options: Options of an ingest, without the executor, whose sources the workers must reach, too; None for
             other operations.
+        folder: An existing folder into which the workers write; None for none. This process must be able to write
+            there, too.
 
     Raises:
-        InvalidInput: The database is the embedded one, or a source or store exists on this host only.
-        Unavailable: A worker has another version of cafcat, or cannot reach the catalog, the store or a source.
+        InvalidInput: The database is the embedded one, or a source, folder or store exists on this host only.
+        Unavailable: A worker has another version of cafcat, or cannot reach the catalog, the store, a source or the
+            folder.
+        OutputFailed: This process cannot write into the folder.
     """
     if not is_local(executor):
-        _check_reachable(session, options)
+        _check_reachable(session, options, folder)
     shared = SharedSettings.of(session.settings, with_password=share_password or is_local(executor))
     catalog = session.catalog.identities.of("").catalog
-    question = _Question(shared, stores, str(catalog), options)
-    answers = _asked(executor, question)
+    with _marked(folder) as file:
+        answers = _asked(executor, _Question(shared, stores, str(catalog), options, file))
     problems = [f"{name}: {answer}" for name, answer in answers.items() if answer is not None]
     if problems:
         others = f" ({len(problems) - 1} other workers have problems, too)" if len(problems) > 1 else ""
         raise Unavailable(f"worker {problems[0]}{others}", hint="nothing was done; mend the worker and try again")
 
 
-def _check_reachable(session: Session, options: IngestOptions | None) -> None:
+@contextmanager
+def _marked(folder: Path | None) -> Iterator[Path | None]:
+    """Make an empty file in a folder, by which workers see that they have the same folder. Yield its path."""
+    if folder is None:
+        yield None
+        return
+    file = folder / f".cafcat-probe-{uuid4()}"
+    with disk_errors(str(folder)):
+        file.touch()
+    try:
+        yield file
+    finally:
+        with disk_errors(str(folder)):
+            file.unlink(missing_ok=True)
+
+
+def _check_reachable(session: Session, options: IngestOptions | None, folder: Path | None) -> None:
     if session.settings.database_url is None:
         hint = "give a database that all hosts reach with --database-url"
         raise InvalidInput("other hosts cannot reach the embedded database", hint=hint)
+    if folder is not None and not folder.is_absolute():
+        raise _relative(str(folder))
     if options is None:
         return
     for source in [*options.sources, *([options.files_from] if options.files_from else [])]:
@@ -79,8 +106,12 @@ def _check_reachable(session: Session, options: IngestOptions | None) -> None:
         if typed == "-":
             raise InvalidInput("the workers cannot read the standard input of this process")
         if scheme_of(typed) is None and not os.path.isabs(typed) and not typed.startswith("file:"):
-            hint = "name it by its absolute path, which must be the same on all hosts"
-            raise InvalidInput(f"the workers have other working folders, and {typed!r} is relative", hint=hint)
+            raise _relative(typed)
+
+
+def _relative(typed: str) -> InvalidInput:
+    hint = "name it by its absolute path, which must be the same on all hosts"
+    return InvalidInput(f"the workers have other working folders, and {typed!r} is relative", hint=hint)
 
 
 def _asked(executor: Executor, question: _Question) -> Mapping[str, str | None]:
@@ -128,4 +159,6 @@ def _problem(session: Session, question: _Question) -> str | None:
             return f"does not see the store {url}: it finds no marker of the catalog there"
     if question.options is not None:
         source_opener(session, question.options).open(question.options.sources)
+    if question.file is not None and not question.file.exists():
+        return f"has another folder at {question.file.parent}"
     return None

@@ -1,11 +1,12 @@
 """The arguments and flags of the operation `rebuild`."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from concurrent.futures import Executor
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
 
 from cafcat.support.arguments import parse_text
-from cafcat.support.parameters import Argument, Flag
+from cafcat.support.parameters import Argument, Flag, SharePassword
 
 __all__ = ["RebuildOptions"]
 
@@ -25,6 +26,9 @@ class RebuildOptions:
             "unnamed" for a catalog of an early version, which has no identity.
         accept_loss: Write the catalog although chunks or journal records are lost. Paths whose newest version is
             lost may point to an older version.
+        share_password: With an executor: send the URL of the database to the workers even if it has a password.
+        executor: Read the indexes on the workers of this executor, on any number of hosts. None: this process
+            reads them.
     """
 
     stores: Annotated[Sequence[str], Argument("STORE...", "Stores with the chunks: folders, URLs or names.")] = ()
@@ -39,3 +43,5 @@ class RebuildOptions:
         ),
     ] = None
     accept_loss: Annotated[bool, Flag("--accept-loss", "Rebuild although objects are missing or damaged.")] = False
+    share_password: SharePassword = False
+    executor: Executor | None = field(default=None, compare=False)

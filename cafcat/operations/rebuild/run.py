@@ -7,38 +7,41 @@ into one transaction of the catalog as they are read. docs/formats/journal.md ha
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from cafcat.catalog.files.mapping import Mapping
 from cafcat.catalog.history.journal import JournalRecord
 from cafcat.catalog.transfer.rebuilding import FoundObject, FoundRecord, PlannedChunk, RebuiltCounts, Stage
 from cafcat.errors import (
     CafcatError,
     Corrupt,
     NotFound,
-    ServerFailed,
     StoreFailed,
-    TemporaryFileFailed,
     Unsupported,
 )
-from cafcat.formats import registry as formats
-from cafcat.formats.base import Format
-from cafcat.model import ArchiveUnits, ChunkSummary
 from cafcat.operations.backup.keys import backup_time
 from cafcat.operations.belonging import catalog_of_backup
 from cafcat.operations.chosen_stores import default_store, named_store
-from cafcat.operations.index_reading import read_index
-from cafcat.operations.index_rules import own_prefix, units_in
-from cafcat.operations.index_section import head_of
+from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.joining import CHUNK_KEY
+from cafcat.operations.rebuild.cluster import read_on_cluster
 from cafcat.operations.rebuild.damage import Damage, DamageKind, Damages
 from cafcat.operations.rebuild.lost_catalogs import LostCatalogs
 from cafcat.operations.rebuild.options import RebuildOptions
+from cafcat.operations.rebuild.reading import (
+    Failure,
+    FoundContents,
+    ReadChunk,
+    failure_of_object,
+    format_of,
+    index_size,
+    read_chunk,
+)
 from cafcat.operations.rebuild.report import RebuildReport
 from cafcat.session import Session
-from cafcat.stores.base import ObjectInfo, Store, StoredObject
+from cafcat.stores.base import ObjectInfo, Store
 from cafcat.stores.keys import MARKER_PREFIX, is_probe_key
 from cafcat.stores.marker import marker_key, remove_marker
 from cafcat.support.in_order import in_order
@@ -62,7 +65,9 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
         NotFound: The stores have neither a chunk nor a journal record, or the chosen catalog did not write there.
         InvalidInput: Several catalogs wrote to the stores, and the options do not choose one of them; or the name
             of a store is not a valid URL or path.
+            Or other hosts cannot reach the database or a store.
         StoreFailed, AccessDenied: A store does not answer, or refuses the request.
+        Unavailable: The workers of the executor cannot be used, or a call failed too often.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     found = [named_store(session, store) for store in options.stores] or [default_store(session)]
@@ -85,6 +90,11 @@ class Rebuild:
         self._catalog_name = options.catalog
         self._accept_loss = options.accept_loss
         self._progress = session.progress
+        self._calls = (
+            ClusterCalls(session, options.executor, share_password=options.share_password)
+            if options.executor is not None
+            else None
+        )
         self._threads = max(2, *(store.reads_in_flight for store in stores))
         self._damages = Damages()
         self._adopted: list[UUID] = []
@@ -96,6 +106,8 @@ class Rebuild:
     def run(self) -> RebuildReport:
         """Read the stores, and fill the catalog. If contents are lost, it is filled only with `accept_loss`."""
         own = self._catalog.identities.of("").catalog
+        if self._calls is not None:
+            self._calls.check(store.url for store in self._stores)
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
             catalogs = self._choose(stage, own)
@@ -197,7 +209,7 @@ class Rebuild:
             try:
                 whole = JournalObject(store, key, size_bytes)
             except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
-                failures.append(_Failure(store.locate(key), _of_object(error)))
+                failures.append(Failure(store.locate(key), failure_of_object(error)))
                 with suppress(NotFound, Corrupt, StoreFailed):
                     head = head or read_head(store, key, size_bytes)
             else:
@@ -207,35 +219,21 @@ class Rebuild:
     def _read_chunks(self, stage: Stage) -> None:
         _, index_bytes = stage.plan()
         self._progress.begin("rebuild", size_bytes=index_bytes or None)
-        read = in_order(
-            self._read_chunk,
-            stage.chunks(),
-            most_in_flight=self._threads,
-            cost=_index_bytes,
-            budget=_INDEX_BYTES_AT_ONCE,
-        )
+        if self._calls is not None:
+            read = read_on_cluster(self._calls, self._stores, stage.chunks())
+        else:
+            read = in_order(
+                partial(read_chunk, self._stores),
+                stage.chunks(),
+                most_in_flight=self._threads,
+                cost=index_size,
+                budget=_INDEX_BYTES_AT_ONCE,
+            )
         with closing(read):
             for chunk in read:
                 self._stage_chunk(stage, chunk)
 
-    def _read_chunk(self, planned: PlannedChunk) -> "_ReadChunk":
-        """Read the index of a chunk from the first store that has a right object of it, and return the result."""
-        failures: list[_Failure] = []
-        for found in planned.objects:
-            mapping = Mapping(planned.id)
-            try:
-                summary, units = _read_object(self._stores[found.store], planned, found, mapping)
-            except (NotFound, Corrupt, Unsupported, StoreFailed) as error:
-                mapping.close()
-                failures.append(_Failure(self._stores[found.store].locate(found.object_key), _of_object(error)))
-            except BaseException:
-                mapping.close()
-                raise
-            else:
-                return _ReadChunk(planned, _Found(found, summary, mapping, units), failures)
-        return _ReadChunk(planned, None, failures)
-
-    def _stage_chunk(self, stage: Stage, read: "_ReadChunk") -> None:
+    def _stage_chunk(self, stage: Stage, read: ReadChunk) -> None:
         """Note the damage of a chunk, and add the chunk to the stage if its index could be read.
 
         Once contents are lost and the user does not accept this, further chunks are read only to report their
@@ -260,12 +258,12 @@ class Rebuild:
                     copies,
                     found.summary,
                     mapping,
-                    archive_format=_format_of(planned, found.object).name,
+                    archive_format=format_of(planned, found.object).name,
                     units=found.units,
                 )
-            self._progress.advance(mapping.file_count, _index_bytes(planned))
+            self._progress.advance(mapping.file_count, index_size(planned))
 
-    def _copies(self, planned: PlannedChunk, found: "_Found") -> list[FoundObject]:
+    def _copies(self, planned: PlannedChunk, found: FoundContents) -> list[FoundObject]:
         """Return the objects that become copies of a chunk: those in later stores, if they have the same size.
 
         An object of another size is noted as damage. Their bytes are not compared; `verify` does that.
@@ -306,7 +304,7 @@ class Rebuild:
                     self._progress.warn(f"{message}; remove {marker}, or a later rebuild will require --catalog")
 
     def _add_failures(
-        self, kind: DamageKind, failures: Sequence["_Failure"], files: int | None = None, *, lost: bool
+        self, kind: DamageKind, failures: Sequence[Failure], files: int | None = None, *, lost: bool
     ) -> None:
         for failure in failures:
             self._damages.add(Damage(kind, failure.name, failure.message, files, lost))
@@ -333,18 +331,6 @@ class Rebuild:
         )
 
 
-class _Failure(NamedTuple):
-    """An object of a chunk or journal record that could not be read, is damaged, or differs from its record.
-
-    Attributes:
-        name: Path or URL of the object.
-        message: Message of the error.
-    """
-
-    name: str
-    message: str
-
-
 class _ReadRecord(NamedTuple):
     """Result of reading a journal record.
 
@@ -357,87 +343,4 @@ class _ReadRecord(NamedTuple):
 
     record: JournalRecord | None
     object: JournalObject | None
-    failures: Sequence[_Failure]
-
-
-class _Found(NamedTuple):
-    """The object that was chosen for a chunk, and the contents of its index.
-
-    Attributes:
-        object: The object.
-        summary: Its sizes and checksums.
-        mapping: The entries of its index.
-        units: The log files and times of an archive of logs.
-    """
-
-    object: FoundObject
-    summary: ChunkSummary
-    mapping: Mapping
-    units: ArchiveUnits
-
-
-class _ReadChunk(NamedTuple):
-    """Result of reading a chunk.
-
-    Attributes:
-        planned: The chunk.
-        found: The object and the contents of its index; None if no store has a right one.
-        failures: Damage in the stores that were tried.
-    """
-
-    planned: PlannedChunk
-    found: _Found | None
-    failures: Sequence[_Failure]
-
-    def close(self) -> None:
-        """Free the entries of the index and their temporary file. Idempotent."""
-        if self.found is not None:
-            self.found.mapping.close()
-
-
-def _read_object(
-    store: Store, planned: PlannedChunk, found: FoundObject, mapping: Mapping
-) -> tuple[ChunkSummary, ArchiveUnits]:
-    """Read the index of a chunk from one object. Raises Corrupt if the object differs from the journal record."""
-    name = store.locate(found.object_key)
-    if planned.size_bytes not in (None, found.size_bytes):
-        message = f"the object has {found.size_bytes} bytes, but {planned.size_bytes} in its journal record"
-        raise Corrupt(message, chunk=name)
-    archive_format = _format_of(planned, found)
-    start, end = planned.index_start_byte, planned.index_end_byte
-    span = None if start is None or end is None else (start, end)
-    archive = StoredObject(store, found.object_key, size_bytes=found.size_bytes)
-    head = head_of(store, found.object_key, found.size_bytes, archive_format)
-    prefix = own_prefix(archive_format, found.object_key)
-    summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
-    if planned.file_count not in (None, summary.file_count):
-        message = f"its index has {summary.file_count} files, but {planned.file_count} in its journal record"
-        raise Corrupt(message, chunk=name)
-    if planned.index_crc32c not in (None, summary.index_crc32c):
-        message = f"its index has CRC-32C {summary.index_crc32c:08x} instead of {planned.index_crc32c:08x}"
-        raise Corrupt(message, chunk=name)
-    return summary, units_in(archive_format, archive)
-
-
-def _format_of(planned: PlannedChunk, found: FoundObject) -> Format:
-    """Return the format of a chunk: that in its journal record, or without a record that of its key's suffix.
-
-    Raises:
-        Unsupported: This version of cafcat does not know the format.
-    """
-    return formats.by_suffix(found.object_key) if planned.format is None else formats.by_name(planned.format)
-
-
-def _index_bytes(planned: PlannedChunk) -> int:
-    """Return the size of a chunk's index in bytes; 0 if it is unknown."""
-    return (planned.index_end_byte or 0) - (planned.index_start_byte or 0)
-
-
-def _of_object(error: CafcatError) -> str:
-    """Return the message of an error that concerns one object.
-
-    An error that concerns a whole server, or a temporary file, is raised.
-    """
-    if isinstance(error, ServerFailed | TemporaryFileFailed):
-        raise error
-    return str(error)
+    failures: Sequence[Failure]

@@ -1,0 +1,116 @@
+"""Extracts folders of the catalog on the workers of an executor, into a directory that all of them reach."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from cafcat.errors import CafcatError
+from cafcat.model import ExtractReport, Location
+from cafcat.operations.cluster_calls import ClusterCalls
+from cafcat.operations.reachable_stores import reachable_of
+from cafcat.reading.extract import REPORTED_FAILURES, Extraction
+from cafcat.reading.output_tree import OutputTree
+from cafcat.reading.outputs import Output
+from cafcat.reading.plan import PLANNED_FILES
+from cafcat.reading.reader import FileReader
+from cafcat.session import Session
+
+__all__ = ["extract_on_cluster"]
+
+_MOST_BYTES: Final = 1 << 30
+"""Number of bytes of files that one call extracts. A larger file has a call of its own."""
+
+
+class _Files(NamedTuple):
+    """The files that one call extracts, and the output directory."""
+
+    locations: Sequence[Location]
+    output: Output
+
+
+def extract_on_cluster(
+    session: Session, prefix: str, output: Output, executor: Executor, *, share_password: bool
+) -> ExtractReport:
+    """Write all files below a folder of the catalog into a directory, on the workers of an executor.
+
+    A call that was lost is repeated. So an existing file with the content of the catalog counts as extracted.
+
+    Args:
+        session: Receives the progress. If the user stops it, the calls in flight are waited for.
+        prefix: Folder or file of the catalog, as the user typed it.
+        output: The directory, which all workers reach by its path.
+        executor: Runs the calls.
+        share_password: True to send the URL of the database to the workers even if it has a password.
+
+    Returns:
+        The numbers of extracted and failed files.
+
+    Raises:
+        NotFound: No file or folder has the name.
+        InvalidInput, Unavailable: The workers cannot be used, or a call failed too often.
+        Conflict, OutputFailed: The directory cannot be created or written to.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    files = session.catalog.files
+    file_count, size_bytes = files.totals(prefix)
+    calls = ClusterCalls(session, executor, share_password=share_password)
+    report = ExtractReport()
+    tree: OutputTree[Location]
+    with OutputTree(output) as tree:
+        stores = reachable_of(session, (row.url for row in session.catalog.stores.rows()))
+        calls.check(stores, folder=output.path)
+        session.progress.begin("extract", files=file_count, size_bytes=size_bytes)
+        parts = (
+            _Files(part, output) for page in files.pages(prefix, page_rows=PLANNED_FILES) for part in _parts(page)
+        )
+        try:
+            with closing(calls.run(_extract_files, parts)) as ended:
+                for _, extracted in ended:
+                    report = _together(report, extracted)
+            tree.commit()
+        except CafcatError as error:
+            if error.hint is None and report.files:
+                error.hint = f"run the same command again: {report.files} files are extracted, and stay as they are"
+            raise
+        finally:
+            session.progress.end()
+    return replace(report, interrupted=calls.interrupted)
+
+
+def _parts(page: Sequence[Location]) -> Iterator[Sequence[Location]]:
+    """Yield the files of a page in parts of at most 1 GiB. A larger file is a part of its own."""
+    begin, size_bytes = 0, 0
+    for end, location in enumerate(page):
+        if end > begin and size_bytes + location.size_bytes > _MOST_BYTES:
+            yield page[begin:end]
+            begin, size_bytes = end, 0
+        size_bytes += location.size_bytes
+    if page:
+        yield page[begin:]
+
+
+def _extract_files(session: Session, part: _Files) -> ExtractReport:
+    """Extract files on a worker, and return the numbers. This is the call that executors run."""
+    reader = FileReader(session.catalog.reading, session.stores, session.progress)
+    tree: OutputTree[Location]
+    with OutputTree(part.output) as tree:
+        extraction = Extraction(reader, tree, progress=session.progress, keeps_same=True)
+        try:
+            extraction.write(part.locations)
+        except CafcatError:
+            with suppress(CafcatError):
+                extraction.commit()  # the repeated call finds these files
+            raise
+        extraction.commit()
+    return extraction.report
+
+
+def _together(report: ExtractReport, other: ExtractReport) -> ExtractReport:
+    return ExtractReport(
+        report.files + other.files,
+        report.bytes + other.bytes,
+        report.files_failed + other.files_failed,
+        [*report.failed, *other.failed][:REPORTED_FAILURES],
+    )
