@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cafcat.errors import StoreFailed
 from cafcat.remote.errors import translated
@@ -10,7 +11,16 @@ from cafcat.remote.errors import translated
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["BLOCK_BYTES", "Answer", "ObjectHead", "content_range", "nanoseconds", "quoted", "unquoted"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Answer",
+    "ObjectHead",
+    "content_range",
+    "nanoseconds",
+    "parse_time",
+    "quoted",
+    "unquoted",
+]
 
 BLOCK_BYTES: Final = 1 << 20
 """Largest block of a stream, in bytes."""
@@ -113,6 +123,25 @@ def content_range(header: str | None, content_bytes: int) -> tuple[int, int, int
 def nanoseconds(when: "datetime") -> int:
     """Return a time in nanoseconds since 1970 UTC."""
     return int(when.timestamp() * 1_000_000) * 1000
+
+
+def parse_time(value: Any) -> "datetime":
+    """Return the time in an answer, for botocore: the texts of listings at once, other ones as botocore does.
+
+    Args:
+        value: "2026-11-25T23:01:18.000Z" in a listing, "Wed, 25 Nov 2026 23:01:18 GMT" in a head.
+
+    Raises:
+        ValueError: The value is no time.
+    """
+    from datetime import datetime
+
+    if isinstance(value, str) and value[10:11] == "T" and value[-1] == "Z":
+        with suppress(ValueError):
+            return datetime.fromisoformat(value)
+    from botocore.utils import parse_timestamp
+
+    return parse_timestamp(value)
 
 
 def unquoted(etag: str | None) -> str | None:

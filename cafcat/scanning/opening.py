@@ -127,6 +127,7 @@ class SourceOpener:
     own_urls: Sequence[str] = ()
     part: Part | None = None
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
+    _connections: dict[str, Any] = field(default_factory=dict)
 
     def open(self, sources: Sequence[str | os.PathLike[str]]) -> list[Source]:
         """Return the opened sources, in the order of `sources`. The list of --files-from is the last source.
@@ -242,6 +243,7 @@ class SourceOpener:
                 inventory=self.options.inventory,
                 resume_position=resume_position,
                 part=self.part,
+                connections=self._connections,
             ),
         )
         if scopes:

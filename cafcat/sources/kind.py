@@ -1,8 +1,8 @@
 """Kinds of sources: how a source, or a single file of a list, is opened by the scheme of its URL."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cafcat.errors import InvalidInput
 from cafcat.model import SourceFile
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cafcat.sources.parts import Part
 
 __all__ = ["SourceContext", "SourceKind", "UrlFiles"]
+
+_Connection = TypeVar("_Connection")
 
 
 def _no_options(_url: str) -> Mapping[str, str]:
@@ -40,6 +42,8 @@ class SourceContext:
             listing of the source continues, or None to list from the start. A kind calls this at most once, and
             only for a ResumableSource.
         part: The part of the source to list, which `DivisibleSource.cut` returned. None: the whole source.
+        connections: Connections to servers, by the URL of a source. Sources that are opened one after the other
+            with the same object, such as the parts of a bucket, share them.
     """
 
     prefix: str = ""
@@ -49,6 +53,14 @@ class SourceContext:
     inventory: str | None = None
     resume_position: Callable[[str], str | None] = _no_position
     part: "Part | None" = None
+    connections: dict[str, Any] = field(default_factory=dict)
+
+    def connection(self, url: str, connect: Callable[[], _Connection]) -> _Connection:
+        """Return the connection for a URL. `connect` makes one if there is none yet."""
+        if url not in self.connections:
+            self.connections[url] = connect()
+        connection: _Connection = self.connections[url]
+        return connection
 
 
 class UrlFiles(Protocol):

@@ -137,6 +137,8 @@ class _Worker:
         target = ChunkTarget(session.catalog, store, archive_format, settings.run, self._owner)
         self._ingest = Ingest(session, target, settings.limits, settings.options, most_files=_MOST_FILES)
         self._ingest.positions.begin(self, self._ids)
+        self._opener = source_opener(session, settings.options)
+        self._opener.progress = Progress()  # the coordinator has opened the source, too, and shown the warnings
 
     def run(self, first: int) -> IngestReport:
         error: BaseException | None = None
@@ -169,9 +171,7 @@ class _Worker:
         self._counts[shard.id] = _Counts(shard.report, self._ingest.report)
         part = Part(shard.position or shard.after, shard.through)
         try:
-            opener = source_opener(self._session, self._settings.options)
-            opener.progress = Progress()  # the coordinator has opened the source, too, and shown the warnings
-            source = opener.open_part(self._settings.options.sources, shard.source_number, part)
+            source = self._opener.open_part(self._settings.options.sources, shard.source_number, part)
         except CafcatError as error:
             raise SourceBroke(error) from error
         self._ids[source] = shard.id

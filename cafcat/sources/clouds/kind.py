@@ -26,7 +26,7 @@ class _CloudKind(SourceKind):
         from cafcat.remote.clouds.connection import connect
         from cafcat.sources.s3.bucket import S3Source
 
-        connection = connect(parse_bucket(url), context.options_of(url))
+        connection = context.connection(url, lambda: connect(parse_bucket(url), context.options_of(url)))
         return S3Source(
             url,
             connection,

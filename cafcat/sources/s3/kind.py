@@ -33,7 +33,7 @@ class _S3Kind(SourceKind):
         from cafcat.sources.s3.inventory import read_inventory
 
         bucket = parse_s3(url).bucket
-        connection = S3Connection(bucket, S3Access.of(context.options_of(url)))
+        connection = context.connection(url, lambda: S3Connection(bucket, S3Access.of(context.options_of(url))))
         is_resumable = context.inventory is None and lists_in_order(bucket) and context.part is None
         return S3Source(
             url,
