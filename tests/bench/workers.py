@@ -1,6 +1,11 @@
-"""Objects of 20 KB in a bucket behind 30 ms, packed by one, two and four workers of an executor, and by s5cmd."""
+"""Objects of 20 KB in a bucket behind 30 ms, packed by one, two and four workers of an executor, and by s5cmd.
+
+All programs and servers share the processors of one machine, which one worker nearly fills. So the workers are also
+compared with a narrow link each: then the links are the limit, as they are for hosts with processors of their own.
+"""
 
 import asyncio
+import itertools
 import random
 import shutil
 from collections.abc import Iterator, Sequence
@@ -28,6 +33,7 @@ __all__ = ["ROWS"]
 OBJECTS = 20_000
 FOLDER_OBJECTS = 500
 COUNTS = (1, 2, 4)
+LINK = "4MB/s"
 _BUCKET = "objects"
 _UPLOADS = 32
 _S5CMD_REQUESTS = 256
@@ -44,21 +50,27 @@ def workers(bench: Bench) -> Iterator[Row]:
         asyncio.run(_fill(object_store(served.s3(), _BUCKET), objects))
         with delayed(served.s3(), DELAY_SECONDS) as server, leads_to(server):
             ways: dict[str, Way] = {ALONE: partial(_ingest, bench, objects)}
-            ways |= {_name(count): partial(_ingest, bench, objects, _name(count)) for count in COUNTS}
+            for count in COUNTS:
+                ways[_name(count)] = partial(_ingest, bench, objects, _name(count))
+                ways[_name(count, LINK)] = partial(_ingest, bench, objects, _name(count), "--bandwidth", LINK)
             ways["s5cmd"] = partial(_s5cmd, bench, server, objects)
             measured = in_turn(ways, bench.rounds)
     rates = {name: [objects / seconds for seconds in values] for name, values in measured.items()}
     work = f"ingest of {objects:,} objects of 20 KB, 30 ms a request, objects/s"
-    for count in COUNTS:
-        yield _row(f"workers.{count}", f"{work}, {count} workers", rates, (_name(count), _name(1)), NO_TARGET)
+    for count, link in itertools.product(COUNTS, ("", LINK)):
+        many = f"{work}, {count} {'worker' if count == 1 else 'workers'}{f' with {link} each' if link else ''}"
+        yield _row(
+            f"workers.{count}{'.link' * bool(link)}", many, rates, (_name(count, link), _name(1, link)), NO_TARGET
+        )
+    yield _row("workers.one", f"{work}, one worker of a cluster", rates, (_name(1), "s5cmd"), at_least(1))
     yield _row("workers.alone", f"{work}, without a cluster", rates, (ALONE, "s5cmd"), at_least(1))
 
 
 ROWS = (workers,)
 
 
-def _name(count: int) -> str:
-    return f"local://{count}"
+def _name(count: int, link: str = "") -> str:
+    return f"local://{count} {link}".rstrip()
 
 
 def _row(name: str, work: str, rates: dict[str, list[float]], pair: tuple[str, str], target: Target) -> Row:
@@ -67,10 +79,10 @@ def _row(name: str, work: str, rates: dict[str, list[float]], pair: tuple[str, s
     return Row(name, work, pair[1], target._replace(at_least=True), pair_ratios(ours, theirs), absolute)
 
 
-def _ingest(bench: Bench, objects: int, cluster: str | None = None) -> float:
+def _ingest(bench: Bench, objects: int, cluster: str | None = None, *further: str) -> float:
     home = bench.home("workers")
     home.empty()
-    how = ["-j", "1"] if cluster is None else ["--cluster", cluster]
+    how = ["-j", "1"] if cluster is None else ["--cluster", cluster, *further]
     seconds = timed(lambda: home.cafcat("ingest", "-q", f"s3://{_BUCKET}", *how))
     assert home.files() == objects
     return seconds
