@@ -1,4 +1,4 @@
-"""python -m tests.bench.layout_growth: costs of catalogs of 10⁴ to 10⁷ rows, in both layouts, with fitted laws.
+"""python -m tests.bench.layout_growth: costs of catalogs of 10⁴ to 10⁸ rows, in both layouts, with fitted laws.
 
 The rows of a catalog are synthetic, except those of the chunks that the script commits. It prints a table, and
 writes the numbers as JSON and a plot as SVG.
@@ -294,10 +294,12 @@ def main() -> None:
         tempfile.tempdir = name
         command = shown_command(sys.argv[1:]).replace("tests.bench", "tests.bench.layout_growth")
         print(f"`{command}`, {described(Path(name), '18')}\n", flush=True)
-        found = list(measured(Path(name), options.partitions, options.rows))
+        found = []
+        for each in measured(Path(name), options.partitions, options.rows):
+            found.append(each)
+            if options.json:  # a run of 10⁸ rows takes an hour, and may be cut
+                options.json.write_text(json.dumps([one._asdict() for one in found], indent=1) + "\n")
     print(table(found))
-    if options.json:
-        options.json.write_text(json.dumps([each._asdict() for each in found], indent=1) + "\n")
     if options.svg:
         options.svg.write_text(plot(found))
 

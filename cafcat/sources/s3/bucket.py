@@ -117,7 +117,7 @@ class S3Source:
             return number_parts(part, self._inventory.file_count, wanted)
         if not lists_in_order(self._connection.bucket) or not self._connection.lists_after_any_key:
             return [part]
-        return cut_tree(_KeyTree(self._list), self._folder, part, wanted)
+        return cut_tree(_KeyTree(self, self._list), self._folder, part, wanted)
 
     def root_of(self, file: SourceFile) -> str:
         """Return the root of an object: the URL of its bucket on the server, and `prefix` if it is not empty."""
@@ -171,8 +171,7 @@ class S3Source:
         Raises:
             AccessDenied, NotFound, StoreFailed: The server refuses or fails.
         """
-        start = {} if after is None else {"StartAfter": after}
-        page = self._list(Prefix=folder, Delimiter="/", MaxKeys=PAGE_KEYS, **start)
+        page = self._list(Prefix=folder, Delimiter="/", MaxKeys=PAGE_KEYS, **_start(after))
         rows = [_row(found) for found in page.get("Contents", [])]
         folders = [found["Prefix"] for found in page.get("CommonPrefixes", [])]
         items = (self._item(row) for row in rows)
@@ -266,20 +265,20 @@ class S3Source:
 class _KeyTree:
     """The keys of a bucket as a NameTree."""
 
-    def __init__(self, list_page: "Callable[..., Page]") -> None:
+    def __init__(self, source: S3Source, list_page: "Callable[..., Page]") -> None:
         """Create the tree.
 
         Args:
-            list_page: Requests a page of the listing, with the parameters of ListObjectsV2.
+            source: The source.
+            list_page: Requests a page of its listing, with the parameters of ListObjectsV2.
         """
+        self._source = source
         self._list = list_page
 
     def level(self, folder: str, after: str | None) -> Level:
         """Return the first names directly in a folder, at most 1,000."""
-        page = self._list(Prefix=folder, Delimiter="/", MaxKeys=PAGE_KEYS, **_start(after))
-        names = [found["Key"] for found in page.get("Contents", [])]
-        names += [found["Prefix"] for found in page.get("CommonPrefixes", [])]
-        return Level(sorted(names), not page.get("IsTruncated", False))
+        page = self._source.page(folder, after)
+        return Level(page.names, page.is_last)
 
     def next_name(self, folder: str, after: str) -> str | None:
         """Return the first key below a folder after a text; None if there is none."""
