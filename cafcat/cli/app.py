@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from cafcat.cli.call import Call, with_shared_options
 from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
+from cafcat.cli.groups import Group
 from cafcat.errors import InvalidInput, OutputFailed
 
 __all__ = ["COMPLETION_VARIABLE", "app", "run"]
@@ -18,53 +18,68 @@ __all__ = ["COMPLETION_VARIABLE", "app", "run"]
 COMPLETION_VARIABLE: Final = "_CAFCAT_COMPLETE"
 """Environment variable that the shell's completion script sets when it runs cafcat to ask for completions."""
 
-_MODULES: Final = {
-    "chunks": "catalog.chunks",
-    "store": "catalog.store",
-    "db": "catalog.db",
-    "ingest": "ingest",
-    "get": "reading.get",
-    "cat": "reading.get",
-    "extract": "reading.get",
-    "ls": "reading.listing",
-    "find": "reading.listing",
-    "stat": "reading.listing",
-    "locate": "reading.listing",
-    "url": "reading.url",
-    "snapshot": "reading.snapshot",
-    "mount": "reading.mount",
-    "serve": "reading.serve",
-    "export": "archives.convert",
-    "inspect": "archives.inspect",
-    "convert": "archives.convert",
-    "adopt": "archives.adopt",
-    "units": "reading.units",
-    "search": "reading.search",
-    "runs": "catalog.runs",
-    "stats": "catalog.runs",
-    "rm": "custody.remove",
-    "undelete": "custody.remove",
-    "prune": "custody.prune",
-    "repack": "custody.repack",
-    "verify": "custody.verify",
-    "repair": "custody.repair",
-    "copy": "custody.copy",
-    "recover": "custody.recover",
-    "rebuild": "catalog.rebuild",
-    "compare": "catalog.rebuild",
-    "backup": "catalog.backup",
-    "restore": "catalog.backup",
-    "limits": "catalog.limits",
-    "sql": "catalog.sql",
-    "keys": "catalog.keys",
-    "config": "admin.config",
-    "completion": "admin.completion",
-    "version": "admin.version",
+_PANELS: Final = {
+    "Packing": {
+        "ingest": "ingest",
+        "limits": "catalog.limits",
+        "runs": "catalog.runs",
+    },
+    "Reading": {
+        "get": "reading.get",
+        "cat": "reading.get",
+        "extract": "reading.get",
+        "ls": "reading.listing",
+        "find": "reading.listing",
+        "stat": "reading.listing",
+        "locate": "reading.listing",
+        "url": "reading.url",
+        "snapshot": "reading.snapshot",
+        "mount": "reading.mount",
+        "serve": "reading.serve",
+        "units": "reading.units",
+        "search": "reading.search",
+    },
+    "Archives": {
+        "export": "archives.convert",
+        "inspect": "archives.inspect",
+        "convert": "archives.convert",
+        "adopt": "archives.adopt",
+    },
+    "Custody": {
+        "verify": "custody.verify",
+        "repair": "custody.repair",
+        "copy": "custody.copy",
+        "repack": "custody.repack",
+        "rm": "custody.remove",
+        "undelete": "custody.remove",
+        "prune": "custody.prune",
+        "recover": "custody.recover",
+        "backup": "catalog.backup",
+        "restore": "catalog.backup",
+        "rebuild": "catalog.rebuild",
+        "compare": "catalog.rebuild",
+    },
+    "Catalog": {
+        "stats": "catalog.runs",
+        "chunks": "catalog.chunks",
+        "sql": "catalog.sql",
+        "db": "catalog.db",
+    },
+    "Setup": {
+        "store": "catalog.store",
+        "keys": "catalog.keys",
+        "config": "admin.config",
+        "completion": "admin.completion",
+        "version": "admin.version",
+        "help": "admin.help",
+    },
 }
-"""Name of the module below cafcat.cli that has a command, by the command's name. The help has the same order."""
+"""The panels of the help, and in each, the names of its commands with their modules below cafcat.cli."""
+
+_MODULES: Final = {name: module for panel in _PANELS.values() for name, module in panel.items()}
 
 
-class Verbs(TyperGroup):
+class Verbs(Group):
     """The group of all commands.
 
     The module of a command is imported only when the command runs, or when the help or a completion lists it.
@@ -85,6 +100,11 @@ class Verbs(TyperGroup):
             self.commands[cmd_name] = typer.main.get_group(made).commands[cmd_name]
         return self.commands.get(cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands into the help, in panels."""
+        for panel, names in _PANELS.items():
+            self.write_commands(ctx, formatter, panel, names)
+
 
 app = typer.Typer(
     name="cafcat",
@@ -92,6 +112,7 @@ app = typer.Typer(
     help="Pack many small files into few large archives. One look-up and one range read return any file.",
     add_completion=False,
     invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

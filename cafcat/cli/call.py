@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from cafcat.cli.errors import USAGE, describe
+from cafcat.cli.groups import Group
 from cafcat.cli.output import Output
 from cafcat.errors import NotFound
 
@@ -306,7 +307,7 @@ def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | Non
     Returns:
         The group, which has no commands yet.
     """
-    below = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
+    below = typer.Typer(cls=Group, help=help, invoke_without_command=True, rich_markup_mode=None)
     below.callback()(with_shared_options(alone or (lambda _call: None), is_group=alone is not None))
     app.add_typer(below, name=name)
     return below

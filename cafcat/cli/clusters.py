@@ -1,11 +1,13 @@
 """The flag `--cluster`, which several commands share, and the executor that it names."""
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["Cluster", "SharePassword", "executor_of"]
 
@@ -24,7 +26,7 @@ SharePassword = Annotated[
 
 
 @contextmanager
-def executor_of(cluster: str | None) -> Iterator[Executor | None]:
+def executor_of(cluster: str | None) -> Iterator["Executor | None"]:
     """Yield the executor of a cluster; None if this process does the work, with its own workers.
 
     Args:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from cafcat.cli.call import Call
-from cafcat.cli.output import plural
 from cafcat.operations.estimate.report import EstimateReport
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 __all__ = ["show_estimate"]
 

@@ -9,13 +9,12 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
 from cafcat.model import Comparison, IngestReport, ProblemKind
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.scanning.opening import SourceOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 __all__ = ["register"]
 

@@ -17,7 +17,6 @@ __all__ = [
     "folder_document",
     "location_document",
     "one_line",
-    "plural",
     "printable",
     "timestamp",
 ]
@@ -53,11 +52,6 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a message in one line: a newline becomes a space, other unprintable characters become escapes."""
     return printable(re.sub(r"\s*\n\s*", " ", text.strip()))
-
-
-def plural(count: int, word: str) -> str:
-    """Return a number with a noun, which gets an "s" unless the number is 1: "1 file", "2 files"."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def location_document(location: Location, archive: str) -> dict[str, Any]:
@@ -163,6 +157,15 @@ class Output:
         """
         with _TO_STDOUT:
             sys.stdout.write(text + "\n")
+
+    def names(self, names: Iterable[str], *, null: bool = False) -> None:
+        """Print names on stdout, each with a newline, or unchanged and with a NUL, at its end."""
+        if null:
+            self.raw(b"".join(name.encode() + b"\0" for name in names))
+            return
+        shown = map(printable, names) if self._on_terminal else names
+        with _TO_STDOUT:
+            sys.stdout.write("\n".join(shown) + "\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
         """Print a JSON document in one line on stdout, in ASCII, which every locale can show."""

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["format_size", "parse_rate", "parse_size", "to_microseconds", "to_nanoseconds"]
+__all__ = ["format_size", "parse_rate", "parse_size", "plural", "to_microseconds", "to_nanoseconds"]
 
 _PREFIXES = "kMGTPE"
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:([kmgtpe])(i?))?b?", re.ASCII | re.IGNORECASE)
@@ -79,3 +79,8 @@ def to_microseconds(modified_ns: int) -> int:
 def to_nanoseconds(microseconds: int | None) -> int | None:
     """Convert a time of the catalog from microseconds to nanoseconds since 1970 UTC. None stays None."""
     return None if microseconds is None else microseconds * 1000
+
+
+def plural(count: int, word: str) -> str:
+    """Return a number with a noun, which gets an "s" unless the number is 1: "1 file", "2 files"."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

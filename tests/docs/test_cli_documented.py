@@ -60,7 +60,7 @@ def test_every_option_of_a_verb_is_documented_and_exists(name: str) -> None:
 
 def test_shared_options_are_documented_and_every_verb_has_them() -> None:
     shared = options(ROOT) - {"--version"}
-    assert documented_options(SHARED) == shared | {"--help"}
+    assert documented_options(SHARED) == shared | {"--help", "-h"}
     for name, command in VERBS.items():
         assert shared <= options(command), name
         assert command.help, name

@@ -119,3 +119,16 @@ def test_the_line_of_locate_gives_the_bytes_without_cafcat(filled: Cafcat) -> No
     lines = filled("locate", "tree/a.txt").lines
     assert lines[-1] == documents[0]["command"]
     assert any(documents[0]["chunk"] in line for line in lines[:-1])
+
+
+def test_find_yields_the_same_paths_with_and_without_locations(filled: Cafcat) -> None:
+    for arguments in ([], ["tree/a.txt"], ["tree/folder/"], ["tree", "--min-size", "2"], ["--name", "*.txt"]):
+        names = [document["path"] for document in filled("find", *arguments, "--json").documents]
+        assert names
+        assert filled("find", *arguments, "-0").out == b"".join(name.encode() + b"\0" for name in names)
+
+
+def test_find_below_a_missing_folder_is_an_error(filled: Cafcat) -> None:
+    assert filled("find", "none", "--json", code=4).error["path"] == "none"
+    assert filled("find", "tree", "--name", "none").out == b""
+    assert filled("find", ".", "--name", "none").out == b""

@@ -32,6 +32,24 @@ def test_version_and_help(alone: Cafcat) -> None:
     assert b"Usage: cafcat db" in process.stderr
 
 
+def test_help_of_a_command(alone: Cafcat) -> None:
+    for words in ([], ["db"], ["db", "init"], ["runs", "show"], ["get"]):
+        assert alone("help", *words).text == alone(*words, "--help").text == alone(*words, "-h").text
+    assert alone("help", "db", "init", "--json").document["help"].startswith("Usage: cafcat db init")
+    assert alone("ls", "--help").text == alone("help", "ls").text
+    assert "-h, --human" in alone("help", "ls").text
+    for words in (["nothing"], ["db", "nothing"], ["get", "nothing"]):
+        assert f"no command `{' '.join(words)}`" in alone("help", *words, code=2).err
+
+
+def test_the_help_lists_each_command_with_its_whole_first_sentence(alone: Cafcat) -> None:
+    text = alone("--help").text
+    assert "..." not in text.split("Packing:")[1]
+    for panel in ("Packing", "Reading", "Archives", "Custody", "Catalog", "Setup"):
+        assert f"\n{panel}:\n" in text
+    assert "and the layout of the table of files." in " ".join(alone("db", "-h").text.split())
+
+
 def test_wrong_arguments_are_one_line_and_2(alone: Cafcat) -> None:
     for arguments in (["get"], ["ls", "a", "b"], ["db", "nonsense"]):
         assert alone(*arguments, code=2).err.count("\n") == 1

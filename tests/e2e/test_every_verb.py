@@ -98,6 +98,7 @@ CASES = {
     "config": Case("config", "target_size = 30000000000"),
     "completion": Case("completion bash", "_CAFCAT_COMPLETE"),
     "version": Case("version", "cafcat "),
+    "help": Case("help runs show", "Usage: cafcat runs show"),
     "chunks ls": Case("chunks ls", "committed"),
     "chunks show": Case("chunks show {chunk}", "{chunk}"),
     "store ls": Case("store ls", "1 chunk"),

@@ -392,6 +392,23 @@ def test_find_by_name_size_and_time(catalog: Catalog) -> None:
     assert len(catalog.files.page("", where=FindFilter(max_size=10))) == 4
 
 
+def test_pages_of_paths_have_the_paths_of_all_files(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(catalog, ["d", *(f"d/{number}" for number in range(7)), "e"])
+    monkeypatch.setattr("cafcat.catalog.files.lookup._PATHS", 3)
+    for prefix, where in (
+        ("", None),
+        ("d", None),
+        ("d/", FindFilter(min_size=10)),
+        ("d", FindFilter(min_size=11)),
+        ("e", None),
+        ("f", None),
+    ):
+        pages = list(catalog.files.path_pages(prefix, where))
+        expected = [found.path for page in catalog.files.pages(prefix, where) for found in page]
+        assert [path for page in pages for path in page] == expected
+        assert all(1 <= len(page) <= 3 for page in pages)
+
+
 def test_a_chunk_is_named_by_the_beginning_of_its_uuid(catalog: Catalog) -> None:
     _, name = commit(catalog, ["a"])
     assert catalog.chunks.chunk(str(name)[:8]).uuid == name

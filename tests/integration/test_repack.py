@@ -550,7 +550,7 @@ def test_next_repack_finishes_a_killed_one(local: cafcat.Repository, folder: Fol
     heard = Heard()
     report = repack(local, progress=heard)
     assert report.chunks == 0
-    assert "1 chunks adopted" in heard.warnings[0]
+    assert "1 chunk adopted" in heard.warnings[0]
     assert state_of(local, old) == "retired"
     assert check(local, folder) == KEPT
 

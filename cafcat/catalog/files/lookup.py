@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 PAGE_ROWS: Final = 1000
+_PATHS: Final = 20_000
+"""Largest number of paths of one query, if nothing else is wanted."""
 
 
 def size_of(alias: str = "") -> str:
@@ -101,6 +103,10 @@ FROM (SELECT * FROM file_locations AS l WHERE {{conditions}} ORDER BY l.file_pat
 JOIN chunks AS c ON c.id = l.caf_file_id
 ORDER BY l.file_path
 """  # noqa: S608
+
+_PATH_PAGE: Final = """
+SELECT l.file_path FROM file_locations AS l WHERE {conditions} ORDER BY l.file_path LIMIT %(limit)s
+"""
 
 _CONDITIONS: Final = {
     "path": "l.file_path = %(path)s",
@@ -303,6 +309,26 @@ class Lookup:
             lambda last: self.page(folder, after=last and last.path, where=where, limit=page_rows), page_rows
         )
 
+    def path_pages(self, prefix: str, where: FindFilter | None = None) -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `pages` yields for a name, in lists of up to 20,000.
+
+        This takes a tenth of the time of `pages`.
+
+        Args:
+            prefix: The name, as typed.
+            where: Conditions that the files have to meet; None for none.
+        """
+        if file := self._file(prefix, where):
+            yield [file[0].path]
+        conditions = (where or FindFilter()).parameters()
+        low, high = folder_range(folder_of(prefix))
+        yield from pages_of(
+            lambda last: self._paths(
+                {"low": low if last is None else successor(last), "high": high} | conditions, _PATHS
+            ),
+            _PATHS,
+        )
+
     def _file(self, prefix: str, where: FindFilter | None = None) -> list[Location]:
         """Return the file with a name in a list; an empty list if there is none, or if it fails the conditions."""
         path = file_of(prefix)
@@ -411,10 +437,16 @@ class Lookup:
 
         The statement has only these conditions. An index can serve them, but not a condition with "IS NULL OR".
         """
+        return [location_of(row) for row in self._met(_PAGE, parameters, limit)]
+
+    def _paths(self, parameters: dict[str, Any], limit: int) -> list[str]:
+        """Return the paths that meet the conditions whose parameter is not None."""
+        return [path for (path,) in self._met(_PATH_PAGE, parameters, limit)]
+
+    def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
         given = {name: value for name, value in parameters.items() if value is not None}
         conditions = " AND ".join(_CONDITIONS[name] for name in given)
-        rows = self._range(_PAGE.format(conditions=conditions), given | {"limit": limit})
-        return [location_of(row) for row in rows]
+        return self._range(statement.format(conditions=conditions), given | {"limit": limit})
 
     def _range(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query on a range of an index, with the settings of by_key.BY_INDEX."""

@@ -10,6 +10,7 @@ from cafcat.catalog.chunks.owners import is_dead
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.history.runs import iso
 from cafcat.errors import Conflict, InvalidInput, Locked, NotFound
+from cafcat.support.quantities import plural
 
 __all__ = [
     "check_movable",
@@ -245,7 +246,8 @@ def _check_not_written(connection: PgConnection, store_url: str) -> None:
         ends = [end for owner, end in rows if not is_dead(owner)]
         if ends:
             hint = f"wait for the commands that write there; if one was killed, its lease ends at {max(ends)}"
-            raise Locked(f"{len(ends)} objects ({table}) in the store {store_url} are being written", hint=hint)
+            message = f"other commands write {plural(len(ends), 'object')} ({table}) in the store {store_url}"
+            raise Locked(message, hint=hint)
 
 
 def _end_leases(connection: PgConnection, store_url: str) -> None:

@@ -8,11 +8,10 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import ArchiveAdopted, Event
 from cafcat.operations.adopt.options import AdoptOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.adopt.report import AdoptReport

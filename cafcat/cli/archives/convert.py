@@ -9,12 +9,11 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.options import ZeroPadding
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.stores.registry import find_kind
 from cafcat.support.arguments import parse_new_file, parse_text
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.convert.run import ConvertReport

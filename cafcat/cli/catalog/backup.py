@@ -7,12 +7,11 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.restore.options import RestoreOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.backup.report import BackupReport

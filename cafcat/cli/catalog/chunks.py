@@ -9,7 +9,7 @@ from cafcat.cli.call import Call, group, verb
 from cafcat.cli.output import location_document
 from cafcat.model import Chunk, ChunkState
 from cafcat.support.arguments import parse_text
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 __all__ = ["register"]
 
@@ -26,7 +26,7 @@ def ls(
 
 def _row(chunk: Chunk) -> str:
     size = format_size(chunk.size_bytes) if chunk.size_bytes is not None else "-"
-    files = f"{chunk.live_file_count} of {chunk.file_count} files"
+    files = f"{chunk.live_file_count} of {plural(chunk.file_count, 'file')}"
     return f"{chunk.uuid}  {chunk.state:9}  {chunk.format:10}  {size:>10}  {files:>24}  {chunk.begun_at}"
 
 

@@ -8,10 +8,9 @@ import typer
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.errors import DAMAGE
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.partition.report import PartitionReport
@@ -37,7 +36,12 @@ def init(
 def upgrade(call: Call) -> None:
     """Upgrade the database to the schema of this version of cafcat."""
     before, after = call.database().upgrade()
-    line = f"already at revision {after}" if before == after else f"upgraded from {before} to {after}"
+    if before is None:
+        line = f"the database is ready, at revision {after}"
+    elif before == after:
+        line = f"already at revision {after}"
+    else:
+        line = f"upgraded from {before} to {after}"
     call.output.show({"from": before, "to": after}, [line])
 
 

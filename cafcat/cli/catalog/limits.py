@@ -6,7 +6,7 @@ import typer
 
 from cafcat.cli.call import Call, group, verb
 from cafcat.support.arguments import parse_text
-from cafcat.support.quantities import format_size, parse_rate, parse_size
+from cafcat.support.quantities import format_size, parse_rate, parse_size, plural
 
 if TYPE_CHECKING:
     from cafcat.catalog.limits import LimitRow
@@ -54,7 +54,7 @@ def list_(call: Call) -> None:
 
 def _row(row: "LimitRow") -> str:
     amounts = [
-        None if row.requests is None else f"{row.requests} requests",
+        None if row.requests is None else plural(row.requests, "request"),
         None if row.in_flight_bytes is None else f"{format_size(row.in_flight_bytes)} in flight",
         None if row.bytes_per_second is None else f"{format_size(row.bytes_per_second)}/s",
     ]

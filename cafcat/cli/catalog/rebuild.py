@@ -9,12 +9,11 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import CatalogsDiffer, Event
 from cafcat.operations.compare.options import CompareOptions
 from cafcat.operations.rebuild.options import RebuildOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.compare.report import CompareReport

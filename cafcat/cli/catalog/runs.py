@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, group, verb
-from cafcat.cli.output import plural
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.model import Run, RunState, ShardState, ShardSummary
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.packed_files import PackedFiles
@@ -35,7 +34,7 @@ def runs(
 
 def _row(run: Run) -> str:
     counts = (
-        f"+{run.files_added} files, {run.files_replaced} replaced, {run.files_unchanged} unchanged,"
+        f"+{plural(run.files_added, 'file')}, {run.files_replaced} replaced, {run.files_unchanged} unchanged,"
         f" {run.files_skipped} skipped, {run.files_failed} failed"
     )
     work = f"{format_size(run.bytes_added)} in {plural(run.chunks_committed, 'chunk')}"

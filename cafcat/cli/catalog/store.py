@@ -11,12 +11,11 @@ from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import JoinStore
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import ChunkMigrated, Event
 from cafcat.stores.registry import open_store
 from cafcat.support.arguments import parse_text
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow

@@ -9,12 +9,11 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
 from cafcat.events import ChunkCopied, Event
 from cafcat.operations.copy.options import CopyOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.copy.report import CopyReport

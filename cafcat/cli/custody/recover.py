@@ -9,11 +9,10 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import ChunkRecovered, CopyRecovered, Event
 from cafcat.operations.recover.options import RecoverOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.recover.report import RecoverReport

@@ -13,7 +13,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.operation import operation
-from cafcat.cli.output import location_document, plural, timestamp
+from cafcat.cli.output import location_document, timestamp
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
@@ -21,7 +21,7 @@ from cafcat.operations.rm.options import RmOptions
 from cafcat.operations.undelete.options import UndeleteOptions
 from cafcat.sources.names import LIST_BLOCK_BYTES, names_in
 from cafcat.support.arguments import parse_text
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.model import RetiredLocation

@@ -10,11 +10,10 @@ from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import ChunkChosen, Event
 from cafcat.operations.repack.options import RepackOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.repack.report import RepackReport

@@ -8,10 +8,9 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import DAMAGE, INTERRUPTED
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.operations.repair.options import RepairOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.repair.report import RepairReport

@@ -10,12 +10,12 @@ from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
-from cafcat.cli.output import plural, printable
+from cafcat.cli.output import printable
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import Event, ObjectChecked
 from cafcat.model import Finding, Verdict, VerifyLevel
 from cafcat.operations.verify.options import VerifyOptions
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.operations.verify.report import VerifyReport

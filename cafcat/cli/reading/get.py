@@ -10,11 +10,11 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
-from cafcat.cli.output import location_document, plural
+from cafcat.cli.output import location_document
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import Location, ProblemKind
 from cafcat.support.arguments import WHOLE, ByteRange, parse_range, parse_text
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.packed_files import PackedFiles

@@ -8,14 +8,13 @@ from typing import BinaryIO
 
 from cafcat.cli.call import Call
 from cafcat.cli.errors import SOME_FAILED
-from cafcat.cli.output import plural
 from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.reading.archive_stream import FORMATS, ON_ERROR, ArchiveStream, OnError
 from cafcat.reading.outputs import write_single
 from cafcat.session import output_of
 from cafcat.sources.names import LIST_BLOCK_BYTES, names_in
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 __all__ = ["ListArguments", "get_list", "list_arguments"]
 

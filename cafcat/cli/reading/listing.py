@@ -55,7 +55,13 @@ def ls(
                 call.output.line(f"{_columns(item, human=human)}  {text}" if long else text)
         if not found:
             warn_if_lost(call, repository)
-    if not found and prefix not in ("", ".", "./"):
+    if not found:
+        _check_is_everything(prefix)
+
+
+def _check_is_everything(prefix: str) -> None:
+    """Raise NotFound unless a prefix below which the catalog has nothing stands for the whole catalog."""
+    if prefix not in ("", ".", "./"):
         raise NotFound(NO_SUCH_PREFIX, path=prefix, hint="`cafcat ls` lists the catalog")
 
 
@@ -115,21 +121,27 @@ def find(
 
     Example: cafcat find photos --name '*.jpg' --min-size 1MB
     """
+    conditions: dict[str, Any] = {
+        "name": name,
+        "newer_ns": newer,
+        "older_ns": older,
+        "min_size": min_size,
+        "max_size": max_size,
+    }
     with call.files() as repository:
-        found = repository.find(
-            prefix, name=name, newer_ns=newer, older_ns=older, min_size=min_size, max_size=max_size
-        )
         any_found = False
-        for location in found:
-            any_found = True
-            if call.json:
+        if call.json:
+            for location in repository.find(prefix, **conditions):
+                any_found = True
                 _show_json(call, repository, location)
-            elif null:
-                call.output.raw(location.path.encode() + b"\0")
-            else:
-                call.output.line(call.output.shown(location.path))
+        else:
+            for paths in repository.find_paths(prefix, **conditions):
+                any_found = True
+                call.output.names(paths, null=null)
         if not any_found:
             warn_if_lost(call, repository)
+            if not any(True for _ in repository.list_folder(prefix)):
+                _check_is_everything(prefix)
 
 
 def stat(call: Call, paths: Paths) -> int:

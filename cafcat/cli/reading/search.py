@@ -9,8 +9,8 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import SOME_FAILED
-from cafcat.cli.output import plural
 from cafcat.support.arguments import parse_date, parse_text
+from cafcat.support.quantities import plural
 
 if TYPE_CHECKING:
     from cafcat.logs.searching import LogSearch, SearchReport

@@ -8,10 +8,9 @@ import typer
 from cafcat import __version__
 from cafcat.cli.call import Call, verb
 from cafcat.cli.operation import operation
-from cafcat.cli.output import plural
 from cafcat.cli.progress import ShownProgress
 from cafcat.support.arguments import parse_new_file, parse_text
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 __all__ = ["register"]
 

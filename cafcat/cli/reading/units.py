@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.output import plural
 from cafcat.support.arguments import parse_text
+from cafcat.support.quantities import plural
 
 if TYPE_CHECKING:
     from cafcat.catalog.files.log_units import StoredUnit

@@ -23,6 +23,7 @@ from cafcat.sources.names import printable
 from cafcat.sources.parts import WHOLE, DivisibleSource
 from cafcat.sources.registry import scheme_of
 from cafcat.support.executors import FINAL_ERRORS, shown_error, worker_count
+from cafcat.support.quantities import plural
 
 __all__ = ["ShardedIngest"]
 
@@ -92,7 +93,7 @@ class ShardedIngest:
         if options.restart_listing:
             self._shards.cancel(cut)
         elif left := self._shards.adopt(cut, self._run_id):
-            self._session.warn(f"continuing an earlier ingest of {source.name}: {left} shards are left")
+            self._session.warn(f"continuing an earlier ingest of {source.name}: {plural(left, 'shard')} left")
             return
         wanted = max(_LEAST_SHARDS, _SHARDS_PER_WORKER * worker_count(self._executor))
         parts = source.cut(WHOLE, wanted) if isinstance(source, DivisibleSource) else [WHOLE]
@@ -115,7 +116,7 @@ class ShardedIngest:
             raise self._error
         if situation.given_up and situation.request is None:
             errors = "; ".join(self._shards.errors(self._run_id))
-            raise Unavailable(f"{situation.given_up} shards failed too often: {errors}")
+            raise Unavailable(f"{plural(situation.given_up, 'shard')} failed too often: {errors}")
 
     def _is_over(self, situation: Situation) -> bool:
         if self._futures:

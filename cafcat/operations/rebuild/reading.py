@@ -21,6 +21,7 @@ from cafcat.operations.index_reading import read_index
 from cafcat.operations.index_rules import own_prefix, units_in
 from cafcat.operations.index_section import head_of
 from cafcat.stores.base import Store, StoredObject
+from cafcat.support.quantities import plural
 
 __all__ = [
     "Failure",
@@ -123,7 +124,9 @@ def _read_object(
     prefix = own_prefix(archive_format, found.object_key)
     summary = read_index(archive, archive_format, mapping, span, head=head, prefix=prefix)
     if planned.file_count not in (None, summary.file_count):
-        message = f"its index has {summary.file_count} files, but {planned.file_count} in its journal record"
+        message = (
+            f"its index has {plural(summary.file_count, 'file')}, but {planned.file_count} in its journal record"
+        )
         raise Corrupt(message, chunk=name)
     if planned.index_crc32c not in (None, summary.index_crc32c):
         message = f"its index has CRC-32C {summary.index_crc32c:08x} instead of {planned.index_crc32c:08x}"

@@ -2,6 +2,7 @@
 
 from cafcat.errors import CafcatError
 from cafcat.session import Session
+from cafcat.support.quantities import plural
 
 __all__ = ["recover_before"]
 
@@ -37,6 +38,6 @@ def _recover(session: Session, store_url: str) -> None:
         session.warn(f"leftovers of an earlier run could not be recovered: {message}")
     if report.adopted or report.abandoned:
         session.warn(
-            f"recovered the leftovers of an earlier run: {report.adopted} chunks adopted "
-            f"({report.files_adopted} files), {report.abandoned} chunks abandoned"
+            f"recovered the leftovers of an earlier run: {plural(report.adopted, 'chunk')} adopted "
+            f"({plural(report.files_adopted, 'file')}), {plural(report.abandoned, 'chunk')} abandoned"
         )
