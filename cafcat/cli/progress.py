@@ -198,12 +198,13 @@ class ShownProgress(Progress):
 def _in_words(progress: ShownProgress) -> str:
     """Return a stage's counters as text: "120 of 500 files, 1.2 GB of 3.0 GB, 60 files/s, 600.0 MB/s, 3 s left".
 
-    Totals and the time left are left out if they are unknown.
+    Totals and the time left are left out if they are unknown, and bytes in a stage that counts none.
     """
     files, size_bytes = progress.files, progress.size_bytes
     of_files, of_bytes = progress.files_expected, progress.bytes_expected
     parts = [f"{files}{f' of {of_files}' if of_files is not None else ''} files"]
-    parts.append(format_size(size_bytes) + (f" of {format_size(of_bytes)}" if of_bytes is not None else ""))
+    if size_bytes or of_bytes is not None:
+        parts.append(format_size(size_bytes) + (f" of {format_size(of_bytes)}" if of_bytes is not None else ""))
     parts.append(_rate(progress))
     done, total = (size_bytes, of_bytes) if of_bytes else (files, of_files)
     if total and done:
@@ -213,7 +214,8 @@ def _in_words(progress: ShownProgress) -> str:
 
 def _rate(progress: ShownProgress) -> str:
     seconds = max(progress.stage_seconds, 0.001)
-    return f"{progress.files / seconds:.0f} files/s, {format_size(int(progress.size_bytes / seconds))}/s"
+    files = f"{progress.files / seconds:.0f} files/s"
+    return f"{files}, {format_size(int(progress.size_bytes / seconds))}/s" if progress.size_bytes else files
 
 
 class _StatusLines:
@@ -262,8 +264,8 @@ class _Bar:
             return
         self._next = now + BAR_SECONDS
         done = self._progress.size_bytes if self._progress.bytes_expected else self._progress.files
-        files, size_bytes = f"{self._progress.files} files", format_size(self._progress.size_bytes)
-        text = f"{self._progress.verb}: {files}, {size_bytes}, {_rate(self._progress)}"
+        size_bytes = f"{format_size(self._progress.size_bytes)}, " if self._progress.size_bytes else ""
+        text = f"{self._progress.verb}: {self._progress.files} files, {size_bytes}{_rate(self._progress)}"
         self._bar.update(self._task, completed=done, description=text)
 
     def print(self, line: str) -> None:

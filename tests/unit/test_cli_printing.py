@@ -128,6 +128,19 @@ def test_rate_is_that_of_the_current_stage(
     assert capsys.readouterr().err == "cafcat: verify: 20 of 30 files, 2.0 kB, 2 files/s, 200 B/s, 5 s left\n"
 
 
+def test_a_stage_without_bytes_shows_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    progress = ShownProgress(call(quiet=True))
+    progress.begin("copy rows", files=30)
+    seconds[0] = 10.0
+    progress.advance(20, 0)
+    progress.show_status()
+    assert capsys.readouterr().err == "cafcat: copy rows: 20 of 30 files, 2 files/s, 5 s left\n"
+
+
 def test_a_status_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     with ShownProgress(call(json=True), status_seconds=0.01) as progress:
         progress.begin("extract", files=10)
