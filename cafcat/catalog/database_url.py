@@ -13,7 +13,7 @@ from cafcat.catalog.connection import CHECK_SERVER, PgConnection, application_na
 from cafcat.catalog.silence import LiveCheck
 from cafcat.errors import AccessDenied, CafcatError, CatalogUnavailable, InvalidInput
 
-__all__ = ["DatabaseUrl", "connect", "is_readable", "split_password"]
+__all__ = ["DatabaseUrl", "connect", "has_secret", "is_readable", "split_password"]
 
 _DEFAULTS = {
     "connect_timeout": "10",
@@ -128,6 +128,14 @@ def _connection_error(text: str) -> CafcatError:
     if "FATAL:" in text:
         return CatalogUnavailable(f"the database refused the connection: {text}")
     return CatalogUnavailable(f"no answer from the database: {text}", hint=CHECK_SERVER)
+
+
+def has_secret(url: str) -> bool:
+    """Return True if a libpq URL or key=value string has a password. An unreadable one counts as having one."""
+    try:
+        return not {"password", "sslpassword"}.isdisjoint(conninfo_to_dict(url))
+    except psycopg.ProgrammingError:
+        return True
 
 
 def split_password(url: str) -> tuple[str, str | None]:

@@ -132,10 +132,12 @@ UPDATE layout_change SET sources = %(sources)s, source = %(source)s, block = %(b
 CONTENTS: Final = (
     f"SELECT count(*), coalesce(sum(hash_record_extended(ROW({COLUMNS}), 0)::numeric), 0) FROM {{table}}"  # noqa: S608
 )
-# Sessions whose snapshot may not see all copied rows. They must not read the new table.
+# Sessions whose snapshot may not see all copied rows. They must not read the new table. The type of another role's
+# session is hidden from roles without pg_read_all_stats.
 OLDER_SNAPSHOTS: Final = """
 SELECT pid, coalesce(nullif(application_name, ''), 'a program without a name') FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+    AND coalesce(backend_type, 'client backend') = 'client backend'
     AND backend_xmin IS NOT NULL AND age(backend_xmin) >= age(%s::xid8::xid)
 ORDER BY xact_start LIMIT 3
 """

@@ -64,14 +64,18 @@ class ClusterCalls:
         interrupted: True if parts were left out because the user ended the operation.
     """
 
-    def __init__(self, session: Session, executor: Executor, *, share_password: bool = False) -> None:
+    def __init__(
+        self, session: Session, executor: Executor, *, share_password: bool = False, can_stop: bool = True
+    ) -> None:
         """Prepare calls. Nothing is submitted yet.
 
         Args:
             session: Receives progress and events, and can stop the operation.
             executor: Runs the calls.
             share_password: True to send the URL of the database to the workers even if it has a password.
+            can_stop: False if the operation is worth nothing without all its parts. The user can then only abort.
         """
+        self._can_stop = can_stop
         self._session = session
         self._executor = executor
         self._share_password = share_password or is_local(executor)
@@ -151,7 +155,7 @@ class ClusterCalls:
 
     def _submit_next(self, function: Callable[[Session, _Part], _Result], left: Iterator[_Part]) -> None:
         while len(self._attempts) < _CALLS_PER_WORKER * self.worker_count:
-            if self._session.should_end():
+            if self._can_stop and self._session.should_end():
                 self.interrupted = self.interrupted or any(True for _ in left)
                 return
             for part in left:

@@ -58,12 +58,15 @@ class SharedLimits:
         """
         ends_at = monotonic() + SHARE_SECONDS
 
+        def with_end(shares: Mapping[str, Amounts]) -> Mapping[str, Share]:
+            return {url: Share(*amounts, ends_at) for url, amounts in shares.items()}
+
         def lower(shares: Mapping[str, Amounts]) -> Mapping[str, tuple[int, int]]:
-            return TRAFFIC.set_shares({url: Share(*amounts, ends_at) for url, amounts in shares.items()})
+            return TRAFFIC.lower_shares(with_end(shares))
 
         renewed = catalog.limits.renew(self._worker, self._urls | TRAFFIC.used, self._run_id, lower)
-        if self._has_shares and not renewed.shares:
-            TRAFFIC.set_shares({})
+        if renewed.shares or self._has_shares:
+            TRAFFIC.set_shares(with_end(renewed.shares))  # larger ones count only once they are recorded
         self._has_shares = bool(renewed.shares)
         self.is_waiting = any(0 in amounts for amounts in renewed.shares.values())
         if self._pause is not None:

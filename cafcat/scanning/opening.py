@@ -183,6 +183,12 @@ class SourceOpener:
             }
             positions.begin(listings, ids)
 
+    def finish_listings(self) -> None:
+        """Record the end of the listings of the opened sources that earlier ingests left unfinished."""
+        for url, scope in self._listed.values():
+            if (found := self.catalog.listings.find(url, scope)) is not None:
+                self.catalog.listings.finish(found.id)
+
     def _check(self, sources: Sequence[str | os.PathLike[str]]) -> None:
         if self.options.inventory is not None:
             kind = _kind_of(os.fspath(sources[0])) if len(sources) == 1 else None

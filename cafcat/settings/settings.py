@@ -207,7 +207,7 @@ class Settings:
 
 def redact(url: str) -> str:
     """Return the libpq URL or key=value string of a database with `***` in place of every password."""
-    if "://" not in url:
+    if not re.match(r"\w+://", url):
         return _PASSWORD_KEYWORD.sub(r"\1***", url)
     # A password with an unescaped "/", "?" or "@" makes the URL invalid. It must not be shown even then.
     before, mark, query = url.partition("?")

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
+from cafcat.catalog.database_url import has_secret
 from cafcat.errors import InvalidInput
-from cafcat.settings.settings import Settings, redact
+from cafcat.settings.settings import Settings
 
 __all__ = ["SharedSettings"]
 
@@ -32,7 +33,7 @@ class SharedSettings:
         """
         settings = replace(settings, read_database_url=None)  # it can have a password, too
         url = settings.database_url
-        has_password = url is not None and redact(url) != url
+        has_password = url is not None and has_secret(url)
         if has_password and not with_password:
             return cls(replace(settings, database_url=None), needs_own_url=True)
         return cls(settings, needs_own_url=False)

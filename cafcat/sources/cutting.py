@@ -116,8 +116,10 @@ def _looked_into(tree: NameTree, piece: _Piece) -> Iterator[_Piece]:
     level = tree.level(piece.folder, piece.after)
     begin, count = piece.after, 0
     within = Part(piece.after, piece.through)
+    is_complete = level.is_complete
     for name in filter(is_text, level.names):
         if within.is_before(name):
+            is_complete = True  # as far as the piece goes
             break
         is_folder = name[-1] == "/" and name != piece.folder  # a bucket may have a key that is the folder itself
         end = f"{name[:-1]}0" if is_folder else name  # "0" follows "/": no name in the folder is above this
@@ -133,10 +135,11 @@ def _looked_into(tree: NameTree, piece: _Piece) -> Iterator[_Piece]:
             yield _Piece(begin, name, piece.folder, count)
             begin, count = name, 0
         if within.is_before(end):
-            break
+            yield _Piece(begin, piece.through, name, _UNKNOWN_WEIGHT, is_unseen=True)
+            return
         yield _Piece(begin, end, name, _UNKNOWN_WEIGHT, is_unseen=True)
         begin = end
-    if level.is_complete:
+    if is_complete:
         yield _Piece(begin, piece.through, piece.folder, count)
         return
     last = level.names[-1] if level.names else begin

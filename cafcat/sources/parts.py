@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from cafcat.sources.base import Source
 
-__all__ = ["WHOLE", "DivisibleSource", "Part", "number_parts"]
+__all__ = ["WHOLE", "DivisibleSource", "EditedSource", "Part", "number_parts"]
 
 
 class Part(NamedTuple):
@@ -47,6 +47,15 @@ def number_parts(part: Part, count: int, wanted: int) -> list[Part]:
     step = max(1, -(-(end - begin) // wanted))
     cuts = map(str, range(begin + step, end, step))
     return [Part(*ends) for ends in pairwise([part.after, *cuts, part.through])]
+
+
+@runtime_checkable
+class EditedSource(Source, Protocol):
+    """A source whose positions fit only one edition of it, such as the offsets in a list of names."""
+
+    @property
+    def edition(self) -> str:
+        """A text that differs if the positions of the source mean other files; "" if they never do."""
 
 
 @runtime_checkable

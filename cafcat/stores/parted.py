@@ -218,9 +218,9 @@ class PartedUpload(Generic[SentPart]):
         Raises the first error of any part.
         """
         try:
-            if self._failure is not None:
-                raise self._failure
-            with TRAFFIC.request(self._name, sent=size_bytes):
+            with TRAFFIC.request(self._name, sent=size_bytes, is_given_up=lambda: self._failure is not None):
+                if self._failure is not None:
+                    raise self._failure
                 return self._put_part(number, buffer, size_bytes, checksum)
         except BaseException as error:
             self._failure = self._failure or self._as_failure(error)

@@ -18,10 +18,12 @@ from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import RunState
 from cafcat.operations.shared_limits import SharedLimits, with_shared_limits
 from cafcat.repository import Repository
-from cafcat.support.traffic import TRAFFIC
+from cafcat.support.traffic import TRAFFIC, Share
 from tests.integration.test_s3_ingest import Bucket
 from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
 from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.web_server import Handler, WebServer, web_server  # noqa: F401 - a fixture
+from tests.worlds.traffic import in_flight
 from tests.worlds.waiting import wait_until
 
 WORKER = """
@@ -244,7 +246,7 @@ def test_requests_in_flight_are_given_back_when_they_end(repository: Repository,
     shared.renew(repository.session.catalog)
     with contextlib.ExitStack() as stack:
         for n in range(4):
-            stack.enter_context(TRAFFIC.request(f"s3://b/{n}"))
+            stack.enter_context(in_flight(TRAFFIC, f"s3://b/{n}"))
         assert renew_another() == 0
         shared.renew(repository.session.catalog)  # its part is 2 now, but 4 requests are in flight
         assert shares(database_url) == [0, 4]
@@ -323,6 +325,38 @@ def test_an_ingest_outlasts_a_server_that_asks_to_slow_down(
     assert (report.files_added, report.files_failed) == (200, 0)
     refused = [request for request in s3_proxy.requests if request.fault]
     assert 10 < len(refused) < 64 * 30, "each of 64 requests at most five times a second"
+
+
+def test_an_ingest_keeps_to_the_limit_of_a_web_server(
+    repository: Repository,
+    tmp_path: Path,
+    web_server: WebServer,  # noqa: F811
+) -> None:
+    in_flight, most, lock = [0], [0], threading.Lock()
+
+    def serve(handler: Handler) -> None:
+        with lock:
+            in_flight[0] += 1
+            most[0] = max(most[0], in_flight[0])
+        time.sleep(0.01)
+        handler.serve()
+        with lock:
+            in_flight[0] -= 1
+
+    for number in range(40):
+        web_server.write(f"f{number}", b"content")
+        web_server.special[f"f{number}"] = serve
+    listing = tmp_path / "list"
+    listing.write_text("".join(f"{web_server.url(f'f{number}', user='u:secret@')}\n" for number in range(40)))
+    TRAFFIC.set_shares({web_server.url(""): Share(requests=3)})
+    try:
+        assert repository.ingest([], files_from=str(listing)).files_added == 40
+    finally:
+        TRAFFIC.set_shares({})
+    assert most[0] <= 3
+    most[0] = 0
+    repository.ingest([], files_from=str(listing), comparison="nothing")
+    assert most[0] > 3
 
 
 def test_an_ingest_keeps_to_the_limit_of_its_source(

@@ -27,6 +27,7 @@ from cafcat.repository import Repository
 from tests.worlds.engines import Armed, Failing, Slow, Vanishing, process_pool
 from tests.worlds.listeners import Following, Heard
 from tests.worlds.servers.s3_server import S3Server
+from tests.worlds.servers.web_server import WebServer, web_server  # noqa: F401 - a fixture
 
 FOLDERS, FILES = 12, 40
 TARGET = 40_000
@@ -253,6 +254,8 @@ def test_refuses_what_other_hosts_cannot_reach(
         repository.ingest(["tree"], executor=Failing(0))
     with pytest.raises(InvalidInput, match="standard input"):
         repository.ingest([], files_from="-", executor=Failing(0))
+    with pytest.raises(InvalidInput, match="standard input"), ThreadPoolExecutor(1) as local:
+        repository.ingest(["-"], executor=local)
     with pytest.raises(InvalidInput, match="one host"):
         repository.ingest([tree], format="clp-s", executor=Failing(0))
     assert repository.runs() == []
@@ -276,6 +279,48 @@ def test_a_list_is_packed_by_ranges(repository: Repository, tree: Path, threads:
     assert report.files_added == FOLDERS * FILES
     check(repository, tree)
     assert rows(repository, "SELECT count(*) > 10 FROM shards") == [(True,)]
+
+
+def test_a_list_that_was_written_anew_is_cut_anew(
+    repository: Repository, tree: Path, threads: Executor, tmp_path: Path, database_url: str
+) -> None:
+    listing, names = tmp_path / "list", list(contents())
+    listing.write_text("".join(f"{tree}/{name}\n" for name in names[:200]))
+    asked = Following(should_stop=lambda: True)
+    none = Failing(10**6)
+    interrupted = repository.with_progress(asked).ingest(
+        [], files_from=str(listing), executor=none, share_password=True
+    )
+    assert interrupted.interrupted
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE shards SET state = 'finished', finished_at = now() WHERE id % 2 = 0")
+    listing.write_text("".join(f"{tree}/{name}\n" for name in reversed(names)))
+    repository.ingest([], files_from=str(listing), executor=threads)
+    check(repository, tree)
+
+
+def test_a_list_with_two_urls_of_one_name_is_one_shard(
+    repository: Repository,
+    threads: Executor,
+    tmp_path: Path,
+    web_server: WebServer,  # noqa: F811
+) -> None:
+    web_server.write("f", b"content")
+    listing = tmp_path / "list"
+    listing.write_text("".join(f"{web_server.url('f')}?id={number}\n" for number in range(50)))
+    heard = Heard()
+    report = repository.with_progress(heard).ingest([], files_from=str(listing), executor=threads)
+    assert (report.files_added, report.files_failed, len(heard.problems)) == (1, 49, 49)
+    assert "another URL of the list has the same name" in heard.problems[0].message
+
+
+def test_all_failures_are_reported(repository: Repository, threads: Executor, tmp_path: Path) -> None:
+    listing = tmp_path / "list"
+    listing.write_text("".join(f"/nothing/{number:05}\n" for number in range(3000)))
+    heard = Heard()
+    report = repository.with_progress(heard).ingest([], files_from=str(listing), executor=threads)
+    assert report.files_failed == 3000
+    assert sorted(problem.path for problem in heard.problems) == [f"nothing/{number:05}" for number in range(3000)]
 
 
 @pytest.mark.usefixtures("s3_environment")

@@ -73,6 +73,27 @@ def test_each_name_is_in_one_part(
 
 
 @pytest.mark.parametrize(
+    ("found", "part"),
+    [
+        (
+            [f"{folder}/{n:04}" for folder in "ab" for n in range(70)] + [f"c{n:05}" for n in range(300)],
+            Part("a/0000", "c00040"),
+        ),
+        ([f"x/{number:06}" for number in range(400)], Part("x/000010", "x/000350")),
+        ([f"x/d{number:03}/{n:04}" for number in range(30) for n in range(20)], Part("x/d001/0005", "x/d020/0010")),
+    ],
+    ids=["page beyond the end", "one folder", "folder of folders"],
+)
+def test_the_rest_of_a_long_part_is_cut_within_its_ends(found: list[str], part: Part) -> None:
+    parts = cut_tree(Names(found), "", part, 8)
+    assert (parts[0].after, parts[-1].through) == part
+    assert all(left.through == right.after for left, right in pairwise(parts))
+    counts = [sum(smaller.contains(name) for name in found) for smaller in parts]
+    assert sum(counts) == sum(part.contains(name) for name in found)
+    assert len([count for count in counts if count]) >= 4
+
+
+@pytest.mark.parametrize(
     "found",
     [
         [f"{number:08}" for number in range(2000)],

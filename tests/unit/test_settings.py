@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cafcat.catalog.database_url import has_secret
 from cafcat.errors import InvalidInput
 from cafcat.settings.settings import NamedStore, Settings, redact
 from cafcat.settings.stores import redact_store_url
@@ -21,6 +22,26 @@ def write(tmp_path: Path) -> Write:
         return tmp_path / "cafcat.toml"
 
     return write_config
+
+
+@pytest.mark.parametrize(
+    ("url", "has"),
+    [
+        ("postgresql://user@host/name", False),
+        ("postgresql://user:secret@host/name", True),
+        ("postgresql://user@host/name?passw%6Frd=secret", True),
+        ("host=db user=u", False),
+        ("host=db user=u password=ab://cd", True),
+        ("host=db options='-c x=a://b' password=secret", True),
+        ("host=db sslpassword=secret", True),
+        ("host=db password", True),
+    ],
+)
+def test_a_password_is_recognized(url: str, has: bool) -> None:
+    assert has_secret(url) is has
+    if "%6F" not in url:
+        assert "secret" not in redact(url)
+        assert "ab://cd" not in redact(url)
 
 
 def test_defaults(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from cafcat.errors import InvalidInput
 from cafcat.progress import Pause
 from cafcat.support.quantities import parse_rate
 from cafcat.support.traffic import Share, TokenBucket, Traffic, applies_to
+from tests.worlds.traffic import in_flight
 from tests.worlds.waiting import wait_until
 
 
@@ -86,7 +87,7 @@ def test_no_request_begins_with_a_share_that_ended_until_it_is_renewed() -> None
 def test_a_smaller_share_reports_what_is_in_flight_and_stops_new_requests() -> None:
     traffic = Traffic()
     traffic.set_shares({"s3://b": Share(requests=2)})
-    with traffic.request("s3://b/1", sent=10), traffic.request("s3://b/2", sent=5):
+    with traffic.request("s3://b/1", sent=10), in_flight(traffic, "s3://b/2", 5):
         assert traffic.set_shares({"s3://b": Share(requests=0)}) == {"s3://b": (2, 15)}
     watched = Watched(traffic)
     thread = threading.Thread(target=watched.send, args=("s3://b/x",))
@@ -105,6 +106,71 @@ def test_a_bucket_adds_up_waits_so_that_the_rate_stays_below_the_limit() -> None
     assert waits == sorted(waits)
     assert 4.0 < waits[-1] <= 5.0  # 5,000 bytes, minus a burst of a quarter of a second
     assert TokenBucket(None).add(1 << 40) == 0
+
+
+def test_a_request_within_another_one_belongs_to_it() -> None:
+    traffic = Traffic()
+    traffic.set_shares({"s3://b": Share(requests=1)})
+    watched = Watched(traffic)
+    with ThreadPoolExecutor(1) as pool:
+        with traffic.request("s3://b/a"), traffic.request("s3://b/b"):
+            other = pool.submit(watched.send, "s3://b/c")
+            time.sleep(0.02)
+            assert watched.done == 0
+        other.result(5)
+    watched.send("s3://b/a")
+
+
+def test_a_request_that_is_given_up_does_not_wait() -> None:
+    traffic = Traffic()
+    traffic.set_shares({"s3://b": Share(requests=0)})
+    given_up = threading.Event()
+
+    def send() -> None:
+        with traffic.request("s3://b/a", is_given_up=given_up.is_set):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(send)
+        time.sleep(0.02)
+        assert not waiting.done()
+        given_up.set()
+        waiting.result(5)
+
+
+@pytest.mark.parametrize("move", [Traffic.received, Traffic.sent])
+def test_a_stream_stops_when_its_share_ends(move: Callable[[Traffic, str, int], None]) -> None:
+    traffic = Traffic()
+    traffic.set_shares({"s3://b": Share(bytes_per_second=10_000_000, ends_at=time.monotonic() - 1)})
+    with ThreadPoolExecutor(1) as pool:
+        moved = pool.submit(move, traffic, "s3://b/a", 1000)
+        move(traffic, "s3://c/a", 1000)
+        time.sleep(0.02)
+        assert not moved.done()
+        traffic.set_shares({"s3://b": Share(bytes_per_second=10_000_000, ends_at=time.monotonic() + 60)})
+        moved.result(5)
+
+
+def test_shares_are_lowered_at_once_and_raised_later() -> None:
+    traffic = Traffic()
+    soon, late = time.monotonic() + 10, time.monotonic() + 60
+    traffic.set_shares({"s3://b": Share(4, 1000, None, soon)})
+    traffic.lower_shares({"s3://b": Share(8, 500, 7, late), "s3://c": Share(2, ends_at=late)})
+    assert {url: limit.share for url, limit in traffic._limits.items()} == {
+        "s3://b": Share(4, 500, 7, soon),
+        "s3://c": Share(2, None, None, late),
+    }
+
+
+def test_the_lowest_bandwidth_of_several_threads_holds() -> None:
+    traffic = Traffic()
+    first, second = traffic.bandwidth(100), traffic.bandwidth(50)
+    seen = []
+    for step in (first.__enter__, second.__enter__, lambda: first.__exit__(None, None, None)):
+        step()
+        seen.append(traffic._received.bytes_per_second)
+    second.__exit__(None, None, None)
+    assert [*seen, traffic._received.bytes_per_second] == [100, 50, 50, None]
 
 
 def test_a_process_stays_below_its_bandwidth_in_each_direction() -> None:

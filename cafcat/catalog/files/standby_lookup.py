@@ -122,6 +122,9 @@ class StandbyLookup(Lookup):
     def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
         return self._list(lambda files: files._page(parameters, limit))
 
+    def _paths(self, parameters: dict[str, Any], limit: int) -> list[str]:
+        return self._list(lambda files: files._paths(parameters, limit))
+
 
 class ReadingCatalog:
     """The part of a catalog with which files are read, on a standby where possible: a LocationCatalog.

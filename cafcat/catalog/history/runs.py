@@ -108,15 +108,15 @@ class Runs:
         with self._connection.transaction() as connection:
             connection.cursor().executemany(statement, rows)
 
-    def failed_files(self, run_id: int, after: int) -> tuple[int, list[FileProblem]]:
-        """Return failures of files of an ingest run that were recorded since the last call, at most 1,000.
+    def failed_files(self, run_id: int, after: int) -> list[tuple[int, FileProblem]]:
+        """Return failures of files of an ingest run, in the order of their events, at most 1,000.
 
         Args:
             run_id: ingest_runs.id.
-            after: What the last call returned; 0 for the first call.
+            after: events.id of the last failure before them; 0 for the first ones.
 
         Returns:
-            events.id of the last failure, and the failures.
+            For each failure its events.id, and the failure.
         """
         statement = (
             "SELECT id, file_path, detail FROM events "
@@ -125,10 +125,10 @@ class Runs:
         with self._connection.statement() as connection:
             rows = connection.execute(statement, (run_id, after)).fetchall()
         problems = []
-        for _, path, detail in rows:
+        for event_id, path, detail in rows:
             kind, _, message = detail.partition(": ")
-            problems.append(FileProblem(path, ProblemKind(kind), message))
-        return rows[-1][0] if rows else after, problems
+            problems.append((event_id, FileProblem(path, ProblemKind(kind), message)))
+        return problems
 
     def runs(self, limit: int) -> list[Run]:
         """Return the ingest runs that began last, newest first, at most `limit` of them."""

@@ -65,6 +65,8 @@ def check_cluster(
             folder.
         OutputFailed: This process cannot write into the folder.
     """
+    if options is not None and "-" in [options.files_from, *options.sources]:
+        raise InvalidInput("the workers cannot read the standard input of this process")
     if not is_local(executor):
         _check_reachable(session, options, folder)
     shared = SharedSettings.of(session.settings, with_password=share_password or is_local(executor))
@@ -103,8 +105,6 @@ def _check_reachable(session: Session, options: IngestOptions | None, folder: Pa
         return
     for source in [*options.sources, *([options.files_from] if options.files_from else [])]:
         typed = os.fspath(source)
-        if typed == "-":
-            raise InvalidInput("the workers cannot read the standard input of this process")
         if scheme_of(typed) is None and not os.path.isabs(typed) and not typed.startswith("file:"):
             raise _relative(typed)
 

@@ -102,7 +102,9 @@ class _IngestRun:
 
         Except in a dry run, begin and end of the ingest are recorded in `ingest_runs`, also after an error.
         """
-        sources = source_opener(self._session, self._options)
+        # Shards have positions of their own. An interrupted listing of an ingest without workers is not continued.
+        options = replace(self._options, restart_listing=True) if self._executor else self._options
+        sources = source_opener(self._session, options)
         opened = sources.open(self._options.sources)
         if self._is_of_logs:
             from cafcat.logs.packing import check_log_sources
@@ -126,6 +128,8 @@ class _IngestRun:
                 if isinstance(ingest, Ingest) and not self._options.dry_run:
                     sources.begin_listings(run_id, ingest.positions)
                 ingest.run(opened)
+            if self._executor is not None and not ingest.report.interrupted:
+                sources.finish_listings()
         except BaseException as error:
             state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
             self._finish(ingest.report, state, str(error) or type(error).__name__)

@@ -130,8 +130,6 @@ class _Worker:
         self._owner = owner_name(f"run {settings.run} worker {uuid4().hex[:8]}")
         self._ids: dict[Source, int] = {}
         self._counts: dict[int, _Counts] = {}
-        self._heartbeat = Heartbeat(session.settings, settings.run, self._owner)
-        progress.heartbeat = self._heartbeat
         archive_format = formats.by_name(settings.format)
         store = session.stores[settings.store]
         target = ChunkTarget(session.catalog, store, archive_format, settings.run, self._owner)
@@ -139,6 +137,8 @@ class _Worker:
         self._ingest.positions.begin(self, self._ids)
         self._opener = source_opener(session, settings.options)
         self._opener.progress = Progress()  # the coordinator has opened the source, too, and shown the warnings
+        # It starts a thread, which `run` ends.
+        self._heartbeat = progress.heartbeat = Heartbeat(session.settings, settings.run, self._owner)
 
     def run(self, first: int) -> IngestReport:
         error: BaseException | None = None
@@ -160,6 +160,7 @@ class _Worker:
             shard = self._shards.take(self._settings.run, first, self._owner, LEASE_SECONDS)
             if shard is None:
                 return
+            self._heartbeat.hold(shard.id, shard.report)
             if shard.was_lost:
                 # The chunk of the lost worker may be complete. If so, its files need not be packed again.
                 recover_before(self._session, self._settings.store)
@@ -167,7 +168,6 @@ class _Worker:
 
     def _source(self, shard: Shard) -> Iterator[Source]:
         """Yield the part of the source that is left of a shard. Afterwards, cut off what was not listed of it."""
-        self._heartbeat.hold(shard.id, shard.report)
         self._counts[shard.id] = _Counts(shard.report, self._ingest.report)
         part = Part(shard.position or shard.after, shard.through)
         try:

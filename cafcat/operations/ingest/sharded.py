@@ -20,7 +20,7 @@ from cafcat.operations.ingest.shard_worker import ShardSettings, ingest_shard
 from cafcat.session import Session
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable
-from cafcat.sources.parts import WHOLE, DivisibleSource
+from cafcat.sources.parts import WHOLE, DivisibleSource, EditedSource
 from cafcat.sources.registry import scheme_of
 from cafcat.support.executors import FINAL_ERRORS, shown_error, worker_count
 from cafcat.support.quantities import plural
@@ -34,6 +34,8 @@ _CALLS_PER_WORKER: Final = 2
 """Largest number of unfinished calls for each worker. The second one replaces a call that ends early."""
 _LOOK_SECONDS: Final = 1.0
 """Time between two looks at the catalog, in seconds."""
+_LATE_CALL_SECONDS: Final = 30.0
+"""How long an ingest that ends waits for calls that have not begun, in seconds."""
 
 
 class ShardedIngest:
@@ -62,6 +64,8 @@ class ShardedIngest:
         self._handled = (0, 0)
         self._chunks: set[str] = set()
         self._last_event = 0
+        self._seen_events: set[int] = set()
+        self._ends_at = 0.0
         self._requested: str | None = None
         self.report = IngestReport(run=settings.run)
 
@@ -89,6 +93,8 @@ class ShardedIngest:
     def _plan(self, number: int, source: Source) -> None:
         options = self._settings.options
         scope = [*options.scope, options.inventory, options.follow_symlinks, options.unpack_tars]
+        if isinstance(source, EditedSource) and source.edition:
+            scope.append(source.edition)
         cut = CutSource(_identity(options.sources, number, source), json.dumps(scope), number)
         if options.restart_listing:
             self._shards.cancel(cut)
@@ -112,6 +118,7 @@ class ShardedIngest:
             self._show()
             self._pass_on_requests()
         self._show()
+        self._show_rest()
         if self._error is not None:
             raise self._error
         if situation.given_up and situation.request is None:
@@ -119,10 +126,14 @@ class ShardedIngest:
             raise Unavailable(f"{plural(situation.given_up, 'shard')} failed too often: {errors}")
 
     def _is_over(self, situation: Situation) -> bool:
-        if self._futures:
-            return False
+        """Return True if no shard is left, or if the ingest ends and no worker has a shard.
+
+        Calls that wait for a worker find no shard, or see that the ingest ends. So they are not waited for, except
+        for some seconds, in which a call may just be taking a shard.
+        """
         if self._error is not None or situation.request in ("stop", "abort"):
-            return situation.running == 0 or self._requested == "abort"
+            is_idle = situation.running == 0 or self._requested == "abort"
+            return is_idle and (not self._futures or time.monotonic() >= self._ends_at)
         return situation.free == 0 and situation.running == 0
 
     def _submit(self, free: int) -> None:
@@ -169,6 +180,7 @@ class ShardedIngest:
 
     def _ask(self, request: str) -> None:
         self._requested = request
+        self._ends_at = time.monotonic() + _LATE_CALL_SECONDS
         self._shards.request(self._run_id, request)
 
     def _end_workers(self, request: str) -> None:
@@ -187,9 +199,23 @@ class ShardedIngest:
             if uuid not in self._chunks:
                 self._chunks.add(uuid)
                 self._session.emit(ChunkCommitted(uuid, file_count, chunk_bytes))
-        self._last_event, problems = self._session.catalog.runs.failed_files(self._run_id, self._last_event)
-        for problem in problems:
-            self._session.emit(problem)
+        self._show_failures()
+
+    def _show_failures(self) -> None:
+        """Report failures of files, up to a thousand, that were recorded since the last look."""
+        failures = self._session.catalog.runs.failed_files(self._run_id, self._last_event)
+        for event_id, problem in failures:
+            self._last_event = event_id
+            if event_id not in self._seen_events:
+                self._seen_events.add(event_id)
+                self._session.emit(problem)
+
+    def _show_rest(self) -> None:
+        """Report all failures that were not reported. Workers may have recorded some of them late, out of order."""
+        self._last_event, before = 0, -1
+        while self._last_event != before:
+            before = self._last_event
+            self._show_failures()
 
     def _count(self) -> None:
         """Set the counts of the report: those of the catalog."""

@@ -36,7 +36,8 @@ def run(session: Session, partitions: int, *, dry_run: bool = False) -> Partitio
 
     Raises:
         InvalidInput: The number of partitions is not possible.
-        Conflict: Another change is unfinished, or the table has objects that a user added.
+        Conflict: Another change is unfinished, the table has objects that a user added, or another command has
+            cancelled this change.
         CatalogUnavailable: The role does not own the tables.
         CatalogLocked: A transaction that changes files did not end in time.
     """
@@ -53,6 +54,7 @@ def run(session: Session, partitions: int, *, dry_run: bool = False) -> Partitio
         if change is None:
             layout.begin(partitions)
         rows = _complete(session, layout)
+        _check_layout(layout, partitions)
         return _report(partitions, size, change, rows=rows, dry_run=False)
     return _report(partitions, size, change, rows=size.rows, dry_run=dry_run)
 
@@ -92,6 +94,11 @@ def _report(
         dry_run=dry_run,
         changed=changed,
     )
+
+
+def _check_layout(layout: LayoutChanges, partitions: int) -> None:
+    if layout.partitions() != partitions:
+        raise Conflict("another command has cancelled this change", hint="run the same command again")
 
 
 def _complete(session: Session, layout: LayoutChanges) -> int:

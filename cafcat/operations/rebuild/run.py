@@ -91,7 +91,7 @@ class Rebuild:
         self._accept_loss = options.accept_loss
         self._progress = session.progress
         self._calls = (
-            ClusterCalls(session, options.executor, share_password=options.share_password)
+            ClusterCalls(session, options.executor, share_password=options.share_password, can_stop=False)
             if options.executor is not None
             else None
         )

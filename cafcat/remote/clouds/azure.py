@@ -78,7 +78,7 @@ class AzureContainer(CloudConnection):
 
         Azure lists from the first key of a prefix. After StartAfter, pages before this key are listed and dropped.
         """
-        after, _, marker = str(options.get("ContinuationToken", "\n")).partition("\n")
+        after, _, marker = str(options.get("ContinuationToken", "\n")).rpartition("\n")
         after = options.get("StartAfter") or after
         more = {"delimiter": options["Delimiter"]} if "Delimiter" in options else {}
         found = self._list(options.get("Prefix", ""), marker, options.get("MaxKeys", 1000), more)

@@ -18,6 +18,7 @@ from cafcat.errors import InvalidInput, NotInstalled
 from cafcat.remote.clouds.access import AzureSettings
 from cafcat.remote.clouds.http import Request
 from cafcat.remote.errors import denied
+from cafcat.support.forking import renew_after_fork
 
 __all__ = ["VERSION", "AzureSigner"]
 
@@ -57,6 +58,7 @@ class AzureSigner:
         self._where = where
         self._is_anonymous = is_anonymous
         self._lock = RLock()
+        renew_after_fork(self)
         self._credential: Any = None
         self._token: Any = None
 
@@ -102,6 +104,10 @@ class AzureSigner:
                 reason = f"no usable credentials were found: {str(error).partition(chr(10))[0].rstrip('.')}"
                 raise denied(reason, "use", self._where) from None
             return {"token": self._token.token, "expires_at": datetime.fromtimestamp(self._token.expires_on, UTC)}
+
+    def after_fork(self) -> None:
+        """Forget the lock, which another thread of the parent may have held, and the login, in a forked process."""
+        self._lock, self._credential = RLock(), None
 
     def _by_key(self, request: Request, headers: Mapping[str, str]) -> str:
         account, key = self._settings.account, self._settings.key or ""

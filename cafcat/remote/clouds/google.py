@@ -93,7 +93,7 @@ class GoogleBucket(CloudConnection):
 
     def list_page(self, **options: Any) -> Any:
         """List one page of keys in the order of their bytes: see `cafcat.remote.bucket.Bucket`."""
-        after, _, token = str(options.get("ContinuationToken", "\n")).partition("\n")
+        after, _, token = str(options.get("ContinuationToken", "\n")).rpartition("\n")
         after = options.get("StartAfter") or after
         query = {"prefix": options.get("Prefix", ""), "fields": f"nextPageToken,prefixes,items({_FIELDS})"}
         query |= {"maxResults": str(options.get("MaxKeys", 1000))}

@@ -12,6 +12,7 @@ from cafcat.errors import NotInstalled
 from cafcat.remote.clouds.access import CloudAccess
 from cafcat.remote.clouds.http import Request
 from cafcat.remote.errors import denied, unreachable
+from cafcat.support.forking import renew_after_fork
 
 __all__ = ["EMULATOR", "GoogleTokens"]
 
@@ -33,6 +34,7 @@ class GoogleTokens:
         self.is_anonymous = access.is_anonymous or bool(os.environ.get(EMULATOR) and not access.endpoint_url)
         self._where = where
         self._lock = RLock()
+        renew_after_fork(self)
         self._credentials: Any = None
 
     def signed(self, request: Request) -> tuple[str, Mapping[str, str]]:
@@ -67,6 +69,10 @@ class GoogleTokens:
                 raise denied(reason, "use", self._where) from None
         expiry = found.expiry and found.expiry.replace(tzinfo=UTC)
         return {"token": found.token, "expires_at": expiry or datetime.max.replace(tzinfo=UTC)}
+
+    def after_fork(self) -> None:
+        """Forget the lock, which another thread of the parent may have held, in a forked process."""
+        self._lock = RLock()
 
     def _renewed(self) -> Any:
         import google.auth

@@ -14,6 +14,7 @@ from cafcat.errors import CafcatError, StoreFailed
 from cafcat.remote.connection import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
 from cafcat.remote.errors import CREATE_BUCKET, answered, unreachable
 from cafcat.support.forking import keep_open, renew_after_fork
+from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -84,6 +85,11 @@ class CloudHttp:
             NotFound, Conflict, AccessDenied, StoreFailed: The server refuses or fails
                 (`cafcat.remote.errors.answered`).
         """
+        sent = len(request.body) if isinstance(request.body, bytes | bytearray | memoryview) else 0
+        with TRAFFIC.request(request.where, sent=sent):
+            return self._send(request)
+
+    def _send(self, request: Request) -> "BaseHTTPResponse":
         failure: CafcatError = StoreFailed(f"cannot {request.doing} {request.where}")
         for attempt in range(ATTEMPTS):
             if attempt:

@@ -21,6 +21,7 @@ from cafcat.model import ProblemKind, SourceFile
 from cafcat.sources.fetched import SMALL_BYTES, FetchedFile
 from cafcat.sources.http.urls import parsed_url, url_name, url_root
 from cafcat.sources.names import printable, shown_url
+from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -147,6 +148,7 @@ class HttpFiles:
                 try:
                     for block in _body(file, answer, file.size_bytes - position):
                         position, failures = position + len(block), 0
+                        TRAFFIC.received(_traffic_url(file), len(block))
                         yield block
                 except _Broken as error:
                     failures += 1
@@ -176,7 +178,8 @@ class HttpFiles:
         for attempt in range(1, ATTEMPTS + 1):
             requested = 0.0
             try:
-                answer = self._follow(method, file, headers)
+                with TRAFFIC.request(_traffic_url(file)):
+                    answer = self._follow(method, file, headers)
                 if attempt == ATTEMPTS or not _is_temporary(answer.status):
                     return answer
                 requested = _requested_pause(answer)
@@ -234,6 +237,11 @@ def _redirected(file: SourceFile, url: "Url", location: str) -> "Url":
         raise _failed(
             file, ProblemKind.UNREADABLE, f"the server redirects to another kind of URL: {error.message}"
         ) from error
+
+
+def _traffic_url(file: SourceFile) -> str:
+    """Return the URL of a file for the limits: without user, password and query."""
+    return str(parsed_url(file.locator)._replace(auth=None, query=None, fragment=None).url)
 
 
 def _origin(url: "Url") -> tuple[str | None, str | None, int | None]:

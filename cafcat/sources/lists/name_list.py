@@ -2,8 +2,10 @@
 
 import os
 import sys
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from typing import BinaryIO
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
@@ -101,15 +103,35 @@ class NameListSource:
     def cut(self, part: Part, wanted: int) -> Sequence[Part]:
         """Cut a range of the list into ranges of equal size, by offsets in bytes. A stream is one part.
 
-        A name belongs to the range in which its first byte is.
+        A name belongs to the range in which its first byte is. A list with two URLs of one name in the catalog is
+        one part, too, so that the second one is refused: this reads the whole list.
 
         Raises:
-            NotFound, InvalidInput, SourceFailed: The list cannot be opened.
+            NotFound, InvalidInput, SourceFailed: The list cannot be opened or read.
         """
-        if not isinstance(self._listing, str):
+        if not isinstance(self._listing, str) or (part == WHOLE and self._has_equal_names()):
             return [part]
         with self._opened() as stream:
             return number_parts(part, stream.seek(0, os.SEEK_END), wanted)
+
+    def _has_equal_names(self) -> bool:
+        hashes = array("q")
+        with self._opened() as stream:
+            for name in names_in(self._blocks(stream), self.name, null_separated=self._null_separated):
+                if self._urls.is_url(name) and (path := self._urls.name_of(name)) is not None:
+                    hashes.append(hash(path))
+        ordered = sorted(hashes)
+        return any(one == other for one, other in pairwise(ordered))
+
+    @property
+    def edition(self) -> str:
+        """Path, size and time of the list, and how its names end."""
+        if not isinstance(self._listing, str):
+            return ""
+        with self._opened() as stream:
+            status = os.fstat(stream.fileno())
+        values = (os.path.abspath(self._listing), status.st_size, status.st_mtime_ns, self._null_separated)
+        return printable(" ".join(map(str, values)))
 
     def root_of(self, file: SourceFile) -> str:
         """Return the root of a file: the part of its location that its name in the catalog does not repeat."""

@@ -82,6 +82,13 @@ class ListedUrls:
         scheme = scheme_of(text)
         return scheme is not None and self._kind(scheme) is not None
 
+    def name_of(self, url: str) -> str | None:
+        """Return the name of the file at a URL in the catalog, without the prefix; None if it has none."""
+        try:
+            return self._files_of(url).name_of(url)
+        except InvalidInput:
+            return None
+
     def find(self, url: str) -> Iterable[SourceFile | FileProblem]:
         """Request properties of the file at a URL, and return the file, or the problem if it cannot be ingested.
 

@@ -119,6 +119,11 @@ class S3Source:
             return [part]
         return cut_tree(_KeyTree(self, self._list), self._folder, part, wanted)
 
+    @property
+    def edition(self) -> str:
+        """That of the inventory; "" without one, because keys are the same in each listing."""
+        return "" if self._inventory is None else self._inventory.edition
+
     def root_of(self, file: SourceFile) -> str:
         """Return the root of an object: the URL of its bucket on the server, and `prefix` if it is not empty."""
         server = f"{self._connection.server_url}/{self._connection.bucket}"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -38,12 +39,14 @@ class Inventory:
 
     Attributes:
         file_count: Number of its data files, which can be read one by one.
+        edition: A text that differs from that of another inventory; "" if there is only one data file.
     """
 
-    def __init__(self, rows: Iterator[InventoryRow], file_count: int = 1) -> None:
+    def __init__(self, rows: Iterator[InventoryRow], file_count: int = 1, edition: str = "") -> None:
         """Create the inventory. `rows` are those of all data files, or of the part of them that was asked for."""
         self._rows = rows
         self.file_count = file_count
+        self.edition = edition
 
     def __iter__(self) -> Iterator[InventoryRow]:
         """Return the iterator over the rows, which can be read once."""
@@ -271,10 +274,13 @@ class _Manifest:
         files = self._files(opener)
         chosen = files[int(part.after or 0) : None if part.through is None else int(part.through)]
         if file_format == "parquet":
-            return Inventory(parquet_rows(chosen, self._bucket), len(files))
+            return Inventory(parquet_rows(chosen, self._bucket), len(files), self._edition())
         columns = Columns(self._place.name, self._text("fileSchema").split(","))
         rows = chain.from_iterable(csv_rows(file, self._bucket, columns) for file in chosen)
-        return Inventory(rows, len(files))
+        return Inventory(rows, len(files), self._edition())
+
+    def _edition(self) -> str:
+        return sha256(json.dumps(self._values, sort_keys=True).encode()).hexdigest()
 
     def _files(self, opener: _ReportFiles) -> list[_DataFile]:
         files = self._values.get("files")

@@ -20,6 +20,7 @@ from cafcat.remote.clouds.google import INCOMPLETE, GoogleBucket, StoredProperti
 from cafcat.stores.parted import PartedUpload
 from cafcat.stores.s3.parts import PartPlan
 from cafcat.support.checksums import crc32c
+from cafcat.support.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -83,6 +84,7 @@ class GoogleUpload(PartedUpload[None]):
         if self._spool is not None:
             self._spool.seek(0)
             while later := self._spool.read(self._plan.part_bytes):
+                TRAFFIC.sent(self._name, len(later))  # when written to the spool, they took no bandwidth
                 self._send(later)
 
     def _send(self, data: bytes) -> None:
