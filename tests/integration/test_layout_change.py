@@ -4,12 +4,16 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 import cafcat
 from cafcat.catalog import schema
+from cafcat.catalog.layout_change import LayoutChanges
 from cafcat.errors import CatalogLocked, CatalogUnavailable, Conflict
 from cafcat.operations.partition.run import cancel, run
 from tests.worlds.layout_world import CHANGES, CONTENT, PARTITIONS, changing, execute, fill, partitions, relations
@@ -134,6 +138,44 @@ def test_snapshot_from_before_the_last_batch_is_waited_for(database_url: str) ->
             assert "old reader" in repository.session.catalog.layout.older_sessions()[0]
             reader.commit()
             assert repository.session.catalog.layout.older_sessions() == []
+
+
+def test_snapshot_of_another_role_is_waited_for(databases: Databases, database_url: str) -> None:
+    """The owner of the tables does not see the type of another role's session."""
+    fill(database_url)
+    name = f"reader_{uuid4().hex}"
+    role = sql.Identifier(name)
+    with psycopg.connect(databases.superuser_url(database_url), autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'reader'").format(role))
+        admin.execute(sql.SQL("GRANT SELECT ON chunks TO {}").format(role))
+        other = make_conninfo(database_url, user=name, password="reader", application_name="old reader")  # noqa: S106
+        try:
+            with psycopg.connect(other) as reader:
+                reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                reader.execute("SELECT 1 FROM chunks")
+                with changing(database_url, "switching", 1000) as repository:
+                    assert "old reader" in repository.session.catalog.layout.older_sessions()[0]
+        finally:
+            admin.execute(sql.SQL("DROP OWNED BY {}").format(role))
+            admin.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_a_change_that_another_command_cancels_is_no_success(
+    repository: cafcat.Repository, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(database_url)
+    copy_batch = LayoutChanges.copy_batch
+
+    def copy_and_cancel(self: LayoutChanges, blocks: int) -> int:
+        rows = copy_batch(self, blocks)
+        with cafcat.open(database_url=database_url) as other:
+            assert cancel(other.session)
+        return rows
+
+    monkeypatch.setattr(LayoutChanges, "copy_batch", copy_and_cancel)
+    with pytest.raises(Conflict, match="another command has cancelled this change"):
+        run(repository.session, PARTITIONS)
+    assert partitions(database_url) == 0
 
 
 def test_different_rows_are_found_before_the_switch(database_url: str) -> None:
