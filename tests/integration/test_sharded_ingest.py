@@ -19,12 +19,12 @@ import cafcat
 import cafcat.operations.ingest.heartbeat
 import cafcat.operations.ingest.shard_worker
 import cafcat.scanning.batches
-from cafcat.catalog.history.shards import MOST_ATTEMPTS
+from cafcat.catalog.history.shards import MOST_ATTEMPTS, Shards
 from cafcat.errors import AccessDenied, Conflict, InvalidInput, Unavailable
 from cafcat.model import ProblemKind, RunState
 from cafcat.operations.ingest.heartbeat import Heartbeat
 from cafcat.repository import Repository
-from tests.worlds.engines import Armed, Failing, Slow, Vanishing, process_pool
+from tests.worlds.engines import Armed, Failing, Silent, Slow, Vanishing, process_pool
 from tests.worlds.listeners import Following, Heard
 from tests.worlds.servers.s3_server import S3Server
 from tests.worlds.servers.web_server import WebServer, web_server  # noqa: F401 - a fixture
@@ -203,11 +203,30 @@ def test_a_worker_notices_that_it_lost_its_shard(
     assert heartbeat.end() == [1]
 
 
-def test_stop_finishes_the_open_chunks(repository: Repository, tree: Path, threads: Executor) -> None:
+def test_calls_whose_results_are_lost_are_not_waited_for(
+    repository: Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cafcat.operations.ingest.sharded._LATE_CALL_SECONDS", 0.1)
+    report = repository.ingest([tree], executor=Silent(), share_password=True)
+    assert report.files_added == FOLDERS * FILES
+    check(repository, tree)
+
+
+def test_stop_finishes_the_open_chunks(
+    repository: Repository, tree: Path, threads: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Shards.take
+
+    def take_slowly(self: Shards, *arguments: Any) -> Any:
+        time.sleep(0.5)  # three workers take 32 shards in more than two looks of the coordinator
+        return take(self, *arguments)
+
+    monkeypatch.setattr(Shards, "take", take_slowly)
     asked = Following(should_stop=lambda: True)
     report = repository.with_progress(asked).ingest([tree], executor=threads, target_size=TARGET)
     assert report.interrupted
     assert repository.runs()[0].state is RunState.INTERRUPTED
+    monkeypatch.undo()
     repository.ingest([tree], executor=threads, target_size=TARGET)
     check(repository, tree)
 

@@ -35,7 +35,7 @@ _CALLS_PER_WORKER: Final = 2
 _LOOK_SECONDS: Final = 1.0
 """Time between two looks at the catalog, in seconds."""
 _LATE_CALL_SECONDS: Final = 30.0
-"""How long an ingest that ends waits for calls that have not begun, in seconds."""
+"""How long an ingest that ends waits for its calls, in seconds. The engine may have lost some of them."""
 
 
 class ShardedIngest:
@@ -65,7 +65,6 @@ class ShardedIngest:
         self._chunks: set[str] = set()
         self._last_event = 0
         self._seen_events: set[int] = set()
-        self._ends_at = 0.0
         self._requested: str | None = None
         self.report = IngestReport(run=settings.run)
 
@@ -117,6 +116,7 @@ class ShardedIngest:
             self._wait()
             self._show()
             self._pass_on_requests()
+        self._wait_for_late_calls()
         self._show()
         self._show_rest()
         if self._error is not None:
@@ -126,15 +126,16 @@ class ShardedIngest:
             raise Unavailable(f"{plural(situation.given_up, 'shard')} failed too often: {errors}")
 
     def _is_over(self, situation: Situation) -> bool:
-        """Return True if no shard is left, or if the ingest ends and no worker has a shard.
-
-        Calls that wait for a worker find no shard, or see that the ingest ends. So they are not waited for, except
-        for some seconds, in which a call may just be taking a shard.
-        """
+        """Return True if no shard is left, or if the ingest ends and no worker has a shard."""
         if self._error is not None or situation.request in ("stop", "abort"):
-            is_idle = situation.running == 0 or self._requested == "abort"
-            return is_idle and (not self._futures or time.monotonic() >= self._ends_at)
+            return situation.running == 0 or self._requested == "abort"
         return situation.free == 0 and situation.running == 0
+
+    def _wait_for_late_calls(self) -> None:
+        """Wait some seconds for calls that are ending, or that wait for a worker and will find no shard."""
+        done, self._futures = wait(self._futures, _LATE_CALL_SECONDS)
+        for future in done:
+            self._note(future)
 
     def _submit(self, free: int) -> None:
         wanted = min(free, self._most_calls) - len(self._futures)
@@ -180,7 +181,6 @@ class ShardedIngest:
 
     def _ask(self, request: str) -> None:
         self._requested = request
-        self._ends_at = time.monotonic() + _LATE_CALL_SECONDS
         self._shards.request(self._run_id, request)
 
     def _end_workers(self, request: str) -> None:

@@ -109,7 +109,9 @@ class NameListSource:
         Raises:
             NotFound, InvalidInput, SourceFailed: The list cannot be opened or read.
         """
-        if not isinstance(self._listing, str) or (part == WHOLE and self._has_equal_names()):
+        if not isinstance(self._listing, str) or not os.path.isfile(self._listing):
+            return [part]  # a pipe can be read once
+        if part == WHOLE and self._has_equal_names():
             return [part]
         with self._opened() as stream:
             return number_parts(part, stream.seek(0, os.SEEK_END), wanted)
@@ -126,7 +128,7 @@ class NameListSource:
     @property
     def edition(self) -> str:
         """Path, size and time of the list, and how its names end."""
-        if not isinstance(self._listing, str):
+        if not isinstance(self._listing, str) or not os.path.isfile(self._listing):
             return ""
         with self._opened() as stream:
             status = os.fstat(stream.fileno())
