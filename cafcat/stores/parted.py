@@ -9,7 +9,7 @@ from mmap import mmap
 from queue import SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from cafcat.errors import CafcatError, Conflict, InvalidInput, StoreFailed
+from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, StoreFailed
 from cafcat.stores.s3.parts import PartPlan
 from cafcat.support.checksums import combined, crc64nvme
 from cafcat.support.traffic import TRAFFIC
@@ -105,8 +105,8 @@ class PartedUpload(Generic[SentPart]):
 
         Raises:
             Conflict: An earlier part could not be sent, because another writer has created the object.
-            StoreFailed: An earlier part could not be sent for another reason, or the upload has ended. Later calls
-                of `write`, `rewrite_head` and `commit` fail, too.
+            AccessDenied, StoreFailed: An earlier part could not be sent for another reason, or the upload has
+                ended. Later calls of `write`, `rewrite_head` and `commit` fail, too.
         """
         self._check_usable()
         rest = memoryview(data).cast("B")
@@ -169,7 +169,8 @@ class PartedUpload(Generic[SentPart]):
         Raises:
             InvalidInput: The upload was begun without rewrites_head, or no bytes were written.
             Conflict: An earlier part could not be sent, because another writer has created the object.
-            StoreFailed: An earlier part could not be sent for another reason, or the upload has ended.
+            AccessDenied, StoreFailed: An earlier part could not be sent for another reason, or the upload has
+                ended.
         """
         self._check_usable()
         if self._used:
@@ -229,7 +230,7 @@ class PartedUpload(Generic[SentPart]):
             self._free.put(buffer)
 
     def _check_usable(self) -> None:
-        if isinstance(self._failure, Conflict):
+        if isinstance(self._failure, AccessDenied | Conflict):
             raise self._failure
         if self._failure is not None:
             raise StoreFailed(f"writing {self._name} failed: {self._failure.message}") from self._failure

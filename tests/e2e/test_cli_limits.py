@@ -37,7 +37,7 @@ def test_a_run_is_shown_and_watched(cafcat: Cafcat) -> None:
     (cafcat.folder / "tree" / "a").write_bytes(b"a")
     cafcat("ingest", "tree", "--cluster", "local://1")
     lines = cafcat("runs", "show", "1").lines
-    assert "finished     +1 files" in lines[0]
+    assert "finished     +1 file," in lines[0]
     assert lines[1] == "shards: 1 finished; 1 file, 1 B handled"
     assert lines[2].endswith(": 1 shard, 0 running; 1 file, 1 B handled")
     assert cafcat("runs", "watch", "1").lines == lines
