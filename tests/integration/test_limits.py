@@ -182,7 +182,7 @@ def test_processes_together_never_exceed_a_limit_and_use_all_of_it(
     assert counter.most <= 7
     assert settled(counter, workers, 7)
     assert set(shares(database_url)) <= {2, 3}
-    assert counter.watch(0.5)[1] > 100
+    wait_until(lambda: counter.watch(0.5)[1] > 100)
     assert [row.workers for row in repository.limits()] == [3]
 
 
@@ -198,7 +198,7 @@ def test_a_changed_limit_takes_effect_at_the_next_renewal(
     assert settled(counter, workers, 1)
     repository.remove_limit("s3://b")
     renew_all(workers)
-    assert counter.watch(0.3)[0] > 12
+    wait_until(lambda: counter.watch(0.3)[0] > 12)
 
 
 def test_the_share_of_a_dead_process_goes_to_the_others(
