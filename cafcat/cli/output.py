@@ -163,9 +163,7 @@ class Output:
         if null:
             self.raw(b"".join(name.encode() + b"\0" for name in names))
             return
-        shown = map(printable, names) if self._on_terminal else names
-        with _TO_STDOUT:
-            sys.stdout.write("\n".join(shown) + "\n")
+        self.line("\n".join(map(self.shown, names)))
 
     def document(self, document: Mapping[str, Any]) -> None:
         """Print a JSON document in one line on stdout, in ASCII, which every locale can show."""

@@ -1,7 +1,7 @@
 """Keeps the shares of this process in the catalog's limits, and sees when its run is paused or resumed."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -88,17 +88,18 @@ class _OpenBlocks:
         self._count = 0
         renew_after_fork(self)
 
-    def enter(self) -> None:
-        """Count another block. Waits while the last one gives the shares back."""
+    @contextmanager
+    def block(self, after_last: Callable[[], None]) -> Iterator[None]:
+        """Count a block. After the last one, call a function; meanwhile, no other block can begin."""
         with self._lock:
             self._count += 1
-
-    @contextmanager
-    def leaving(self) -> Iterator[bool]:
-        """Count a block less. Yield True if no block is left. Meanwhile, no block can begin."""
-        with self._lock:
-            self._count -= 1
-            yield not self._count
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+                if not self._count:
+                    after_last()
 
     def after_fork(self) -> None:
         """Forget the blocks of the parent in a forked process."""
@@ -120,25 +121,23 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
         run_id: `ingest_runs.id` of the run; None if it cannot be paused.
     """
     shared = SharedLimits(urls, run_id=run_id, pause=session.pause)
-    _OPEN.enter()
-    try:
+
+    def give_back() -> None:
+        with suppress(CafcatError):
+            shared.give_back(session.catalog)
+
+    with _OPEN.block(give_back):
         shared.renew(session.catalog)
-    except BaseException:
-        with _OPEN.leaving():
-            raise
-    ended = Event()
-    thread = Thread(target=_keep, args=(session, shared, ended), name="cafcat-limits", daemon=True)
-    thread.start()
-    try:
-        with TRAFFIC.bandwidth(session.settings.bandwidth):
-            yield
-    finally:
-        ended.set()
-        thread.join()
-        session.pause.set(is_paused=False)
-        with _OPEN.leaving() as is_last, suppress(CafcatError):
-            if is_last:
-                shared.give_back(session.catalog)
+        ended = Event()
+        thread = Thread(target=_keep, args=(session, shared, ended), name="cafcat-limits", daemon=True)
+        thread.start()
+        try:
+            with TRAFFIC.bandwidth(session.settings.bandwidth):
+                yield
+        finally:
+            ended.set()
+            thread.join()
+            session.pause.set(is_paused=False)
 
 
 def _keep(session: Session, shared: SharedLimits, ended: Event) -> None:

@@ -164,7 +164,7 @@ class Traffic:
         """
         with self._changed:
             before = {url: limit.share for url, limit in self._limits.items()}
-        return self.set_shares({url: _smaller(before.get(url), share) for url, share in shares.items()})
+            return self.set_shares({url: _smaller(before.get(url), share) for url, share in shares.items()})
 
     @property
     def used(self) -> frozenset[str]:

@@ -433,10 +433,7 @@ class Lookup:
         return [location_of(row) for row in self._range(_CHUNK_PAGE, parameters)]
 
     def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
-        """Return the locations that meet the conditions whose parameter is not None.
-
-        The statement has only these conditions. An index can serve them, but not a condition with "IS NULL OR".
-        """
+        """Return the locations that meet the conditions whose parameter is not None."""
         return [location_of(row) for row in self._met(_PAGE, parameters, limit)]
 
     def _paths(self, parameters: dict[str, Any], limit: int) -> list[str]:
@@ -444,6 +441,10 @@ class Lookup:
         return [path for (path,) in self._met(_PATH_PAGE, parameters, limit)]
 
     def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement with the conditions whose parameter is not None.
+
+        The statement has only these conditions. An index can serve them, but not a condition with "IS NULL OR".
+        """
         given = {name: value for name, value in parameters.items() if value is not None}
         conditions = " AND ".join(_CONDITIONS[name] for name in given)
         return self._range(statement.format(conditions=conditions), given | {"limit": limit})

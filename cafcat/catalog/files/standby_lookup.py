@@ -119,11 +119,8 @@ class StandbyLookup(Lookup):
         """Return live locations of a chunk, in path order."""
         return self._list(lambda files: files.chunk_page(chunk, after=after, limit=limit))
 
-    def _page(self, parameters: dict[str, Any], limit: int) -> list[Location]:
-        return self._list(lambda files: files._page(parameters, limit))
-
-    def _paths(self, parameters: dict[str, Any], limit: int) -> list[str]:
-        return self._list(lambda files: files._paths(parameters, limit))
+    def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
+        return self._list(lambda files: files._met(statement, parameters, limit))
 
 
 class ReadingCatalog:

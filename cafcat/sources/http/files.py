@@ -141,6 +141,7 @@ class HttpFiles:
             SourceFailed: The file has changed since `look`, has vanished, or cannot be read to its end.
         """
         position, failures = 0, 0
+        url = _traffic_url(file)
         while True:
             with self._answered("GET", file, _conditions(file, position)) as answer:
                 _check_same(file, answer, position)
@@ -148,7 +149,7 @@ class HttpFiles:
                 try:
                     for block in _body(file, answer, file.size_bytes - position):
                         position, failures = position + len(block), 0
-                        TRAFFIC.received(_traffic_url(file), len(block))
+                        TRAFFIC.received(url, len(block))
                         yield block
                 except _Broken as error:
                     failures += 1
