@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[_Result]):
-    """What a call sends back: its result, the files and bytes that it handled, and its events."""
+    """The result of a call, the number of files and bytes that it handled, and its events."""
 
     result: _Result
     files: int

@@ -29,7 +29,7 @@ _PROBE_SECONDS: Final = 120
 
 
 class _Question(NamedTuple):
-    """What a worker is asked: whether it reaches this catalog, these stores, the sources of an ingest, a file."""
+    """A question to a worker: does it reach this catalog, these stores, the sources of an ingest, and a file?"""
 
     settings: SharedSettings
     stores: Sequence[str]

@@ -44,7 +44,7 @@ _DIVIDED_INTO: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """What a worker has to know to pack the shards of an ingest. It can be pickled.
+    """Settings and options with which workers pack the shards of an ingest. They can be pickled.
 
     Attributes:
         settings: Settings of the repository.
@@ -167,7 +167,7 @@ class _Worker:
             yield from self._source(shard)
 
     def _source(self, shard: Shard) -> Iterator[Source]:
-        """Yield the part of the source that is left of a shard. Afterwards, cut off what was not listed of it."""
+        """Yield the rest of a shard as a source. Afterwards, cut the files that were not listed into shards."""
         self._counts[shard.id] = _Counts(shard.report, self._ingest.report)
         part = Part(shard.position or shard.after, shard.through)
         try:

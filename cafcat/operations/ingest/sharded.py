@@ -191,7 +191,7 @@ class ShardedIngest:
             self._ask(request)
 
     def _show(self) -> None:
-        """Report what the workers have done since the last look."""
+        """Report the files and chunks that the workers have finished since the last look."""
         files, size_bytes = self._shards.handled(self._run_id)
         self._session.progress.advance(files - self._handled[0], size_bytes - self._handled[1])
         self._handled = files, size_bytes
