@@ -18,6 +18,8 @@ from cafcat.operations.compare.options import CompareOptions
 from cafcat.operations.compare.report import CompareReport
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
+from cafcat.operations.doctor.options import DoctorOptions
+from cafcat.operations.doctor.report import DoctorReport
 from cafcat.operations.estimate.options import EstimateOptions
 from cafcat.operations.estimate.report import EstimateReport
 from cafcat.operations.ingest.options import IngestOptions
@@ -188,6 +190,7 @@ class Repository(PackedFiles):
     compare = _operation(CompareOptions, CompareReport)
     backup = _operation(BackupOptions, BackupReport)
     restore = _operation(RestoreOptions, RestoreReport)
+    doctor = _operation(DoctorOptions, DoctorReport)
 
     @_with_fields_of(WriteOptions)
     def writer(self, options: WriteOptions) -> "Writer":

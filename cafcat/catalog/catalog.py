@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from cafcat.catalog.files.sources import Sources
     from cafcat.catalog.files.standby_lookup import ReadingCatalog
     from cafcat.catalog.files.versions import Versions
+    from cafcat.catalog.health.server import ServerFacts
+    from cafcat.catalog.health.stores import StoreHealth
+    from cafcat.catalog.health.totals import Totals
     from cafcat.catalog.history.journal import Journal
     from cafcat.catalog.history.listings import Listings
     from cafcat.catalog.history.runs import Runs
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.layout_change import LayoutChanges
     from cafcat.catalog.limits import Limits
     from cafcat.catalog.reports import Reports
-    from cafcat.catalog.standby import Standby
+    from cafcat.catalog.standby import Lag, Standby
     from cafcat.catalog.stores.identity import Identities
     from cafcat.catalog.stores.stores import Stores
     from cafcat.catalog.stores.verdicts import ServerVerdicts
@@ -321,6 +324,45 @@ class Catalog:
         from cafcat.catalog.reports import Reports
 
         return Reports(self._connection, self._database)
+
+    @cached_property
+    def server(self) -> "ServerFacts":
+        """Return the queries about the database server, which work without cafcat's schema, too."""
+        from cafcat.catalog.health.server import ServerFacts
+
+        return ServerFacts(self._connection)
+
+    @cached_property
+    def store_health(self) -> "StoreHealth":
+        """Return the queries for the facts about the stores in the catalog."""
+        from cafcat.catalog.health.stores import StoreHealth
+
+        return StoreHealth(self._connection)
+
+    def replica_lag(self, replica: Connector) -> "Lag":
+        """Return how far a standby server is behind the database of this catalog.
+
+        Args:
+            replica: Opens connections to the standby server.
+
+        Raises:
+            InvalidInput: The server does not follow the primary, or has another catalog.
+            CatalogUnavailable, CatalogOutdated, AccessDenied: A server does not answer, or has no catalog.
+        """
+        from cafcat.catalog.standby import lag_of
+
+        connection = Connection(replica)
+        try:
+            return lag_of(self._connection, connection)
+        finally:
+            connection.close()
+
+    @cached_property
+    def totals(self) -> "Totals":
+        """Return the query for numbers of the catalog: chunks, runs, backlog, verifications, backups."""
+        from cafcat.catalog.health.totals import Totals
+
+        return Totals(self._connection)
 
     @cached_property
     def access_keys(self) -> "AccessKeys":

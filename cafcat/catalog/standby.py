@@ -21,7 +21,7 @@ from cafcat.catalog.locking import LockWait
 from cafcat.errors import CafcatError, CatalogLocked, CatalogOutdated, CatalogUnavailable, InvalidInput
 from cafcat.support.forking import renew_after_fork
 
-__all__ = ["Standby"]
+__all__ = ["Lag", "Standby", "lag_of"]
 
 _LONGEST_INTERVAL: Final = 10.0
 """Longest time between two checks of the standby, in seconds."""
@@ -32,6 +32,8 @@ _POLL_SECONDS: Final = 0.01
 _FIRST_LOOKS: Final = 3
 _FIRST_LOOK_SECONDS: Final = 0.1
 """A process that has just started looks so often, at such intervals, at a standby that lacks the latest commits."""
+_LAG_LOOKS: Final = 10
+"""How often `lag_of` looks at a standby that has not replayed everything yet, at the same intervals."""
 _LOCK_SECONDS: Final = 5.0
 """How long a look-up waits for a lock on the standby, such as that of a replayed TRUNCATE, in seconds."""
 
@@ -70,6 +72,19 @@ class _State(NamedTuple):
     is_standby: bool
     position: int
     committed: float | None
+
+
+class Lag(NamedTuple):
+    """How far a standby is behind its primary.
+
+    Attributes:
+        size_bytes: Bytes of the write-ahead log that the standby has not replayed yet.
+        seconds: Age of the last commit that the standby has replayed; 0 if it has replayed everything, None if it
+            has replayed none.
+    """
+
+    size_bytes: int
+    seconds: float | None
 
 
 class _NewConnections:
@@ -221,7 +236,7 @@ class Standby:
             _check_origin(primary, standby)
             if standby.catalog != primary.catalog:
                 if standby.position >= primary.position:
-                    raise InvalidInput("the read replica has another catalog than the primary", hint=_CHECK_URLS)
+                    raise _other_catalog()
                 return  # the UUID of the catalog was changed, and the standby has not replayed that yet
             if standby.committed is not None and primary.committed is not None:
                 self._complete_until = max(self._complete_until, asked + standby.committed - primary.committed)
@@ -236,6 +251,34 @@ class Standby:
         if not self._warned:
             self._warned = True
             self._lock_wait.progress.warn(f"the read replica is not used, the primary is: {reason}")
+
+
+def lag_of(primary: Connection, standby: Connection) -> Lag:
+    """Return how far a standby is behind the position that its primary has now. This takes up to a second.
+
+    Raises:
+        InvalidInput: The server does not follow the primary, or has another catalog.
+        CatalogUnavailable, CatalogOutdated, AccessDenied: A server does not answer, or has no catalog.
+    """
+    ours, theirs = _state(primary), _state(standby)
+    _check_origin(ours, theirs)
+    for _ in range(_LAG_LOOKS):  # an idle server also writes records, so an old last commit alone means nothing
+        if theirs.position >= ours.position:
+            break
+        time.sleep(_FIRST_LOOK_SECONDS)
+        theirs = _state(standby)
+    if ours.catalog != theirs.catalog and theirs.position >= ours.position:
+        raise _other_catalog()
+    size_bytes = max(0, ours.position - theirs.position)
+    if not size_bytes:
+        return Lag(0, 0.0)
+    if ours.committed is None or theirs.committed is None:
+        return Lag(size_bytes, None)
+    return Lag(size_bytes, max(0.0, ours.committed - theirs.committed))
+
+
+def _other_catalog() -> InvalidInput:
+    return InvalidInput("the read replica has another catalog than the primary", hint=_CHECK_URLS)
 
 
 _CHECK_URLS: Final = "compare database_url and read_database_url"

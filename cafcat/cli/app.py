@@ -69,6 +69,7 @@ _PANELS: Final = {
         "store": "catalog.store",
         "keys": "catalog.keys",
         "config": "admin.config",
+        "doctor": "admin.doctor",
         "completion": "admin.completion",
         "version": "admin.version",
         "help": "admin.help",

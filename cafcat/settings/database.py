@@ -71,16 +71,16 @@ class Database:
         from cafcat.embedded.connecting import connect_running, revision_and_home_of, without_pg_variables
 
         close_home(self._home, is_default=self._is_default_home)
-        connection = connect_running((self._home / "postgres").resolve()) or self._server().connect()
+        connection = connect_running((self._home / "postgres").resolve()) or self.embedded_server().connect()
         try:
             connection.revision, home = revision_and_home_of(connection)
         except BaseException:
             connection.close()
             raise
         if connection.revision is None or connection.revision < HEAD_REVISION:
-            self._server().set_up()  # an earlier version may have created tables as another role
+            self.embedded_server().set_up()  # an earlier version may have created tables as another role
             with without_pg_variables():
-                upgrade(self._server().conninfo())
+                upgrade(self.embedded_server().conninfo())
             connection.revision, home = HEAD_REVISION, None
         self._follow_home(connection, connection.revision, home)
         return connection
@@ -100,7 +100,7 @@ class Database:
         connection.close()
         from cafcat.embedded.roles import READER
 
-        return self._server().connect(READER)
+        return self.embedded_server().connect(READER)
 
     def _follow_home(self, connection: PgConnection, revision: str | None, recorded: str | None) -> None:
         """Update the URLs of the stores inside the home, if the home was moved or copied since the last use.
@@ -120,6 +120,18 @@ class Database:
 
         with translated_errors():
             follow_home(connection, home, [self._home.as_uri()])
+
+    @property
+    def exists(self) -> bool:
+        """False if the database is the embedded one, and no command has created it yet."""
+        return not self.is_embedded or (self._home / "postgres").is_dir()
+
+    def unchanged(self) -> Catalog:
+        """Return the catalog in this database. Unlike that of `catalog`, its connections never migrate the schema.
+
+        A stopped embedded server is started. Read replicas are not used.
+        """
+        return Catalog(_Unchanged(self), lock_timeout=self._lock_timeout)
 
     def catalog(self) -> Catalog:
         """Return the catalog in this database. It connects at its first query."""
@@ -142,9 +154,9 @@ class Database:
             return self._given_url
         from cafcat.embedded.connecting import revision_and_home_of
 
-        with self._server().connect() as connection:
+        with self.embedded_server().connect() as connection:
             self._follow_home(connection, *revision_and_home_of(connection))
-        return self._server().url()
+        return self.embedded_server().url()
 
     def init(self, partitions: int | None = None) -> str:
         """Create cafcat's schema in the database if there is none.
@@ -241,7 +253,7 @@ class Database:
             message = "only the embedded database can be stopped, and a database URL is set"
             hint = "leave --database-url out, unset CAFCAT_DATABASE_URL, or remove database_url from cafcat.toml"
             raise InvalidInput(message, hint=hint)
-        return self._server().stop()
+        return self.embedded_server().stop()
 
     def psql(self) -> tuple[list[str], dict[str, str]]:
         """Return the command line of psql and its complete environment, after one successful connection.
@@ -263,13 +275,29 @@ class Database:
             environment["PGPASSWORD"] = password
         program = shutil.which("psql")
         if self.is_embedded or program is None:
-            program = str(self._server().programs / "psql")
+            program = str(self.embedded_server().programs / "psql")
         if self.is_embedded:
             # PG* variables may be meant for another server.
             environment = {name: value for name, value in environment.items() if not name.startswith("PG")}
         return [program, conninfo], environment
 
-    def _server(self) -> "EmbeddedServer":
+    def embedded_server(self) -> "EmbeddedServer":
+        """Return the embedded server of the home. It is not started."""
         from cafcat.embedded.server import EmbeddedServer
 
         return EmbeddedServer(self._home / "postgres")
+
+
+class _Unchanged:
+    """Opens connections to a database, and leaves its schema as it is: a Connector."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def connect(self) -> PgConnection:
+        """Return a new connection in autocommit mode. Raises CatalogUnavailable, AccessDenied and InvalidInput."""
+        if self._database.is_embedded:
+            return self._database.embedded_server().connect()
+        return self._database.connect()
+
+    connect_reader = connect

@@ -96,6 +96,7 @@ CASES = {
     "limits list": Case("limits list", "1.0 MB/s", before=("limits set s3://b --bandwidth 1MB/s",)),
     "limits remove": Case("limits remove s3://b", "removed", before=("limits set s3://b --in-flight 1GB",)),
     "config": Case("config", "target_size = 30000000000"),
+    "doctor": Case("doctor", "0 errors"),
     "completion": Case("completion bash", "_CAFCAT_COMPLETE"),
     "version": Case("version", "cafcat "),
     "help": Case("help runs show", "Usage: cafcat runs show"),
@@ -118,7 +119,7 @@ CASES = {
 }
 IN_AN_EMPTY_CATALOG = {"rebuild", "restore"}
 """Verbs, and commands after them, that run in an empty catalog with the same store."""
-WITHOUT_A_DATABASE = {"convert", "config", "completion", "version", "db stop"}
+WITHOUT_A_DATABASE = {"convert", "config", "doctor", "completion", "version", "db stop"}
 """Verbs that neither need a database nor start one."""
 
 

@@ -80,3 +80,15 @@ def test_clients_never_execute_the_prepared_statements_of_others(database_url: s
 def test_names_of_prepared_statements_differ_between_connections(database_url: str) -> None:
     with open_connection(database_url) as one, open_connection(database_url) as other:
         assert one._prepared._prepared_idx != other._prepared._prepared_idx
+
+
+@pytest.mark.parametrize("prepares", [True, False])
+def test_the_doctor_finds_the_pooler(database_url: str, tmp_path: Path, prepares: bool) -> None:
+    with package.open(
+        database_url=database_url, home=tmp_path, store=tmp_path / "store", prepared_statements=prepares
+    ) as repository:
+        report = repository.doctor()
+    [found] = [result for result in report.diagnoses if result.check == "pooler"]
+    assert "a pooler is in between" in found.found
+    assert (found.remedy is None) is not prepares
+    assert report.skipped == ()

@@ -413,3 +413,25 @@ def test_the_command_line_reads_the_standby_or_with_fresh_the_primary(pair: Pair
     shown = Cafcat(readers.folder, None, urls | {"CAFCAT_READ_DATABASE_URL": secret})("config").text
     assert "secret" not in shown
     assert "max_staleness = 60" in shown
+
+
+def test_the_doctor_compares_the_replica_with_the_primary(pair: Pair, readers: Readers) -> None:
+    repository = readers.open(pair, max_staleness=1)
+    write(repository, "doctor/a")
+    pair.wait_for_replay()
+    assert replica_result(repository) == ("ok", "the read replica is 0 B of log behind")
+    pair.pause()
+    write(repository, "doctor/b")
+    wait_until(lambda: "max_staleness is 1 s" in replica_result(repository)[1])
+    assert replica_result(repository)[0] == "warning"
+
+
+def test_the_doctor_refuses_another_cluster(pair: Pair, readers: Readers, database_url: str) -> None:
+    level, found = replica_result(readers.open(pair, read_database_url=database_url))
+    assert (level, "it belongs to another database cluster" in found) == ("error", True)
+
+
+def replica_result(repository: cafcat.Repository) -> tuple[str, str]:
+    """Return level and text of what the doctor finds about the read replica."""
+    [found] = [result for result in repository.doctor().diagnoses if result.check == "replica"]
+    return str(found.level), found.found

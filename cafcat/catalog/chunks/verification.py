@@ -25,6 +25,7 @@ from cafcat.catalog.files.lookup import folder_range
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 
 __all__ = [
+    "DAMAGED",
     "CheckResult",
     "CheckTarget",
     "DamagedChunk",
@@ -110,8 +111,8 @@ FROM last AS v LEFT JOIN chunks AS c ON c.id = v.chunk_id, LATERAL (
     SELECT EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.is_live)
            AND c.state IS DISTINCT FROM 'deleted' AS live) AS needed
 """
-_DAMAGED: Final = """
-SELECT DISTINCT ON (c.id) c.id, c.uuid, v.level, v.verdict, v.id
+DAMAGED: Final = """
+SELECT DISTINCT ON (c.id) c.id, c.uuid, v.level, v.verdict, v.id AS verification_id
 FROM verifications AS v JOIN chunks AS c ON c.id = v.chunk_id
 WHERE v.copy_id IS NULL AND v.verdict <> 'ok' AND c.state IN ('committed', 'retired')
   AND (%(chunks)s::uuid[] IS NULL OR c.uuid = ANY(%(chunks)s))
@@ -121,6 +122,7 @@ WHERE v.copy_id IS NULL AND v.verdict <> 'ok' AND c.state IN ('committed', 'reti
         AND (later.level = v.level OR later.level = 'data' OR v.verdict = 'missing'))
 ORDER BY c.id, v.id DESC
 """
+"""The failed checks of `Verification.damaged`. Its parameter `chunks` has the UUIDs of the chunks; NULL for all."""
 
 
 def _prefix_parameters(prefix: str) -> dict[str, str | None]:
@@ -333,7 +335,7 @@ class Verification:
             chunks: UUIDs of the chunks to return; None for all.
         """
         with self._connection.statement() as connection:
-            rows = connection.execute(_DAMAGED, {"chunks": None if chunks is None else list(chunks)}).fetchall()
+            rows = connection.execute(DAMAGED, {"chunks": None if chunks is None else list(chunks)}).fetchall()
         return [DamagedChunk(row[0], row[1], VerifyLevel(row[2]), Verdict(row[3]), row[4]) for row in rows]
 
 

@@ -1,0 +1,81 @@
+"""Checks of the custody of files: damage, verification, copies, backups."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cafcat.operations.doctor.examination import Examination, Reach, days_since
+from cafcat.operations.doctor.found import Found, error, ok, warning
+from cafcat.support.quantities import format_size, plural
+
+__all__ = ["backup", "catalog", "copies", "damage", "verification"]
+
+_VERIFY_DAYS: Final = 90
+"""A chunk should be verified this often, in days."""
+_BACKUP_DAYS: Final = 7
+"""A catalog that changes should be backed up this often, in days."""
+
+
+def catalog(examination: Examination) -> Iterator[Found]:
+    """Read the numbers of the catalog, which the checks after this one need."""
+    totals = examination.totals
+    examination.reach = Reach.NUMBERS
+    files = sum(chunks.files for chunks in totals.chunks.values())
+    committed = totals.chunks.get("committed")
+    count = plural(committed.chunks if committed else 0, "committed chunk")
+    yield ok(f"{count} with {plural(files, 'file')}; the database has {format_size(totals.catalog_bytes)}")
+
+
+def damage(examination: Examination) -> Iterator[Found]:
+    """Look for chunks and copies whose last verification failed."""
+    totals = examination.totals
+    damaged = totals.verdicts.get("damaged", 0) + totals.verdicts.get("missing", 0)
+    unreadable = totals.verdicts.get("unreadable", 0)
+    copies = sum(totals.copy_verdicts.values())
+    if damaged:
+        text = f"found damaged or missing: {plural(damaged, 'chunk')}"
+        yield error(text, "run: cafcat repair (or --from-source SRC), then cafcat verify")
+    if unreadable:
+        yield warning(
+            f"{plural(unreadable, 'chunk')} could not be read", "make the store reachable, then verify again"
+        )
+    if copies:
+        remedy = "run: cafcat verify, then cafcat copy to make new ones"
+        yield warning(f"copies that were found damaged, missing or unreadable: {copies}", remedy)
+    if not damaged and not unreadable and not copies:
+        yield ok("no known damage")
+
+
+def verification(examination: Examination) -> Iterator[Found]:
+    """Check that all chunks have been verified, and not too long ago."""
+    totals, problems = examination.totals, []
+    remedy = f"run: cafcat verify --older-than {_VERIFY_DAYS}d, each day with a share: --sample 5%"
+    if totals.never_verified_since is not None and days_since(totals.never_verified_since) > _VERIFY_DAYS:
+        days = f"{days_since(totals.never_verified_since):.0f} days"
+        text = f"never verified: {plural(totals.never_verified, 'chunk')}, the oldest of them {days} old"
+        problems.append(warning(text, remedy))
+    if totals.verified_since is not None and days_since(totals.verified_since) > _VERIFY_DAYS:
+        text = f"the last verification of a chunk was {days_since(totals.verified_since):.0f} days ago"
+        problems.append(warning(text, remedy))
+    yield from problems
+    if not problems:
+        yield ok(f"{plural(totals.never_verified, 'chunk')} never verified, none for more than {_VERIFY_DAYS} days")
+
+
+def copies(examination: Examination) -> Iterator[Found]:
+    """Show how many chunks have no second copy. The user may have decided to keep one copy only."""
+    yield ok(f"{plural(examination.totals.without_copy, 'chunk')} without a second copy (cafcat copy)")
+
+
+def backup(examination: Examination) -> Iterator[Found]:
+    """Check the age of the last backup of the catalog, if the catalog has changed since."""
+    totals, remedy = examination.totals, "run: cafcat backup, for example each night"
+    if totals.backup_at is None and not totals.chunks:
+        yield ok("nothing to back up")
+    elif totals.backup_at is None:
+        yield warning("the catalog was never backed up; a rebuild from the stores takes much longer", remedy)
+    elif totals.changes_since_backup and (days := days_since(totals.backup_at)) > _BACKUP_DAYS:
+        text = f"the last backup is {days:.0f} days old; {plural(totals.changes_since_backup, 'change')} since"
+        yield warning(text, remedy)
+    else:
+        age = days_since(totals.backup_at)
+        yield ok(f"the last backup is {age:.1f} days old; {plural(totals.changes_since_backup, 'change')} since")

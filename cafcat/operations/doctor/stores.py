@@ -1,0 +1,116 @@
+"""Checks of the stores: reachable, those of this catalog, writable as far as that can be known without writing."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from cafcat.catalog.health.stores import StoreFacts
+from cafcat.errors import CafcatError
+from cafcat.operations.doctor.examination import Examination, Reach
+from cafcat.operations.doctor.found import Found, error, failed, ok, warning
+from cafcat.operations.doctor.report import Level
+from cafcat.stores.base import FolderStore, Store
+from cafcat.stores.marker import read_marker, read_markers
+from cafcat.stores.presence import why_not_there
+from cafcat.support.time_limit import call_all_within
+
+__all__ = ["stores"]
+
+_LOOK: Final = "check its disk, its server and the network"
+
+
+def stores(examination: Examination) -> Iterator[Found]:
+    """Check all stores at the same time, with a few read requests for each store."""
+    catalog = examination.catalog.store_health.catalog() if examination.reach >= Reach.CATALOG else None
+    facts_of = _all(examination)
+    checks = {url: partial(_check, examination, facts, catalog) for url, facts in facts_of.items()}
+    for url, found in call_all_within(checks, examination.timeout_seconds).items():
+        level = Level.ERROR if facts_of[url].has_own or url == _default(examination) else Level.WARNING
+        if isinstance(found, CafcatError | OSError) and not isinstance(found, TimeoutError):
+            yield failed(found, _LOOK, level)
+        elif isinstance(found, TimeoutError):
+            yield Found(level, f"the store {url}: {found}", f"{_LOOK}, or give more time with --timeout")
+        elif isinstance(found, Exception):
+            raise found
+        else:
+            yield from found
+
+
+def _default(examination: Examination) -> str:
+    """Return the URL of the store for new chunks, as far as it can be known without a catalog."""
+    name = examination.settings.store_name
+    named = [facts.url for facts in examination.known_stores if name is not None and facts.name == name]
+    return named[0] if named else examination.stores[examination.settings.store].url
+
+
+def _all(examination: Examination) -> dict[str, StoreFacts]:
+    """Return by URL the stores of the catalog, and the store for new chunks, which the catalog may not have."""
+    url = _default(examination)
+    new = StoreFacts(url, None, None, has_own=False, has_adopted=False, is_tested=False, failed_checks=[])
+    return {url: new} | {facts.url: facts for facts in examination.known_stores}
+
+
+def _check(examination: Examination, facts: StoreFacts, catalog: UUID | None) -> list[Found]:
+    """Return the results for one store. Raises the errors of a store that does not answer."""
+    store = examination.stores[facts.url]
+    found = [_belonging(store, facts, catalog)]
+    if isinstance(store, FolderStore):
+        found += _writable(store.folder)
+    elif not facts.is_tested:
+        remedy = f"run: cafcat store check {shlex.quote(facts.url)} (it writes a test object, and removes it)"
+        found.append(warning(f"the server of {facts.url} was never tested", remedy))
+    if facts.failed_checks:
+        text = f"the server of {facts.url} lacks features: {', '.join(facts.failed_checks)}"
+        remedy = f"`cafcat store check {shlex.quote(facts.url)}` shows what cafcat does instead (docs/s3.md)"
+        found.append(warning(text, remedy))
+    return found
+
+
+def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:
+    """Compare the marker in a store with the catalog. This sends one or two requests."""
+    marker = None if catalog is None else read_marker(store, catalog)
+    if marker is None:
+        return _without_marker(store, facts, catalog)
+    if facts.uuid in (None, marker.store):
+        return ok(f"{facts.url} answers, and has the marker of this catalog")
+    text = f"{facts.url} is another store than the catalog has there: its marker has the UUID {marker.store}"
+    return error(text, "mount the right disk, or enter the new place: cafcat store move")
+
+
+def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:
+    why = why_not_there(store)
+    if why is not None and (facts.has_own or facts.uuid is not None):
+        text = f"{facts.url} has objects in the catalog, but {why}"
+        return error(text, "is its disk mounted? If it was moved, run: cafcat store move")
+    if facts.has_own:
+        text = f"{facts.url} answers, and has no marker of this catalog"
+        return warning(text, "the next command that writes there makes one; is it the right store?")
+    if why is None:
+        return _not_joined(store, catalog)
+    return ok(f"{facts.url} has {'adopted archives only' if facts.has_adopted else f'no objects yet: {why}'}")
+
+
+def _not_joined(store: Store, catalog: UUID | None) -> Found:
+    """Return the result for a store with objects of cafcat, of which this catalog has none."""
+    others = [str(uuid) for uuid, _ in read_markers(store) if uuid != catalog]
+    if not others:
+        return ok(f"{store.url} answers")
+    text = f"{store.url} belongs to another catalog: {', '.join(others)}"
+    remedy = "if its catalog was lost, run cafcat rebuild or cafcat restore; else use another store"
+    return warning(text, remedy)
+
+
+def _writable(folder: str) -> list[Found]:
+    """Check that a folder, or the nearest one above it, can be written to."""
+    existing = folder
+    while not os.path.isdir(existing) and existing != os.path.dirname(existing):
+        existing = os.path.dirname(existing)
+    if os.statvfs(existing).f_flag & os.ST_RDONLY:
+        return [warning(f"{existing} is mounted read-only", "mount it for writing, or use another store")]
+    if not os.access(existing, os.W_OK | os.X_OK):
+        remedy = "change its owner or permissions, or run cafcat as another user"
+        return [warning(f"this user may not write to {existing}", remedy)]
+    return []
