@@ -30,6 +30,7 @@ __all__ = [
     "Finding",
     "FindingKind",
     "Folder",
+    "FolderTotal",
     "IngestReport",
     "JournalKind",
     "Location",
@@ -373,6 +374,22 @@ NO_UNITS = ArchiveUnits()
 """The ArchiveUnits of an archive that contains no logs: no log files and no times."""
 
 
+class FolderTotal(NamedTuple):
+    """Number and size of all live files in a folder and in all folders below it.
+
+    Attributes:
+        path: The folder, with a slash at its end; "" for the whole catalog.
+        depth: Number of slashes in the path.
+        files: Number of files.
+        size_bytes: Their total size in bytes.
+    """
+
+    path: str
+    depth: int
+    files: int
+    size_bytes: int
+
+
 class RunState(StrEnum):
     """State of an ingest run."""
 
@@ -385,6 +402,8 @@ class RunState(StrEnum):
     chunks that were committed before."""
     FAILED = "failed"
     """An error ended the run. Chunks that were committed before the error stay."""
+    REBUILT = "rebuilt"
+    """The row was rebuilt from the journals of stores, which do not have the sources, the counts and the end."""
 
 
 class ShardState(StrEnum):

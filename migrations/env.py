@@ -7,6 +7,8 @@ from alembic import context
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
+from cafcat.catalog.ops_views import create_views
+from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.tables import metadata
 
 LOCK_KEY = 0x63616663  # advisory lock ("cafc"): of two simultaneous migrations, the second one waits
@@ -22,7 +24,7 @@ def database_url() -> str:
 
 
 def run_migrations() -> None:
-    """Run all migrations up to the target revision in one transaction."""
+    """Run all migrations up to the target revision in one transaction. The newest one is followed by the views."""
     url = database_url()
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
     with engine.connect() as connection, connection.begin():
@@ -31,6 +33,8 @@ def run_migrations() -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
         context.configure(connection=connection, target_metadata=metadata, compare_server_default=True)
         context.run_migrations()
+        if context.get_context().get_current_revision() == HEAD_REVISION:
+            create_views(connection.connection.driver_connection)
 
 
 if context.is_offline_mode():

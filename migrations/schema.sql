@@ -1,195 +1,5 @@
 -- The schema at the newest migration, for reading. Written by `make schema`; a test keeps it true.
 
-CREATE FUNCTION public.chunks_are_kept() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RAISE EXCEPTION 'rows of chunks are never deleted: file_locations.caf_file_id points to them';
-END $$;
-
-COMMENT ON FUNCTION public.chunks_are_kept() IS 'Refuses DELETE and TRUNCATE on chunks.';
-
-CREATE TABLE public.access_keys (
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    access_key_id text NOT NULL COLLATE pg_catalog."C",
-    prefix text NOT NULL COLLATE pg_catalog."C",
-    sealed_secret bytea,
-    CONSTRAINT access_keys_sealed_secret_check CHECK (((sealed_secret IS NULL) = (revoked_at IS NOT NULL)))
-);
-
-COMMENT ON TABLE public.access_keys IS 'Keys with which programs read files through the S3 server.';
-
-COMMENT ON COLUMN public.access_keys.created_at IS 'When the key was made.';
-
-COMMENT ON COLUMN public.access_keys.expires_at IS 'From when on the key is refused; NULL if it does not expire.';
-
-COMMENT ON COLUMN public.access_keys.revoked_at IS 'When the key was revoked; NULL if it was not.';
-
-COMMENT ON COLUMN public.access_keys.access_key_id IS 'Name of the key, which every request of its user has.';
-
-COMMENT ON COLUMN public.access_keys.prefix IS 'Folder of the catalog that the key can read, with a slash at its end; empty for all files.';
-
-COMMENT ON COLUMN public.access_keys.sealed_secret IS 'The secret, encrypted with the sealing key, which the database does not have; NULL once revoked.';
-
-CREATE TABLE public.alembic_version (
-    version_num character varying(32) NOT NULL
-);
-
-COMMENT ON TABLE public.alembic_version IS 'Revision of this schema: see cafcat db current.';
-
-COMMENT ON COLUMN public.alembic_version.version_num IS 'Revision of this schema.';
-
-CREATE TABLE public.backups (
-    id bigint NOT NULL,
-    journal_id bigint,
-    size_bytes bigint,
-    begun_at timestamp with time zone DEFAULT now() NOT NULL,
-    committed_at timestamp with time zone,
-    abandoned_at timestamp with time zone,
-    deleted_at timestamp with time zone,
-    lease_expires_at timestamp with time zone,
-    state text DEFAULT 'writing'::text NOT NULL,
-    store text NOT NULL,
-    object_key text NOT NULL,
-    lease_owner text,
-    etag text,
-    upload_id text,
-    CONSTRAINT backups_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
-);
-
-COMMENT ON TABLE public.backups IS 'Backups of the catalog, as objects in a store.';
-
-COMMENT ON COLUMN public.backups.id IS 'Number of the backup.';
-
-COMMENT ON COLUMN public.backups.journal_id IS 'The last change (journal.id) that is in it.';
-
-COMMENT ON COLUMN public.backups.size_bytes IS 'Size of the object.';
-
-COMMENT ON COLUMN public.backups.begun_at IS 'When the row was made, before the first byte was written.';
-
-COMMENT ON COLUMN public.backups.committed_at IS 'When the backup was durable and whole.';
-
-COMMENT ON COLUMN public.backups.abandoned_at IS 'When the writer, or recover, gave the backup up.';
-
-COMMENT ON COLUMN public.backups.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
-
-COMMENT ON COLUMN public.backups.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
-
-COMMENT ON COLUMN public.backups.state IS 'writing -> committed or abandoned; committed -> deleted.';
-
-COMMENT ON COLUMN public.backups.store IS 'URL of the store that holds the object.';
-
-COMMENT ON COLUMN public.backups.object_key IS 'Key of the object in that store.';
-
-COMMENT ON COLUMN public.backups.lease_owner IS 'While writing: host and process of the writer.';
-
-COMMENT ON COLUMN public.backups.etag IS 'Entity tag that the store gave the object; NULL for folders.';
-
-COMMENT ON COLUMN public.backups.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
-
-ALTER TABLE public.backups ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.backups_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE public.catalog_identity (
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    uuid uuid DEFAULT gen_random_uuid() NOT NULL,
-    only_row boolean DEFAULT true NOT NULL,
-    home text,
-    CONSTRAINT catalog_identity_only_row_check CHECK (only_row)
-);
-
-COMMENT ON TABLE public.catalog_identity IS 'Identity of this catalog: one row.';
-
-COMMENT ON COLUMN public.catalog_identity.created_at IS 'When the catalog was created.';
-
-COMMENT ON COLUMN public.catalog_identity.uuid IS 'Identity of the catalog: the marker object of each store names the catalogs that write there.';
-
-COMMENT ON COLUMN public.catalog_identity.only_row IS 'Always true: the primary key allows one row only.';
-
-COMMENT ON COLUMN public.catalog_identity.home IS 'URL of CAFCAT_HOME at the last use, with the embedded database; else NULL.';
-
-CREATE TABLE public.chunk_copies (
-    id bigint NOT NULL,
-    chunk_id bigint NOT NULL,
-    begun_at timestamp with time zone DEFAULT now() NOT NULL,
-    committed_at timestamp with time zone,
-    abandoned_at timestamp with time zone,
-    deleted_at timestamp with time zone,
-    lease_expires_at timestamp with time zone,
-    state text DEFAULT 'writing'::text NOT NULL,
-    store text NOT NULL,
-    object_key text NOT NULL,
-    lease_owner text,
-    etag text,
-    upload_id text,
-    retired_at timestamp with time zone,
-    CONSTRAINT chunk_copies_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
-);
-
-COMMENT ON TABLE public.chunk_copies IS 'Further objects with the very bytes of a chunk: reads go there when the first one fails.';
-
-COMMENT ON COLUMN public.chunk_copies.id IS 'Number of the copy.';
-
-COMMENT ON COLUMN public.chunk_copies.chunk_id IS 'The chunk that it is a copy of.';
-
-COMMENT ON COLUMN public.chunk_copies.begun_at IS 'When the row was made, before the first byte was written.';
-
-COMMENT ON COLUMN public.chunk_copies.committed_at IS 'When the copy was durable and whole.';
-
-COMMENT ON COLUMN public.chunk_copies.abandoned_at IS 'When the writer, or recover, gave the copy up.';
-
-COMMENT ON COLUMN public.chunk_copies.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
-
-COMMENT ON COLUMN public.chunk_copies.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
-
-COMMENT ON COLUMN public.chunk_copies.state IS 'writing -> committed or abandoned; committed -> deleted.';
-
-COMMENT ON COLUMN public.chunk_copies.store IS 'URL of the store that holds the object.';
-
-COMMENT ON COLUMN public.chunk_copies.object_key IS 'Key of the object in that store.';
-
-COMMENT ON COLUMN public.chunk_copies.lease_owner IS 'While writing: host and process of the writer.';
-
-COMMENT ON COLUMN public.chunk_copies.etag IS 'Entity tag that the store gave the object; NULL for folders.';
-
-COMMENT ON COLUMN public.chunk_copies.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
-
-COMMENT ON COLUMN public.chunk_copies.retired_at IS 'When a migration of the store replaced this copy as the place to read from; prune removes the copy later.';
-
-ALTER TABLE public.chunk_copies ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.chunk_copies_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE public.chunk_times (
-    chunk_id bigint NOT NULL,
-    begin_ms numeric,
-    end_ms numeric,
-    timestamp_key text NOT NULL COLLATE pg_catalog."C"
-);
-
-COMMENT ON TABLE public.chunk_times IS 'Which times the records of an archive of logs (clp-s) span: what a search by time looks at first.';
-
-COMMENT ON COLUMN public.chunk_times.chunk_id IS 'The archive: chunks.id.';
-
-COMMENT ON COLUMN public.chunk_times.begin_ms IS 'Earliest time, milliseconds since 1970 UTC; NULL if unknown.';
-
-COMMENT ON COLUMN public.chunk_times.end_ms IS 'Latest time, inclusive.';
-
-COMMENT ON COLUMN public.chunk_times.timestamp_key IS 'Key of the records that has the time.';
-
 CREATE TABLE public.chunks (
     id bigint NOT NULL,
     run_id bigint,
@@ -279,50 +89,6 @@ COMMENT ON COLUMN public.chunks.moves_from IS 'chunks.id of those whose files we
 
 COMMENT ON COLUMN public.chunks.adopted_prefix IS 'Of an archive that was adopted in place: what its paths begin with before the names that it has for them itself. NULL for cafcat''s own. An adopted object is never written to or deleted.';
 
-ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.chunks_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE public.events (
-    id bigint NOT NULL,
-    run_id bigint,
-    chunk_id bigint,
-    happened_at timestamp with time zone DEFAULT now() NOT NULL,
-    kind text NOT NULL,
-    file_path text,
-    detail text
-);
-
-COMMENT ON TABLE public.events IS 'Append-only log of what happened to runs, chunks and single files.';
-
-COMMENT ON COLUMN public.events.id IS 'Order of the events.';
-
-COMMENT ON COLUMN public.events.run_id IS 'The run it belongs to.';
-
-COMMENT ON COLUMN public.events.chunk_id IS 'The chunk it is about.';
-
-COMMENT ON COLUMN public.events.happened_at IS 'When it was recorded.';
-
-COMMENT ON COLUMN public.events.kind IS 'chunk_begun, chunk_committed, chunk_abandoned, file_failed, ...';
-
-COMMENT ON COLUMN public.events.file_path IS 'The file it is about, with undecodable bytes escaped.';
-
-COMMENT ON COLUMN public.events.detail IS 'What happened, in one line.';
-
-ALTER TABLE public.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.events_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE TABLE public.file_locations (
     caf_file_id bigint NOT NULL,
     start_byte bigint NOT NULL,
@@ -334,6 +100,8 @@ CREATE TABLE public.file_locations (
     content_bytes bigint,
     decoding text,
     source_id integer,
+    ingest_run_id bigint,
+    current_since timestamp with time zone,
     CONSTRAINT file_locations_crc32c_check CHECK (((crc32c >= 0) AND (crc32c <= '4294967295'::bigint))),
     CONSTRAINT file_locations_file_path_check CHECK (((octet_length(file_path) >= 1) AND (octet_length(file_path) <= 2048))),
     CONSTRAINT file_locations_span_check CHECK (((start_byte >= 0) AND (end_byte >= start_byte)))
@@ -361,6 +129,473 @@ COMMENT ON COLUMN public.file_locations.content_bytes IS 'Size of the file where
 COMMENT ON COLUMN public.file_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
 
 COMMENT ON COLUMN public.file_locations.source_id IS 'Source that the file was read from: sources.id. NULL if unknown; then size and time decide whether it changed.';
+
+COMMENT ON COLUMN public.file_locations.ingest_run_id IS 'Run that brought the file, if that is not chunks.run_id of its chunk: repack and repair move files to chunks without a run. The view files in cafcat_ops has the run of every file.';
+
+COMMENT ON COLUMN public.file_locations.current_since IS 'Since when the path has this content, if that is not chunks.committed_at of its chunk: the file was moved or undeleted since then.';
+
+CREATE TABLE public.ingest_runs (
+    id bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    files_added bigint DEFAULT 0 NOT NULL,
+    files_replaced bigint DEFAULT 0 NOT NULL,
+    files_unchanged bigint DEFAULT 0 NOT NULL,
+    files_skipped bigint DEFAULT 0 NOT NULL,
+    files_failed bigint DEFAULT 0 NOT NULL,
+    bytes_added bigint DEFAULT 0 NOT NULL,
+    chunks_committed bigint DEFAULT 0 NOT NULL,
+    process_id integer NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    host text NOT NULL,
+    cafcat_version text NOT NULL,
+    sources text[] NOT NULL,
+    options jsonb NOT NULL,
+    error text,
+    owner text,
+    request text,
+    paused_at timestamp with time zone,
+    CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['stop'::text, 'abort'::text]))),
+    CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text, 'rebuilt'::text])))
+);
+
+COMMENT ON TABLE public.ingest_runs IS 'Every ingest: what it was asked, what it brought, how it ended.';
+
+COMMENT ON COLUMN public.ingest_runs.id IS 'Number of the run.';
+
+COMMENT ON COLUMN public.ingest_runs.started_at IS 'When the run began.';
+
+COMMENT ON COLUMN public.ingest_runs.finished_at IS 'When it ended; NULL while it runs, or if its process died.';
+
+COMMENT ON COLUMN public.ingest_runs.files_added IS 'Files committed under a path that the catalog did not have.';
+
+COMMENT ON COLUMN public.ingest_runs.files_replaced IS 'Files committed over an older location of the same path.';
+
+COMMENT ON COLUMN public.ingest_runs.files_unchanged IS 'Files left alone: same size and modification time as the catalog has.';
+
+COMMENT ON COLUMN public.ingest_runs.files_skipped IS 'Symlinks, sockets, devices, and conflicts under --on-conflict skip.';
+
+COMMENT ON COLUMN public.ingest_runs.files_failed IS 'Files refused by name or size, changed while read, vanished, or unreadable.';
+
+COMMENT ON COLUMN public.ingest_runs.bytes_added IS 'Bytes of the files added and replaced.';
+
+COMMENT ON COLUMN public.ingest_runs.chunks_committed IS 'Chunks that the run committed.';
+
+COMMENT ON COLUMN public.ingest_runs.process_id IS 'Process id of the writer on its host.';
+
+COMMENT ON COLUMN public.ingest_runs.state IS 'running, finished, interrupted (by the user; what was packed is committed), failed, or rebuilt (from the journals of the stores, which do not have its end, its sources and its counts).';
+
+COMMENT ON COLUMN public.ingest_runs.host IS 'Host name of the writer.';
+
+COMMENT ON COLUMN public.ingest_runs.cafcat_version IS 'Version of the program.';
+
+COMMENT ON COLUMN public.ingest_runs.sources IS 'What was ingested, as typed.';
+
+COMMENT ON COLUMN public.ingest_runs.options IS 'Options of the run: prefix, include, exclude, ...';
+
+COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwise.';
+
+COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.lease_owner: recover sees by it that it died.';
+
+COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: stop after the commit of their open chunks, or abort at once; NULL: go on.';
+
+COMMENT ON COLUMN public.ingest_runs.paused_at IS 'Since when the run is to be paused; NULL if it is not. Its processes look every 5 seconds.';
+
+CREATE TABLE public.retired_locations (
+    id bigint NOT NULL,
+    caf_file_id bigint NOT NULL,
+    start_byte bigint NOT NULL,
+    end_byte bigint NOT NULL,
+    crc32c bigint NOT NULL,
+    modified_at timestamp with time zone,
+    run_id bigint,
+    retired_at timestamp with time zone DEFAULT now() NOT NULL,
+    file_path text NOT NULL COLLATE pg_catalog."C",
+    reason text NOT NULL,
+    source_etag text,
+    content_bytes bigint,
+    decoding text,
+    source_id integer,
+    ingest_run_id bigint,
+    current_since timestamp with time zone,
+    CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text, 'removed'::text, 'moved'::text])))
+)
+WITH (autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='5000000', autovacuum_freeze_min_age='0');
+
+COMMENT ON TABLE public.retired_locations IS 'What paths pointed to before: every entry of a chunk is either here or in file_locations.';
+
+COMMENT ON COLUMN public.retired_locations.id IS 'Order of retirement.';
+
+COMMENT ON COLUMN public.retired_locations.caf_file_id IS 'The chunk: chunks.id. See docs/decisions/0003.';
+
+COMMENT ON COLUMN public.retired_locations.start_byte IS 'First byte of the file in the chunk.';
+
+COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: size is end_byte - start_byte, unless there is content_bytes.';
+
+COMMENT ON COLUMN public.retired_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
+
+COMMENT ON COLUMN public.retired_locations.modified_at IS 'Modification time at the source, cut to microseconds; NULL where the source has none.';
+
+COMMENT ON COLUMN public.retired_locations.run_id IS 'The run that retired it.';
+
+COMMENT ON COLUMN public.retired_locations.retired_at IS 'When it was retired.';
+
+COMMENT ON COLUMN public.retired_locations.file_path IS 'Name that pointed there.';
+
+COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed), skipped (packed, but another version stayed), removed (by rm) or moved (into another chunk, by repack or repair).';
+
+COMMENT ON COLUMN public.retired_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
+
+COMMENT ON COLUMN public.retired_locations.content_bytes IS 'Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file.';
+
+COMMENT ON COLUMN public.retired_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
+
+COMMENT ON COLUMN public.retired_locations.source_id IS 'Source that the file was read from: sources.id. NULL if unknown; then size and time decide whether it changed.';
+
+COMMENT ON COLUMN public.retired_locations.ingest_run_id IS 'Run that brought the file, if that is not chunks.run_id of its chunk: repack and repair move files to chunks without a run. The view files in cafcat_ops has the run of every file.';
+
+COMMENT ON COLUMN public.retired_locations.current_since IS 'Since when the path has this content, if that is not chunks.committed_at of its chunk: the file was moved or undeleted since then.';
+
+CREATE TABLE public.sources (
+    id integer NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    url text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.sources IS 'Roots that files were ingested from.';
+
+COMMENT ON COLUMN public.sources.id IS 'Number of the source.';
+
+COMMENT ON COLUMN public.sources.added_at IS 'When the catalog first met the source.';
+
+COMMENT ON COLUMN public.sources.url IS 'Folder, bucket or server that the names of files are relative to.';
+
+CREATE TABLE public.chunk_copies (
+    id bigint NOT NULL,
+    chunk_id bigint NOT NULL,
+    begun_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    state text DEFAULT 'writing'::text NOT NULL,
+    store text NOT NULL,
+    object_key text NOT NULL,
+    lease_owner text,
+    etag text,
+    upload_id text,
+    retired_at timestamp with time zone,
+    CONSTRAINT chunk_copies_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
+);
+
+COMMENT ON TABLE public.chunk_copies IS 'Further objects with the very bytes of a chunk: reads go there when the first one fails.';
+
+COMMENT ON COLUMN public.chunk_copies.id IS 'Number of the copy.';
+
+COMMENT ON COLUMN public.chunk_copies.chunk_id IS 'The chunk that it is a copy of.';
+
+COMMENT ON COLUMN public.chunk_copies.begun_at IS 'When the row was made, before the first byte was written.';
+
+COMMENT ON COLUMN public.chunk_copies.committed_at IS 'When the copy was durable and whole.';
+
+COMMENT ON COLUMN public.chunk_copies.abandoned_at IS 'When the writer, or recover, gave the copy up.';
+
+COMMENT ON COLUMN public.chunk_copies.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
+
+COMMENT ON COLUMN public.chunk_copies.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
+
+COMMENT ON COLUMN public.chunk_copies.state IS 'writing -> committed or abandoned; committed -> deleted.';
+
+COMMENT ON COLUMN public.chunk_copies.store IS 'URL of the store that holds the object.';
+
+COMMENT ON COLUMN public.chunk_copies.object_key IS 'Key of the object in that store.';
+
+COMMENT ON COLUMN public.chunk_copies.lease_owner IS 'While writing: host and process of the writer.';
+
+COMMENT ON COLUMN public.chunk_copies.etag IS 'Entity tag that the store gave the object; NULL for folders.';
+
+COMMENT ON COLUMN public.chunk_copies.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
+
+COMMENT ON COLUMN public.chunk_copies.retired_at IS 'When a migration of the store replaced this copy as the place to read from; prune removes the copy later.';
+
+CREATE FUNCTION public.chunks_are_kept() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of chunks are never deleted: file_locations.caf_file_id points to them';
+END $$;
+
+COMMENT ON FUNCTION public.chunks_are_kept() IS 'Refuses DELETE and TRUNCATE on chunks.';
+
+CREATE TABLE public.verifications (
+    id bigint NOT NULL,
+    run_id bigint NOT NULL,
+    chunk_id bigint,
+    copy_id bigint,
+    files_checked bigint DEFAULT 0 NOT NULL,
+    bytes_read bigint DEFAULT 0 NOT NULL,
+    finding_count bigint DEFAULT 0 NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    level text NOT NULL,
+    verdict text NOT NULL,
+    checked_by text NOT NULL,
+    CONSTRAINT verifications_level_check CHECK ((level = ANY (ARRAY['catalog'::text, 'index'::text, 'data'::text, 'source'::text]))),
+    CONSTRAINT verifications_verdict_check CHECK ((verdict = ANY (ARRAY['ok'::text, 'damaged'::text, 'missing'::text, 'unreadable'::text])))
+);
+
+COMMENT ON TABLE public.verifications IS 'History of checks: which chunk was checked when, at which level, with what verdict.';
+
+COMMENT ON COLUMN public.verifications.id IS 'Number of the check.';
+
+COMMENT ON COLUMN public.verifications.run_id IS 'The verify that made it.';
+
+COMMENT ON COLUMN public.verifications.chunk_id IS 'The chunk; NULL for the catalog as a whole.';
+
+COMMENT ON COLUMN public.verifications.copy_id IS 'Which copy; NULL for the chunk itself.';
+
+COMMENT ON COLUMN public.verifications.files_checked IS 'Files whose bytes, or rows, were looked at.';
+
+COMMENT ON COLUMN public.verifications.bytes_read IS 'Bytes read from the store or the source.';
+
+COMMENT ON COLUMN public.verifications.finding_count IS 'Rows in findings.';
+
+COMMENT ON COLUMN public.verifications.started_at IS 'When it began.';
+
+COMMENT ON COLUMN public.verifications.finished_at IS 'When it was done.';
+
+COMMENT ON COLUMN public.verifications.level IS 'catalog, index, data or source: each looks at more.';
+
+COMMENT ON COLUMN public.verifications.verdict IS 'ok, damaged (see findings), missing (no object) or unreadable (the store did not give it).';
+
+COMMENT ON COLUMN public.verifications.checked_by IS 'Host and process that checked.';
+
+CREATE TABLE public.folder_deltas (
+    id bigint NOT NULL,
+    files bigint NOT NULL,
+    bytes bigint NOT NULL,
+    depth integer NOT NULL,
+    folder_path text NOT NULL COLLATE pg_catalog."C"
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='50000');
+
+COMMENT ON TABLE public.folder_deltas IS 'Changes of folder_totals: each commit adds rows, so that no two commits wait for one row.';
+
+COMMENT ON COLUMN public.folder_deltas.id IS 'Order of the changes.';
+
+COMMENT ON COLUMN public.folder_deltas.files IS 'Number of live files in the folder and all below it.';
+
+COMMENT ON COLUMN public.folder_deltas.bytes IS 'Total size of these files in bytes.';
+
+COMMENT ON COLUMN public.folder_deltas.depth IS 'Number of slashes in folder_path; 0 for the whole catalog.';
+
+COMMENT ON COLUMN public.folder_deltas.folder_path IS 'The folder, with a slash at its end; empty for the whole catalog.';
+
+CREATE TABLE public.folder_totals (
+    files bigint NOT NULL,
+    bytes bigint NOT NULL,
+    depth integer NOT NULL,
+    folder_path text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.folder_totals IS 'Files and bytes in each folder. Changes in folder_deltas are not added yet: see the view folders.';
+
+COMMENT ON COLUMN public.folder_totals.files IS 'Number of live files in the folder and all below it.';
+
+COMMENT ON COLUMN public.folder_totals.bytes IS 'Total size of these files in bytes.';
+
+COMMENT ON COLUMN public.folder_totals.depth IS 'Number of slashes in folder_path; 0 for the whole catalog.';
+
+COMMENT ON COLUMN public.folder_totals.folder_path IS 'The folder, with a slash at its end; empty for the whole catalog.';
+
+CREATE TABLE public.events (
+    id bigint NOT NULL,
+    run_id bigint,
+    chunk_id bigint,
+    happened_at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text NOT NULL,
+    file_path text,
+    detail text,
+    actor text,
+    options jsonb,
+    files_change bigint,
+    bytes_change bigint
+);
+
+COMMENT ON TABLE public.events IS 'Append-only log of what happened to runs, chunks and single files, and of who did what.';
+
+COMMENT ON COLUMN public.events.id IS 'Order of the events.';
+
+COMMENT ON COLUMN public.events.run_id IS 'The run it belongs to.';
+
+COMMENT ON COLUMN public.events.chunk_id IS 'The chunk it is about.';
+
+COMMENT ON COLUMN public.events.happened_at IS 'When it was recorded.';
+
+COMMENT ON COLUMN public.events.kind IS 'chunk_begun, chunk_committed, chunk_abandoned, file_failed, ...';
+
+COMMENT ON COLUMN public.events.file_path IS 'The file it is about, with undecodable bytes escaped.';
+
+COMMENT ON COLUMN public.events.detail IS 'What happened, in one line.';
+
+COMMENT ON COLUMN public.events.actor IS 'Who did it: user and host of the process; NULL in events of earlier versions.';
+
+COMMENT ON COLUMN public.events.options IS 'Options of the command, of events of the kind command.';
+
+COMMENT ON COLUMN public.events.files_change IS 'By how much the event changed the number of live files; NULL if not.';
+
+COMMENT ON COLUMN public.events.bytes_change IS 'By how much the event changed the total size of all live files.';
+
+CREATE TABLE public.backups (
+    id bigint NOT NULL,
+    journal_id bigint,
+    size_bytes bigint,
+    begun_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    state text DEFAULT 'writing'::text NOT NULL,
+    store text NOT NULL,
+    object_key text NOT NULL,
+    lease_owner text,
+    etag text,
+    upload_id text,
+    CONSTRAINT backups_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'abandoned'::text, 'deleted'::text])))
+);
+
+COMMENT ON TABLE public.backups IS 'Backups of the catalog, as objects in a store.';
+
+COMMENT ON COLUMN public.backups.id IS 'Number of the backup.';
+
+COMMENT ON COLUMN public.backups.journal_id IS 'The last change (journal.id) that is in it.';
+
+COMMENT ON COLUMN public.backups.size_bytes IS 'Size of the object.';
+
+COMMENT ON COLUMN public.backups.begun_at IS 'When the row was made, before the first byte was written.';
+
+COMMENT ON COLUMN public.backups.committed_at IS 'When the backup was durable and whole.';
+
+COMMENT ON COLUMN public.backups.abandoned_at IS 'When the writer, or recover, gave the backup up.';
+
+COMMENT ON COLUMN public.backups.deleted_at IS 'When the store had nothing of it any more, neither object nor upload.';
+
+COMMENT ON COLUMN public.backups.lease_expires_at IS 'While writing: the writer is taken for dead after this time.';
+
+COMMENT ON COLUMN public.backups.state IS 'writing -> committed or abandoned; committed -> deleted.';
+
+COMMENT ON COLUMN public.backups.store IS 'URL of the store that holds the object.';
+
+COMMENT ON COLUMN public.backups.object_key IS 'Key of the object in that store.';
+
+COMMENT ON COLUMN public.backups.lease_owner IS 'While writing: host and process of the writer.';
+
+COMMENT ON COLUMN public.backups.etag IS 'Entity tag that the store gave the object; NULL for folders.';
+
+COMMENT ON COLUMN public.backups.upload_id IS 'Multipart upload that writes the object; NULL for folders.';
+
+CREATE TABLE public.access_keys (
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    access_key_id text NOT NULL COLLATE pg_catalog."C",
+    prefix text NOT NULL COLLATE pg_catalog."C",
+    sealed_secret bytea,
+    CONSTRAINT access_keys_sealed_secret_check CHECK (((sealed_secret IS NULL) = (revoked_at IS NOT NULL)))
+);
+
+COMMENT ON TABLE public.access_keys IS 'Keys with which programs read files through the S3 server.';
+
+COMMENT ON COLUMN public.access_keys.created_at IS 'When the key was made.';
+
+COMMENT ON COLUMN public.access_keys.expires_at IS 'From when on the key is refused; NULL if it does not expire.';
+
+COMMENT ON COLUMN public.access_keys.revoked_at IS 'When the key was revoked; NULL if it was not.';
+
+COMMENT ON COLUMN public.access_keys.access_key_id IS 'Name of the key, which every request of its user has.';
+
+COMMENT ON COLUMN public.access_keys.prefix IS 'Folder of the catalog that the key can read, with a slash at its end; empty for all files.';
+
+COMMENT ON COLUMN public.access_keys.sealed_secret IS 'The secret, encrypted with the sealing key, which the database does not have; NULL once revoked.';
+
+CREATE TABLE public.alembic_version (
+    version_num character varying(32) NOT NULL
+);
+
+COMMENT ON TABLE public.alembic_version IS 'Revision of this schema: see cafcat db current.';
+
+COMMENT ON COLUMN public.alembic_version.version_num IS 'Revision of this schema.';
+
+ALTER TABLE public.backups ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.backups_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.catalog_identity (
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    uuid uuid DEFAULT gen_random_uuid() NOT NULL,
+    only_row boolean DEFAULT true NOT NULL,
+    home text,
+    CONSTRAINT catalog_identity_only_row_check CHECK (only_row)
+);
+
+COMMENT ON TABLE public.catalog_identity IS 'Identity of this catalog: one row.';
+
+COMMENT ON COLUMN public.catalog_identity.created_at IS 'When the catalog was created.';
+
+COMMENT ON COLUMN public.catalog_identity.uuid IS 'Identity of the catalog: the marker object of each store names the catalogs that write there.';
+
+COMMENT ON COLUMN public.catalog_identity.only_row IS 'Always true: the primary key allows one row only.';
+
+COMMENT ON COLUMN public.catalog_identity.home IS 'URL of CAFCAT_HOME at the last use, with the embedded database; else NULL.';
+
+ALTER TABLE public.chunk_copies ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.chunk_copies_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.chunk_times (
+    chunk_id bigint NOT NULL,
+    begin_ms numeric,
+    end_ms numeric,
+    timestamp_key text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.chunk_times IS 'Which times the records of an archive of logs (clp-s) span: what a search by time looks at first.';
+
+COMMENT ON COLUMN public.chunk_times.chunk_id IS 'The archive: chunks.id.';
+
+COMMENT ON COLUMN public.chunk_times.begin_ms IS 'Earliest time, milliseconds since 1970 UTC; NULL if unknown.';
+
+COMMENT ON COLUMN public.chunk_times.end_ms IS 'Latest time, inclusive.';
+
+COMMENT ON COLUMN public.chunk_times.timestamp_key IS 'Key of the records that has the time.';
+
+ALTER TABLE public.chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.chunks_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE public.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE public.findings (
     id bigint NOT NULL,
@@ -403,72 +638,14 @@ ALTER TABLE public.findings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE public.ingest_runs (
-    id bigint NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    finished_at timestamp with time zone,
-    files_added bigint DEFAULT 0 NOT NULL,
-    files_replaced bigint DEFAULT 0 NOT NULL,
-    files_unchanged bigint DEFAULT 0 NOT NULL,
-    files_skipped bigint DEFAULT 0 NOT NULL,
-    files_failed bigint DEFAULT 0 NOT NULL,
-    bytes_added bigint DEFAULT 0 NOT NULL,
-    chunks_committed bigint DEFAULT 0 NOT NULL,
-    process_id integer NOT NULL,
-    state text DEFAULT 'running'::text NOT NULL,
-    host text NOT NULL,
-    cafcat_version text NOT NULL,
-    sources text[] NOT NULL,
-    options jsonb NOT NULL,
-    error text,
-    owner text,
-    request text,
-    paused_at timestamp with time zone,
-    CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['stop'::text, 'abort'::text]))),
-    CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text])))
+ALTER TABLE public.folder_deltas ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.folder_deltas_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
-
-COMMENT ON TABLE public.ingest_runs IS 'Every ingest: what it was asked, what it brought, how it ended.';
-
-COMMENT ON COLUMN public.ingest_runs.id IS 'Number of the run.';
-
-COMMENT ON COLUMN public.ingest_runs.started_at IS 'When the run began.';
-
-COMMENT ON COLUMN public.ingest_runs.finished_at IS 'When it ended; NULL while it runs, or if its process died.';
-
-COMMENT ON COLUMN public.ingest_runs.files_added IS 'Files committed under a path that the catalog did not have.';
-
-COMMENT ON COLUMN public.ingest_runs.files_replaced IS 'Files committed over an older location of the same path.';
-
-COMMENT ON COLUMN public.ingest_runs.files_unchanged IS 'Files left alone: same size and modification time as the catalog has.';
-
-COMMENT ON COLUMN public.ingest_runs.files_skipped IS 'Symlinks, sockets, devices, and conflicts under --on-conflict skip.';
-
-COMMENT ON COLUMN public.ingest_runs.files_failed IS 'Files refused by name or size, changed while read, vanished, or unreadable.';
-
-COMMENT ON COLUMN public.ingest_runs.bytes_added IS 'Bytes of the files added and replaced.';
-
-COMMENT ON COLUMN public.ingest_runs.chunks_committed IS 'Chunks that the run committed.';
-
-COMMENT ON COLUMN public.ingest_runs.process_id IS 'Process id of the writer on its host.';
-
-COMMENT ON COLUMN public.ingest_runs.state IS 'running, finished, interrupted (by the user; what was packed is committed) or failed.';
-
-COMMENT ON COLUMN public.ingest_runs.host IS 'Host name of the writer.';
-
-COMMENT ON COLUMN public.ingest_runs.cafcat_version IS 'Version of the program.';
-
-COMMENT ON COLUMN public.ingest_runs.sources IS 'What was ingested, as typed.';
-
-COMMENT ON COLUMN public.ingest_runs.options IS 'Options of the run: prefix, include, exclude, ...';
-
-COMMENT ON COLUMN public.ingest_runs.error IS 'Why the run failed; NULL otherwise.';
-
-COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.lease_owner: recover sees by it that it died.';
-
-COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: stop after the commit of their open chunks, or abort at once; NULL: go on.';
-
-COMMENT ON COLUMN public.ingest_runs.paused_at IS 'Since when the run is to be paused; NULL if it is not. Its processes look every 5 seconds.';
 
 ALTER TABLE public.ingest_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.ingest_runs_id_seq
@@ -643,55 +820,6 @@ ALTER TABLE public.listings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE public.retired_locations (
-    id bigint NOT NULL,
-    caf_file_id bigint NOT NULL,
-    start_byte bigint NOT NULL,
-    end_byte bigint NOT NULL,
-    crc32c bigint NOT NULL,
-    modified_at timestamp with time zone,
-    run_id bigint,
-    retired_at timestamp with time zone DEFAULT now() NOT NULL,
-    file_path text NOT NULL COLLATE pg_catalog."C",
-    reason text NOT NULL,
-    source_etag text,
-    content_bytes bigint,
-    decoding text,
-    source_id integer,
-    CONSTRAINT retired_locations_reason_check CHECK ((reason = ANY (ARRAY['replaced'::text, 'skipped'::text, 'removed'::text, 'moved'::text])))
-)
-WITH (autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='5000000', autovacuum_freeze_min_age='0');
-
-COMMENT ON TABLE public.retired_locations IS 'What paths pointed to before: every entry of a chunk is either here or in file_locations.';
-
-COMMENT ON COLUMN public.retired_locations.id IS 'Order of retirement.';
-
-COMMENT ON COLUMN public.retired_locations.caf_file_id IS 'The chunk: chunks.id. See docs/decisions/0003.';
-
-COMMENT ON COLUMN public.retired_locations.start_byte IS 'First byte of the file in the chunk.';
-
-COMMENT ON COLUMN public.retired_locations.end_byte IS 'One past its last byte: size is end_byte - start_byte, unless there is content_bytes.';
-
-COMMENT ON COLUMN public.retired_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
-
-COMMENT ON COLUMN public.retired_locations.modified_at IS 'Modification time at the source, cut to microseconds; NULL where the source has none.';
-
-COMMENT ON COLUMN public.retired_locations.run_id IS 'The run that retired it.';
-
-COMMENT ON COLUMN public.retired_locations.retired_at IS 'When it was retired.';
-
-COMMENT ON COLUMN public.retired_locations.file_path IS 'Name that pointed there.';
-
-COMMENT ON COLUMN public.retired_locations.reason IS 'replaced (a newer version was committed), skipped (packed, but another version stayed), removed (by rm) or moved (into another chunk, by repack or repair).';
-
-COMMENT ON COLUMN public.retired_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
-
-COMMENT ON COLUMN public.retired_locations.content_bytes IS 'Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file.';
-
-COMMENT ON COLUMN public.retired_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
-
-COMMENT ON COLUMN public.retired_locations.source_id IS 'Source that the file was read from: sources.id. NULL if unknown; then size and time decide whether it changed.';
-
 ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.retired_locations_id_seq
     START WITH 1
@@ -772,20 +900,6 @@ ALTER TABLE public.shards ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
-
-CREATE TABLE public.sources (
-    id integer NOT NULL,
-    added_at timestamp with time zone DEFAULT now() NOT NULL,
-    url text NOT NULL COLLATE pg_catalog."C"
-);
-
-COMMENT ON TABLE public.sources IS 'Roots that files were ingested from.';
-
-COMMENT ON COLUMN public.sources.id IS 'Number of the source.';
-
-COMMENT ON COLUMN public.sources.added_at IS 'When the catalog first met the source.';
-
-COMMENT ON COLUMN public.sources.url IS 'Folder, bucket or server that the names of files are relative to.';
 
 ALTER TABLE public.sources ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.sources_id_seq
@@ -887,49 +1001,6 @@ COMMENT ON COLUMN public.units.source_bytes IS 'Size of the log file when it was
 
 COMMENT ON COLUMN public.units.modified_at IS 'Modification time of the log file when it was ingested; NULL if unknown.';
 
-CREATE TABLE public.verifications (
-    id bigint NOT NULL,
-    run_id bigint NOT NULL,
-    chunk_id bigint,
-    copy_id bigint,
-    files_checked bigint DEFAULT 0 NOT NULL,
-    bytes_read bigint DEFAULT 0 NOT NULL,
-    finding_count bigint DEFAULT 0 NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    finished_at timestamp with time zone DEFAULT now() NOT NULL,
-    level text NOT NULL,
-    verdict text NOT NULL,
-    checked_by text NOT NULL,
-    CONSTRAINT verifications_level_check CHECK ((level = ANY (ARRAY['catalog'::text, 'index'::text, 'data'::text, 'source'::text]))),
-    CONSTRAINT verifications_verdict_check CHECK ((verdict = ANY (ARRAY['ok'::text, 'damaged'::text, 'missing'::text, 'unreadable'::text])))
-);
-
-COMMENT ON TABLE public.verifications IS 'History of checks: which chunk was checked when, at which level, with what verdict.';
-
-COMMENT ON COLUMN public.verifications.id IS 'Number of the check.';
-
-COMMENT ON COLUMN public.verifications.run_id IS 'The verify that made it.';
-
-COMMENT ON COLUMN public.verifications.chunk_id IS 'The chunk; NULL for the catalog as a whole.';
-
-COMMENT ON COLUMN public.verifications.copy_id IS 'Which copy; NULL for the chunk itself.';
-
-COMMENT ON COLUMN public.verifications.files_checked IS 'Files whose bytes, or rows, were looked at.';
-
-COMMENT ON COLUMN public.verifications.bytes_read IS 'Bytes read from the store or the source.';
-
-COMMENT ON COLUMN public.verifications.finding_count IS 'Rows in findings.';
-
-COMMENT ON COLUMN public.verifications.started_at IS 'When it began.';
-
-COMMENT ON COLUMN public.verifications.finished_at IS 'When it was done.';
-
-COMMENT ON COLUMN public.verifications.level IS 'catalog, index, data or source: each looks at more.';
-
-COMMENT ON COLUMN public.verifications.verdict IS 'ok, damaged (see findings), missing (no object) or unreadable (the store did not give it).';
-
-COMMENT ON COLUMN public.verifications.checked_by IS 'Host and process that checked.';
-
 ALTER TABLE public.verifications ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.verifications_id_seq
     START WITH 1
@@ -1011,6 +1082,12 @@ ALTER TABLE ONLY public.file_locations
 ALTER TABLE ONLY public.findings
     ADD CONSTRAINT findings_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.folder_deltas
+    ADD CONSTRAINT folder_deltas_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.folder_totals
+    ADD CONSTRAINT folder_totals_pkey PRIMARY KEY (depth, folder_path);
+
 ALTER TABLE ONLY public.ingest_runs
     ADD CONSTRAINT ingest_runs_pkey PRIMARY KEY (id);
 
@@ -1081,11 +1158,23 @@ CREATE INDEX chunks_run_id_idx ON public.chunks USING btree (run_id);
 
 CREATE INDEX events_chunk_id_idx ON public.events USING btree (chunk_id);
 
+CREATE INDEX events_commands_idx ON public.events USING btree (id) WHERE (kind = 'command'::text);
+
+CREATE INDEX events_growth_idx ON public.events USING btree (happened_at) WHERE (files_change IS NOT NULL);
+
 CREATE INDEX events_run_id_idx ON public.events USING btree (run_id);
 
 CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin (caf_file_id);
 
+CREATE INDEX file_locations_current_since_idx ON public.file_locations USING btree (current_since) WHERE (current_since IS NOT NULL);
+
+CREATE INDEX file_locations_ingest_run_id_idx ON public.file_locations USING btree (ingest_run_id) WHERE (ingest_run_id IS NOT NULL);
+
 CREATE INDEX findings_verification_id_idx ON public.findings USING btree (verification_id);
+
+CREATE INDEX folder_deltas_depth_idx ON public.folder_deltas USING btree (depth, folder_path);
+
+CREATE INDEX folder_totals_empty_idx ON public.folder_totals USING btree (depth) WHERE (files = 0);
 
 CREATE INDEX ingestion_units_file_name_idx ON public.ingestion_units USING btree (file_name, chunk_id, number);
 
@@ -1100,6 +1189,8 @@ CREATE INDEX listings_run_id_idx ON public.listings USING btree (run_id);
 CREATE INDEX retired_locations_caf_file_id_idx ON public.retired_locations USING btree (caf_file_id);
 
 CREATE INDEX retired_locations_file_path_idx ON public.retired_locations USING btree (file_path);
+
+CREATE INDEX retired_locations_retired_at_idx ON public.retired_locations USING brin (retired_at);
 
 CREATE INDEX shards_open_idx ON public.shards USING btree (run_id, id) WHERE (state = ANY (ARRAY['waiting'::text, 'running'::text]));
 

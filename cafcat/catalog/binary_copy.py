@@ -5,12 +5,14 @@ from typing import Final
 
 from cafcat.support.spool import Spool
 
-__all__ = ["EPOCH_MICROSECONDS", "NULL", "copy_stream"]
+__all__ = ["EPOCH_MICROSECONDS", "HEADER", "NULL", "TRAILER", "copy_stream"]
 
 # PostgreSQL documentation, COPY, "Binary Format": signature, flags, length of the header extension; then rows
 # of a field count and length-prefixed fields, all big-endian; then -1.
-_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_TRAILER: Final = b"\xff\xff"
+HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+"""First bytes of a stream."""
+TRAILER: Final = b"\xff\xff"
+"""Last bytes of a stream."""
 NULL: Final = b"\xff\xff\xff\xff"
 """Length prefix of a field that is NULL."""
 EPOCH_MICROSECONDS: Final = 946_684_800_000_000
@@ -23,6 +25,6 @@ def copy_stream(rows: Spool) -> Iterator[bytes]:
     Args:
         rows: The encoded rows. They stay in the spool, so that further calls can stream them again.
     """
-    yield _HEADER
+    yield HEADER
     yield from rows.blocks_from(0)
-    yield _TRAILER
+    yield TRAILER

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.chunks.verification import Verification
     from cafcat.catalog.files.consistent import ConsistentFiles
     from cafcat.catalog.files.exporting import Export
+    from cafcat.catalog.files.folder_totals import FolderTotals
     from cafcat.catalog.files.log_units import LogUnits
     from cafcat.catalog.files.removal import Removal
     from cafcat.catalog.files.sources import Sources
@@ -147,6 +148,13 @@ class Catalog:
         from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
+
+    @cached_property
+    def folders(self) -> "FolderTotals":
+        """Return the queries on the totals of folders."""
+        from cafcat.catalog.files.folder_totals import FolderTotals
+
+        return FolderTotals(self._connection)
 
     @cached_property
     def journal(self) -> "Journal":

@@ -9,6 +9,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
+from cafcat.catalog.ops_views import create_views
 from cafcat.errors import InvalidInput
 
 __all__ = [
@@ -48,7 +49,8 @@ SELECT array_to_string(reloptions, ', ') FROM pg_class
 WHERE oid = coalesce((SELECT min(inhrelid::oid) FROM pg_inherits WHERE inhparent = 'file_locations'::regclass),
                      'file_locations'::regclass)
 """
-_INDEXES: Final = ("pkey", "caf_file_id_idx")
+_INDEXES: Final = ("pkey", "caf_file_id_idx", "ingest_run_id_idx", "current_since_idx")
+"""Indexes of file_locations, by the ends of their names."""
 _Connection = psycopg.Connection[Any]
 
 
@@ -100,8 +102,11 @@ def create_target(connection: _Connection, partitions: int) -> None:
     pages = f" WITH (pages_per_range = {_RANGE_PAGES})" if partitions else ""
     connection.execute(
         "ALTER TABLE file_locations_new ADD CONSTRAINT file_locations_new_pkey PRIMARY KEY (file_path); "
-        "CREATE INDEX file_locations_new_caf_file_id_idx ON file_locations_new USING brin (caf_file_id)"
-        f"{pages}".encode()
+        f"CREATE INDEX file_locations_new_caf_file_id_idx ON file_locations_new USING brin (caf_file_id){pages}; "
+        "CREATE INDEX file_locations_new_ingest_run_id_idx ON file_locations_new (ingest_run_id) "
+        "WHERE ingest_run_id IS NOT NULL; "
+        "CREATE INDEX file_locations_new_current_since_idx ON file_locations_new (current_since) "
+        "WHERE current_since IS NOT NULL".encode()
     )
     _copy_comment(connection)
     _copy_grants(connection, tables)
@@ -142,11 +147,15 @@ def _copy_grants(connection: _Connection, tables: list[str]) -> None:
 
 
 def rename_target(connection: _Connection) -> None:
-    """Rename file_locations to file_locations_old, and file_locations_new to file_locations, with their indexes."""
+    """Rename file_locations to file_locations_old, and file_locations_new to file_locations, with their indexes.
+
+    The views of cafcat_ops then refer to the new table, so that the former one can be dropped.
+    """
     for before, after in (("file_locations", "file_locations_old"), ("file_locations_new", "file_locations")):
         connection.execute(f"ALTER TABLE {before} RENAME TO {after}".encode())
         for index in _INDEXES:
             connection.execute(f"ALTER INDEX {before}_{index} RENAME TO {after}_{index}".encode())
+    create_views(connection)
 
 
 def drop_former(connection: _Connection) -> None:

@@ -6,7 +6,7 @@ the existing rows are copied in batches of pages. `layout_change` has one row: t
 
 from typing import Final
 
-from cafcat.catalog.files.mapping import COLUMNS
+from cafcat.catalog.files.mapping import ALL_COLUMNS
 
 __all__: list[str] = []
 
@@ -54,12 +54,13 @@ WHERE c.relkind = 'r' AND coalesce(i.inhparent, c.oid) = 'file_locations'::regcl
 OBSTACLES: Final = """
 SELECT 'view ' || r.ev_class::regclass FROM pg_depend AS d JOIN pg_rewrite AS r ON r.oid = d.objid
 WHERE d.classid = 'pg_rewrite'::regclass AND d.refobjid = 'file_locations'::regclass
-    AND r.ev_class <> 'file_locations'::regclass
+    AND r.ev_class NOT IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('cafcat_ops'))
 UNION SELECT 'foreign key ' || conname FROM pg_constraint WHERE confrelid = 'file_locations'::regclass
 UNION SELECT 'trigger ' || tgname FROM pg_trigger
 WHERE tgrelid = 'file_locations'::regclass AND NOT tgisinternal AND tgname NOT LIKE 'mirror\\_%'
 UNION SELECT 'index ' || indexrelid::regclass FROM pg_index WHERE indrelid = 'file_locations'::regclass
-    AND indexrelid::regclass::text NOT IN ('file_locations_pkey', 'file_locations_caf_file_id_idx')
+    AND indexrelid::regclass::text NOT IN ('file_locations_pkey', 'file_locations_caf_file_id_idx',
+                                           'file_locations_ingest_run_id_idx', 'file_locations_current_since_idx')
 UNION SELECT 'policy ' || polname FROM pg_policy WHERE polrelid = 'file_locations'::regclass
 UNION SELECT 'publication ' || p.pubname FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
 WHERE r.prrelid = 'file_locations'::regclass
@@ -72,13 +73,13 @@ SELECT pg_get_userbyid(relowner)::text, pg_has_role(relowner, 'MEMBER') FROM pg_
 WHERE oid = 'file_locations'::regclass
 """
 
-_COLUMN_LIST: Final = COLUMNS.split(", ")
+_COLUMN_LIST: Final = ALL_COLUMNS.split(", ")
 _UPDATE: Final = ", ".join(f"{name} = excluded.{name}" for name in _COLUMN_LIST if name != "file_path")
 # A plan that is made anew each time fits the present size of the table: hence EXECUTE. The settings leave no plan
 # that reads the whole table for a few rows.
 _SETTINGS: Final = "SET enable_seqscan = off SET jit = off"
 _UPSERT: Final = (
-    f"INSERT INTO {{schema}}.file_locations_new ({COLUMNS}) SELECT {COLUMNS} FROM added ORDER BY file_path "  # noqa: S608
+    f"INSERT INTO {{schema}}.file_locations_new ({ALL_COLUMNS}) SELECT {ALL_COLUMNS} FROM added ORDER BY file_path "  # noqa: S608
     f"ON CONFLICT (file_path) DO UPDATE SET {_UPDATE}"
 )
 _DELETE: Final = (
@@ -118,7 +119,7 @@ TRIGGERS: Final = "; ".join(
 DROP_TRIGGERS: Final = "; ".join(f"DROP TRIGGER IF EXISTS mirror_{name} ON {{table}}" for name, _, _ in _TRIGGERS)
 
 COPY_BATCH: Final = (
-    f"INSERT INTO file_locations_new ({COLUMNS}) SELECT {COLUMNS} FROM ONLY {{table}} "  # noqa: S608
+    f"INSERT INTO file_locations_new ({ALL_COLUMNS}) SELECT {ALL_COLUMNS} FROM ONLY {{table}} "  # noqa: S608
     "WHERE ctid >= '({low},0)' AND ctid < '({high},0)' ON CONFLICT (file_path) DO NOTHING"
 )
 STATE: Final = """
@@ -130,7 +131,7 @@ UPDATE layout_change SET sources = %(sources)s, source = %(source)s, block = %(b
 """
 # Order does not matter for a sum, so no table is sorted.
 CONTENTS: Final = (
-    f"SELECT count(*), coalesce(sum(hash_record_extended(ROW({COLUMNS}), 0)::numeric), 0) FROM {{table}}"  # noqa: S608
+    f"SELECT count(*), coalesce(sum(hash_record_extended(ROW({ALL_COLUMNS}), 0)::numeric), 0) FROM {{table}}"  # noqa: S608
 )
 # Sessions whose snapshot may not see all copied rows. They must not read the new table. The type of another role's
 # session is hidden from roles without pg_read_all_stats.

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cafcat.catalog.connection import Connection, Connector
+from cafcat.catalog.files.folder_changes import COUNTED_FOLDERS
 from cafcat.catalog.files.lookup import LOCATION, location_of, size_of
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.user_query import user_query
@@ -58,6 +59,14 @@ _FINDINGS: Final = {
         "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files, "  # noqa: S608
         f"sum({size_of()}) AS bytes FROM file_locations GROUP BY 1) AS l ON l.caf_file_id = c.id "
         "WHERE (c.live_file_count, c.live_bytes) <> (coalesce(l.files, 0), coalesce(l.bytes, 0))"
+    ),
+    "folders whose totals differ from their files": (
+        f"SELECT count(*) FROM ({COUNTED_FOLDERS}) AS counted (files, bytes, depth, folder_path) "  # noqa: S608
+        "FULL JOIN (SELECT depth, folder_path, sum(files)::bigint AS files, sum(bytes)::bigint AS bytes FROM "
+        "(SELECT depth, folder_path, files, bytes FROM folder_totals "
+        "UNION ALL SELECT depth, folder_path, files, bytes FROM folder_deltas) AS changes "
+        "GROUP BY 1, 2 HAVING sum(files) <> 0 OR sum(bytes) <> 0) AS t USING (depth, folder_path) "
+        "WHERE (counted.files, counted.bytes) IS DISTINCT FROM (t.files, t.bytes)"
     ),
     "chunks whose entries are not all either live or retired": (
         "SELECT count(*) FROM chunks AS c LEFT JOIN (SELECT caf_file_id, count(*) AS files "  # noqa: S608

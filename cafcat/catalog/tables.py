@@ -20,6 +20,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Numeric,
+    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
@@ -39,6 +40,8 @@ __all__ = [
     "events",
     "file_locations",
     "findings",
+    "folder_deltas",
+    "folder_totals",
     "ingest_runs",
     "ingestion_units",
     "journal",
@@ -84,6 +87,11 @@ STORAGE: Final[dict[str, dict[str, str]]] = {
         "autovacuum_vacuum_insert_scale_factor": "0",
         "autovacuum_vacuum_insert_threshold": "5000000",
         "autovacuum_freeze_min_age": "0",
+    },
+    "folder_deltas": {
+        # Rows are added to folder_totals and deleted: the table is small, or mostly dead.
+        "autovacuum_vacuum_scale_factor": "0",
+        "autovacuum_vacuum_threshold": "50000",
     },
     "journal_files": {
         # All rows of a record are deleted when its stores have the record: the table is small, or mostly dead.
@@ -208,7 +216,8 @@ ingest_runs = Table(
         Text,
         nullable=False,
         server_default=text("'running'"),
-        comment="running, finished, interrupted (by the user; what was packed is committed) or failed.",
+        comment="running, finished, interrupted (by the user; what was packed is committed), failed, or rebuilt "
+        "(from the journals of the stores, which do not have its end, its sources and its counts).",
     ),
     Column("host", Text, nullable=False, comment="Host name of the writer."),
     Column("cafcat_version", Text, nullable=False, comment="Version of the program."),
@@ -225,7 +234,7 @@ ingest_runs = Table(
         comment="What the workers of a run with shards are asked to do: stop after the commit of their open "
         "chunks, or abort at once; NULL: go on.",
     ),
-    CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed')", name="state"),
+    CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed', 'rebuilt')", name="state"),
     CheckConstraint("request IN ('stop', 'abort')", name="request"),
     comment="Every ingest: what it was asked, what it brought, how it ended.",
 )
@@ -364,6 +373,18 @@ def _further_columns() -> list[Column[object]]:
             comment="Source that the file was read from: sources.id. NULL if unknown; then size and time decide "
             "whether it changed.",
         ),
+        Column(
+            "ingest_run_id",
+            BigInteger,
+            comment="Run that brought the file, if that is not chunks.run_id of its chunk: repack and repair move "
+            "files to chunks without a run. The view files in cafcat_ops has the run of every file.",
+        ),
+        Column(
+            "current_since",
+            DateTime(timezone=True),
+            comment="Since when the path has this content, if that is not chunks.committed_at of its chunk: the "
+            "file was moved or undeleted since then.",
+        ),
     ]
 
 
@@ -382,6 +403,8 @@ file_locations = Table(
     CheckConstraint("crc32c >= 0 AND crc32c <= 4294967295", name="crc32c"),
     CheckConstraint("octet_length(file_path) >= 1 AND octet_length(file_path) <= 2048", name="file_path"),
     Index(None, "caf_file_id", postgresql_using="brin"),
+    Index(None, "ingest_run_id", postgresql_where=text("ingest_run_id IS NOT NULL")),
+    Index(None, "current_since", postgresql_where=text("current_since IS NOT NULL")),
     comment="Where each file is now: bytes [start_byte, end_byte) of a committed chunk.",
 )
 
@@ -404,6 +427,7 @@ retired_locations = Table(
     CheckConstraint("reason IN ('replaced', 'skipped', 'removed', 'moved')", name="reason"),
     Index(None, "file_path"),
     Index(None, "caf_file_id"),
+    Index(None, "retired_at", postgresql_using="brin"),
     comment="What paths pointed to before: every entry of a chunk is either here or in file_locations.",
 )
 
@@ -417,9 +441,53 @@ events = Table(
     Column("kind", Text, nullable=False, comment="chunk_begun, chunk_committed, chunk_abandoned, file_failed, ..."),
     Column("file_path", Text, comment="The file it is about, with undecodable bytes escaped."),
     Column("detail", Text, comment="What happened, in one line."),
+    Column("actor", Text, comment="Who did it: user and host of the process; NULL in events of earlier versions."),
+    Column("options", JSONB, comment="Options of the command, of events of the kind command."),
+    Column(
+        "files_change", BigInteger, comment="By how much the event changed the number of live files; NULL if not."
+    ),
+    Column("bytes_change", BigInteger, comment="By how much the event changed the total size of all live files."),
     Index(None, "run_id"),
     Index(None, "chunk_id"),
-    comment="Append-only log of what happened to runs, chunks and single files.",
+    Index("events_growth_idx", "happened_at", postgresql_where=text("files_change IS NOT NULL")),
+    Index("events_commands_idx", "id", postgresql_where=text("kind = 'command'")),
+    comment="Append-only log of what happened to runs, chunks and single files, and of who did what.",
+)
+
+
+def _total_columns() -> list[Column[object]]:
+    """Return the columns that the totals of folders share with the changes that are not added to them yet."""
+    return [
+        Column("files", BigInteger, nullable=False, comment="Number of live files in the folder and all below it."),
+        Column("bytes", BigInteger, nullable=False, comment="Total size of these files in bytes."),
+        Column(
+            "depth", Integer, nullable=False, comment="Number of slashes in folder_path; 0 for the whole catalog."
+        ),
+        Column(
+            "folder_path",
+            Text(collation="C"),
+            nullable=False,
+            comment="The folder, with a slash at its end; empty for the whole catalog.",
+        ),
+    ]
+
+
+folder_totals = Table(
+    "folder_totals",
+    metadata,
+    *_total_columns(),
+    PrimaryKeyConstraint("depth", "folder_path"),
+    Index("folder_totals_empty_idx", "depth", postgresql_where=text("files = 0")),
+    comment="Files and bytes in each folder. Changes in folder_deltas are not added yet: see the view folders.",
+)
+
+folder_deltas = Table(
+    "folder_deltas",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Order of the changes."),
+    *_total_columns(),
+    Index(None, "depth", "folder_path"),
+    comment="Changes of folder_totals: each commit adds rows, so that no two commits wait for one row.",
 )
 
 listings = Table(

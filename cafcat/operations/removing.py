@@ -62,6 +62,8 @@ class Removing:
             with act(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
                 behind = self._write_record(change)
+                if change.sequence is not None:
+                    self._catalog.folders.fold()
                 self._report_missing(change)
         failed = impossible + change.missing.count + len(change.empty)
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
@@ -88,6 +90,8 @@ class Removing:
             with self._catalog.removal.restore(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
                 behind = self._write_record(change)
+                if change.sequence is not None:
+                    self._catalog.folders.fold()
                 self._report_left(change, of_folders=bool(scopes))
         failed = impossible + change.missing.count + len(change.empty)
         live, pruned = change.live.count, change.pruned.count

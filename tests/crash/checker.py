@@ -67,6 +67,10 @@ TABLES = {
     "chunk_copies": "SELECT * FROM chunk_copies ORDER BY id",
     "backups": "SELECT * FROM backups ORDER BY id",
     "ingestion_units": "SELECT * FROM ingestion_units ORDER BY chunk_id, number",
+    "folders": "SELECT depth, folder_path, sum(files) AS files, sum(bytes) AS bytes FROM (SELECT depth, "
+    "folder_path, files, bytes FROM folder_totals "
+    "UNION ALL SELECT depth, folder_path, files, bytes FROM folder_deltas) AS t "
+    "GROUP BY 1, 2 HAVING sum(files) <> 0 OR sum(bytes) <> 0",
     "catalog_identity": "SELECT * FROM catalog_identity",
 }
 
@@ -102,6 +106,7 @@ def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
         _entries_once,
         _log_files,
         _counters,
+        _folder_totals,
         _nothing_else,
         _markers,
         _journal,
@@ -242,6 +247,22 @@ def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
         if (chunk.live_file_count, chunk.live_bytes) != counted and (chunk.state in KEPT or any(counted)):
             found = (chunk.live_file_count, chunk.live_bytes)
             yield f"chunk {chunk.id} counts {found} live files and bytes, and has {counted}"
+
+
+def _folder_totals(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+    """Check that the totals of folders equal a recount of the files."""
+    files, sizes = Counter[str](), Counter[str]()
+    for row in seen.tables["file_locations"]:
+        parts = row.file_path.split("/")[:-1]
+        for depth in range(len(parts) + 1):
+            folder = "".join(f"{part}/" for part in parts[:depth])
+            files[folder] += 1
+            sizes[folder] += row.end_byte - row.start_byte if row.content_bytes is None else row.content_bytes
+    counted = {folder: (folder.count("/"), count, sizes[folder]) for folder, count in files.items()}
+    totals = {row.folder_path: (row.depth, int(row.files), int(row.bytes)) for row in seen.tables["folders"]}
+    for folder in sorted(counted.keys() | totals.keys()):
+        if counted.get(folder) != totals.get(folder):
+            yield f"folder {folder!r} has the total {totals.get(folder)}, and its files {counted.get(folder)}"
 
 
 def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:

@@ -383,7 +383,7 @@ def test_undelete_waits_for_prune_and_reports_the_missing_file(
     started: list[InBackground] = []
 
     def decided(connection: PgConnection, kind: str, chunk_id: int, detail: str) -> None:
-        record_event(connection, kind, chunk_id, detail)
+        record_event(connection, kind, detail, chunk_id=chunk_id)
         if not started:
             started.append(in_background(lambda: other.undelete(["p", "q"])))
             wait_for_a_waiting_statement(local)

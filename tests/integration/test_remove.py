@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import cafcat
 from cafcat.catalog.files import path_list
+from cafcat.catalog.files.mapping import COLUMNS
 from cafcat.catalog.files.removal import Change, Removal, _nothing
 from cafcat.errors import CatalogUnavailable, InvalidInput, NotFound, StoreFailed
 from cafcat.model import FileProblem, OnConflict
@@ -34,7 +35,8 @@ FILES = {"a/first": b"first", "a/second": bytes(range(256)), "b/empty": b"", "ü
 
 def test_removed_file_is_restored_unchanged(repository: cafcat.Repository, place: Place) -> None:
     chunk = commit(repository, FILES)
-    before = sql(repository, "SELECT * FROM file_locations ORDER BY file_path")
+    locations = f"SELECT {COLUMNS}, ingest_run_id FROM file_locations ORDER BY file_path"
+    before = sql(repository, locations)
     report = repository.rm(["a/first", "ü/日本"])
     assert report == RemoveReport(2, 12, 0, 0, (), dry_run=False)
     with pytest.raises(NotFound):
@@ -46,7 +48,7 @@ def test_removed_file_is_restored_unchanged(repository: cafcat.Repository, place
 
     assert repository.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, 0, ())
     assert check(repository, place) == FILES
-    assert sql(repository, "SELECT * FROM file_locations ORDER BY file_path") == before
+    assert sql(repository, locations) == before
     assert reasons(repository, "a/first") == []
     assert repository.read("a/first") == b"first"
 
@@ -501,6 +503,7 @@ def test_rm_waits_for_a_commit_and_removes_its_files(
             "INSERT INTO file_locations (caf_file_id, start_byte, end_byte, crc32c, file_path) "
             "SELECT id, 0, 0, 0, 'q' FROM chunks"
         )
+        holder.execute("INSERT INTO folder_deltas (files, bytes, depth, folder_path) VALUES (1, 0, 0, '')")
         holder.execute("UPDATE chunks SET live_file_count = 2, file_count = 2")
         holder.commit()
     assert removing.done().files == 2

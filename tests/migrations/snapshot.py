@@ -20,7 +20,9 @@ _NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restr
 
 def dump(url: str, pg_dump: Path) -> str:
     """The schema of a database, normalized."""
-    command = [pg_dump, "--schema-only", "--no-owner", "--no-privileges", "--dbname", url]
+    # cafcat/catalog/ops_views.sql has the views.
+    command = [pg_dump, "--schema-only", "--no-owner", "--no-privileges", "--exclude-schema=cafcat_ops"]
+    command += ["--dbname", url]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = [line for line in text.splitlines() if not _NOISE.match(line)]
     return HEADER + re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"

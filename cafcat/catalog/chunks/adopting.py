@@ -5,7 +5,7 @@ from uuid import UUID
 
 from psycopg import errors as pg
 
-from cafcat.catalog.chunks.commit import Commit
+from cafcat.catalog.chunks.commit import Commit, record_commit
 from cafcat.catalog.chunks.file_rows import ChunkCommit, CommitRules, add_files, stage_mapping
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import add_units
@@ -183,6 +183,5 @@ def _path_conflict(path: str | None) -> Conflict:
 
 
 def _record_events(connection: PgConnection, archive: AdoptedArchive, commit: ChunkCommit) -> None:
-    counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
-    record_event(connection, "chunk_adopted", archive.id, f"{archive.store} {archive.object_key}")
-    record_event(connection, "chunk_committed", archive.id, counts)
+    record_event(connection, "chunk_adopted", f"{archive.store} {archive.object_key}", chunk_id=archive.id)
+    record_commit(connection, archive.id, commit)

@@ -162,7 +162,7 @@ class Chunks:
 
                 raise moved_meanwhile(store_url) from error
             assert row is not None  # noqa: S101 - RETURNING of one inserted row
-            record_event(connection, "chunk_begun", row[0], f"{store_url} {object_key}")
+            record_event(connection, "chunk_begun", f"{store_url} {object_key}", chunk_id=row[0])
         return int(row[0])
 
     def record_upload(self, chunk_id: int, upload_id: str) -> None:
@@ -212,7 +212,7 @@ class Chunks:
         with self._connection.transaction() as connection:
             if connection.execute(statement, [chunk_id]).rowcount != 1:
                 raise Conflict("only a chunk that is being written can be abandoned", chunk=str(chunk_id))
-            record_event(connection, "chunk_abandoned", chunk_id, reason)
+            record_event(connection, "chunk_abandoned", reason, chunk_id=chunk_id)
 
     def record_removed(self, chunk_id: int) -> None:
         """Record that the object and the upload of an abandoned or deleted chunk are no longer in the store."""

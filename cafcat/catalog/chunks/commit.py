@@ -16,7 +16,7 @@ from cafcat.errors import Conflict
 from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, JournalKind, OnConflict
 from cafcat.support.checksums import to_base64
 
-__all__ = ["ChunkCommit", "Commit"]
+__all__ = ["ChunkCommit", "Commit", "record_commit"]
 
 
 class Commit:
@@ -187,8 +187,20 @@ def _record(
     journal_id = append(connection, kind, [store_url], chunk_id)
     if commit.skipped:
         _record_skipped(connection, journal_id, chunk_id)
-    counts = ", ".join(f"{count} {name}" for name, count in commit._asdict().items())
-    record_event(connection, "chunk_committed", chunk_id, counts)
+    record_commit(connection, chunk_id, commit, moves=kind is JournalKind.MOVE)
+
+
+def record_commit(connection: PgConnection, chunk_id: int, commit: ChunkCommit, *, moves: bool = False) -> None:
+    """Insert the event of a commit, in the caller's transaction.
+
+    Args:
+        connection: A connection with an open transaction.
+        chunk_id: chunks.id.
+        commit: The counts of files.
+        moves: True if the files were in other chunks before, so that the catalog does not grow.
+    """
+    growth = {} if moves else {"files_change": commit.added, "bytes_change": commit.bytes_change}
+    record_event(connection, "chunk_committed", commit.detail, chunk_id=chunk_id, **growth)
 
 
 def _record_skipped(connection: PgConnection, journal_id: int, chunk_id: int) -> None:

@@ -356,7 +356,7 @@ class Copies(Objects):
                 return
             connection.execute(_MAKE_RETIRED_COPY, (old, key, etag, copy_id))
             connection.execute(_MAKE_CHUNK, (new, copy_key, copy_etag, chunk_id))
-            record_event(connection, "chunk_migrated", chunk_id, f"{old} {new}")
+            record_event(connection, "chunk_migrated", f"{old} {new}", chunk_id=chunk_id)
 
     def retire(self, chunk: UUID, old: str, new: str) -> None:
         """Make the copy of a chunk in one store a retired copy, which prune removes later.

@@ -7,8 +7,9 @@ from psycopg import errors as pg
 
 from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX, exists_by_key, join_by_key
 from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.files.folder_changes import copy_folders, record_folders
 from cafcat.catalog.files.lookup import size_of
-from cafcat.catalog.files.mapping import COLUMNS, Mapping
+from cafcat.catalog.files.mapping import ALL_COLUMNS, COLUMNS, Mapping
 from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, set_lock_timeout
 from cafcat.errors import Conflict
 from cafcat.model import OnConflict
@@ -17,16 +18,29 @@ __all__ = ["ChunkCommit", "CommitRules", "add_files", "move_files", "stage_mappi
 
 _ON_CONFLICT: Final = {
     OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
-    "content_bytes, decoding, source_id) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, "
-    "excluded.crc32c, excluded.modified_at, excluded.source_etag, excluded.content_bytes, excluded.decoding, "
-    "excluded.source_id)",
+    "content_bytes, decoding, source_id, ingest_run_id, current_since) = (excluded.caf_file_id, "
+    "excluded.start_byte, excluded.end_byte, excluded.crc32c, excluded.modified_at, excluded.source_etag, "
+    "excluded.content_bytes, excluded.decoding, excluded.source_id, NULL, NULL)",
     OnConflict.SKIP: "DO NOTHING",
 }
+_ALL_OF_L: Final = ", ".join(f"l.{name}" for name in ALL_COLUMNS.split(", "))
 _FOUND: Final = f"staged {join_by_key('staged.file_path')}"
 _IS_FOUND: Final = exists_by_key("file_locations", "staged")
+# The new chunk of moved files has no run, and a later commit. The files keep run and time of their former chunk.
+_OF_FORMER_CHUNK: Final = (
+    "coalesce(file_locations.{kept}, (SELECT {of_chunk} FROM chunks WHERE id = file_locations.caf_file_id))"
+)
+_KEPT_RUN: Final = _OF_FORMER_CHUNK.format(kept="ingest_run_id", of_chunk="run_id")
+_KEPT_TIME: Final = _OF_FORMER_CHUNK.format(kept="current_since", of_chunk="committed_at")
 _LIVE: Final = f"""
 SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes FROM {_FOUND} GROUP BY 1
 """  # noqa: S608
+_NEW: Final = f"SELECT file_path, 1 AS files, {size_of()} AS bytes FROM staged"  # noqa: S608
+_CHANGES: Final = {
+    OnConflict.REPLACE: f"{_NEW} UNION ALL SELECT l.file_path, -1, -{size_of('l.')} FROM {_FOUND}",  # noqa: S608
+    OnConflict.SKIP: f"{_NEW} WHERE NOT {_IS_FOUND}",
+}
+"""Queries of the changes of files for `record_folders`, before file_locations is changed."""
 
 
 class ChunkCommit(NamedTuple):
@@ -37,12 +51,19 @@ class ChunkCommit(NamedTuple):
         replaced: Number of files whose path had another location before.
         skipped: Number of files whose path keeps another location.
         live_bytes: Total size of the added and replaced files, in bytes.
+        bytes_change: By how much the total size of all live files changed, in bytes.
     """
 
     added: int
     replaced: int
     skipped: int
     live_bytes: int
+    bytes_change: int = 0
+
+    @property
+    def detail(self) -> str:
+        """The counts as text for an event, such as "3 added, 1 replaced, 0 skipped, 120 live_bytes"."""
+        return f"{self.added} added, {self.replaced} replaced, {self.skipped} skipped, {self.live_bytes} live_bytes"
 
 
 class CommitRules(NamedTuple):
@@ -99,9 +120,10 @@ def _copy_new(connection: PgConnection, mapping: Mapping) -> ChunkCommit | None:
             # The COPY waits for an open transaction that inserts one of the paths.
             set_lock_timeout(connection, ATTEMPT_SECONDS)
             _copy(connection, "file_locations", mapping)
+            copy_folders(connection, mapping.folders)
     except (pg.UniqueViolation, pg.LockNotAvailable):
         return None
-    return ChunkCommit(added=mapping.file_count, replaced=0, skipped=0, live_bytes=mapping.size_bytes)
+    return ChunkCommit(mapping.file_count, 0, 0, live_bytes=mapping.size_bytes, bytes_change=mapping.size_bytes)
 
 
 def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: CommitRules) -> ChunkCommit:
@@ -119,6 +141,7 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: Com
     if rules.on_conflict is OnConflict.FAIL:
         _refuse_conflicts(connection)
     on_conflict = OnConflict.REPLACE if rules.on_conflict is OnConflict.FAIL else rules.on_conflict
+    bytes_change = record_folders(connection, _CHANGES[on_conflict])
     retired = _retire(connection, chunk_id, on_conflict)
     insert = f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
     connection.execute(f"{insert} ON CONFLICT (file_path) {_ON_CONFLICT[on_conflict]}".encode())
@@ -126,7 +149,7 @@ def _merge(connection: PgConnection, chunk_id: int, mapping: Mapping, rules: Com
     replaced = 0 if on_conflict is OnConflict.SKIP else retired
     skipped = mapping.file_count - added - replaced
     live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
-    return ChunkCommit(added, replaced, skipped, live_bytes)
+    return ChunkCommit(added, replaced, skipped, live_bytes, bytes_change)
 
 
 def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, sources: Sequence[int]) -> ChunkCommit:
@@ -148,9 +171,8 @@ def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, source
     """
     _lock_and_stage(connection, mapping)
     skipped = _skip_unmovable(connection, sources)
-    columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
     moved = connection.execute(
-        f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {columns}, 'moved' "  # noqa: S608
+        f"INSERT INTO retired_locations ({ALL_COLUMNS}, reason) SELECT {_ALL_OF_L}, 'moved' "  # noqa: S608
         f"FROM {_FOUND} ORDER BY l.file_path".encode()
     ).rowcount
     subtract_from_chunks(connection, _LIVE)
@@ -158,12 +180,12 @@ def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, source
     # key.
     connection.execute(
         f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
-        "ON CONFLICT (file_path) DO UPDATE SET (caf_file_id, start_byte, end_byte, content_bytes, decoding) = "
-        "(excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.content_bytes, "
-        "excluded.decoding)".encode()
+        "ON CONFLICT (file_path) DO UPDATE SET (caf_file_id, start_byte, end_byte, content_bytes, decoding, "
+        "ingest_run_id, current_since) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, "
+        f"excluded.content_bytes, excluded.decoding, {_KEPT_RUN}, {_KEPT_TIME})".encode()
     )
     live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
-    return ChunkCommit(0, moved, skipped, live_bytes)
+    return ChunkCommit(0, moved, skipped, live_bytes, bytes_change=0)
 
 
 def subtract_from_chunks(connection: PgConnection, gone: str, parameters: Sequence[object] = ()) -> None:
@@ -285,10 +307,9 @@ def _retire(connection: PgConnection, chunk_id: int, on_conflict: OnConflict) ->
     """
     keeps_older = on_conflict is OnConflict.SKIP
     losers = f"staged AS l WHERE {exists_by_key('file_locations', 'l')}" if keeps_older else _FOUND
-    columns = ", ".join(f"l.{name}" for name in COLUMNS.split(", "))
     statement = (
-        f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "  # noqa: S608
-        f"SELECT {columns}, (SELECT run_id FROM chunks WHERE id = %s), %s "
+        f"INSERT INTO retired_locations ({ALL_COLUMNS}, run_id, reason) "  # noqa: S608
+        f"SELECT {_ALL_OF_L}, (SELECT run_id FROM chunks WHERE id = %s), %s "
         f"FROM {losers} ORDER BY l.file_path"
     )
     retired = connection.execute(statement.encode(), (chunk_id, "skipped" if keeps_older else "replaced")).rowcount

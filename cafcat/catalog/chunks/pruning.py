@@ -246,7 +246,7 @@ class Pruning:
                 return False
             drop_copies(connection, [chunk_id])
             drop_units(connection, chunk_id)
-            record_event(connection, "chunk_deleted", chunk_id, "pruned")
+            record_event(connection, "chunk_deleted", "pruned", chunk_id=chunk_id)
         return True
 
     def objects(self, chunk_id: int) -> list[ChunkObject]:

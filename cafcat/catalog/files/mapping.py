@@ -10,17 +10,21 @@ from struct import Struct
 from typing import Any, Final
 
 from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL, copy_stream
+from cafcat.catalog.files.folder_counts import FolderCounts
 from cafcat.model import Entry
 from cafcat.support.quantities import to_microseconds
 from cafcat.support.spool import Spool
 
-__all__ = ["COLUMNS", "Mapping"]
+__all__ = ["ALL_COLUMNS", "COLUMNS", "Mapping"]
 
 COLUMNS: Final = (
     "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, source_etag, content_bytes, decoding, "
     "source_id"
 )
 """Columns of file_locations, in the order of the encoded rows."""
+
+ALL_COLUMNS: Final = f"{COLUMNS}, ingest_run_id, current_since"
+"""All columns of file_locations. The last two are NULL in the rows of a new chunk: the chunk has their values."""
 
 _MEMORY_BYTES: Final = 16 << 20
 _FLUSH_ROWS: Final = 1024
@@ -46,6 +50,8 @@ class Mapping(Spool):
         size_bytes: Total size of the files.
         last_path: Path of the last entry; "" without entries.
         ascending: True if each path sorts bytewise after the path added before it. Then all paths are distinct.
+        folders: Number and size of the files in each folder. They are right only if the paths are ascending, and
+            are not pickled.
     """
 
     def __init__(self, chunk_id: int) -> None:
@@ -56,6 +62,8 @@ class Mapping(Spool):
         self.file_count = 0
         self.size_bytes = 0
         self.ascending = True
+        self.folders = FolderCounts()
+        self._folder = self.folders.open("")
         self._source = NULL
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,6 +103,7 @@ class Mapping(Spool):
             TemporaryFileFailed: The temporary file cannot be written.
         """
         last, ascending, rows, source = self.last_path, self.ascending, self._rows, self._source
+        folder = self._folder
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
             entries, etags, strict=True
         ):
@@ -103,15 +112,20 @@ class Mapping(Spool):
             # Python compares code points, which gives the order of the bytes in UTF-8.
             ascending = ascending and path > last
             last = path
+            folder_end = path.rfind("/") + 1
+            if path[:folder_end] != folder.path:
+                folder = self.folders.open(path[:folder_end])
             row = self._encode(path.encode(), start, end, crc32c, modified_ns)
             if decoding is None:
                 rows.append(row + (NULL if etag is None else _encode_text(etag)) + _NOT_DECODED + source)
-                self.size_bytes += end - start
+                size_bytes = end - start
             else:
                 size_bytes = end - start if content_bytes is None else content_bytes
                 rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding) + source)
-                self.size_bytes += size_bytes
-        self.last_path, self.ascending = last, ascending
+            folder.files += 1
+            folder.bytes += size_bytes
+            self.size_bytes += size_bytes
+        self.last_path, self.ascending, self._folder = last, ascending, folder
         self.file_count += len(entries)
         if len(rows) >= _FLUSH_ROWS:
             self.flush()

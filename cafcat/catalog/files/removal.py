@@ -10,10 +10,12 @@ from cafcat.catalog.by_key import BY_INDEX, exists_by_key
 from cafcat.catalog.chunks.file_rows import subtract_from_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files import removal_sql as statements
+from cafcat.catalog.files.folder_changes import record_folders
 from cafcat.catalog.files.log_units import logs_elsewhere
-from cafcat.catalog.files.lookup import PathScope, location_of
-from cafcat.catalog.files.mapping import COLUMNS
+from cafcat.catalog.files.lookup import PathScope, location_of, size_of
+from cafcat.catalog.files.mapping import ALL_COLUMNS, COLUMNS
 from cafcat.catalog.files.path_list import PathList
+from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.layout import is_partitioned
 from cafcat.catalog.locking import acquire
@@ -252,7 +254,7 @@ def _remove(
     progress.checkpoint()
     _read_paths(connection, statements.NOT_FOUND.format(table="gone"), change.missing)
     connection.execute(
-        f"INSERT INTO retired_locations ({COLUMNS}, reason) SELECT {COLUMNS}, 'removed' FROM gone "  # noqa: S608
+        f"INSERT INTO retired_locations ({ALL_COLUMNS}, reason) SELECT {ALL_COLUMNS}, 'removed' FROM gone "  # noqa: S608
         "ORDER BY file_path".encode()
     )
     progress.checkpoint()
@@ -399,7 +401,8 @@ def _restore_rows(connection: PgConnection) -> None:
     The counters of their chunks are updated.
     """
     connection.execute(
-        f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM wanted ORDER BY file_path".encode()  # noqa: S608
+        f"INSERT INTO file_locations ({COLUMNS}, ingest_run_id, current_since) "  # noqa: S608
+        f"SELECT {COLUMNS}, ingest_run_id, now() FROM wanted ORDER BY file_path".encode()
     )
     connection.execute(statements.DELETE_RESTORED.encode())
     connection.execute(
@@ -429,8 +432,15 @@ def _record_change(connection: PgConnection, change: Change, kind: JournalKind, 
         return
     chunks = f"SELECT count(*) FROM chunks WHERE state = %s AND id IN (SELECT caf_file_id FROM {table})"  # noqa: S608
     [(change.chunks,)] = connection.execute(chunks.encode(), [state]).fetchall()
-    detail = f"{change.files} files, {change.bytes} bytes"
-    connection.execute("INSERT INTO events (kind, detail) VALUES (%s, %s)", (f"files_{kind}d", detail))
+    sign = -1 if kind is JournalKind.REMOVE else 1
+    record_folders(connection, f"SELECT file_path, {sign} AS files, {sign} * {size_of()} AS bytes FROM {table}")  # noqa: S608
+    record_event(
+        connection,
+        f"files_{kind}d",
+        f"{change.files} files, {change.bytes} bytes",
+        files_change=sign * change.files,
+        bytes_change=sign * change.bytes,
+    )
     change.stores = tuple(row[0] for row in connection.execute(statements.STORES).fetchall())
     change.sequence = append(connection, kind, change.stores)
     connection.execute(

@@ -10,7 +10,7 @@ from typing import Final
 from cafcat.catalog.by_key import delete_by_key, exists_by_key, join_by_key
 from cafcat.catalog.files.log_units import LOGS_ELSEWHERE
 from cafcat.catalog.files.lookup import LOCATION, size_of
-from cafcat.catalog.files.mapping import COLUMNS
+from cafcat.catalog.files.mapping import ALL_COLUMNS
 from cafcat.catalog.history.runs import iso
 
 __all__: list[str] = []
@@ -52,7 +52,7 @@ NOT_LIVE: Final = (
 )
 
 _DELETE_INTO_GONE: Final = f"""
-WITH taken AS ({{delete}} RETURNING *) INSERT INTO gone ({COLUMNS}) SELECT {COLUMNS} FROM taken
+WITH taken AS ({{delete}} RETURNING *) INSERT INTO gone ({ALL_COLUMNS}) SELECT {ALL_COLUMNS} FROM taken
 """  # noqa: S608
 DELETE_BELOW: Final = _DELETE_INTO_GONE.format(delete="DELETE FROM file_locations {condition}")
 DELETE_NAMED: Final = _DELETE_INTO_GONE.format(delete=delete_by_key("file_locations", _LIVE_ROWS))
@@ -77,8 +77,8 @@ def delete_found(table: str, table_id: int) -> str:
 
 
 _SELECT_LAST_REMOVED: Final = f"""
-INSERT INTO wanted (retired_id, {COLUMNS})
-SELECT DISTINCT ON (file_path) id, {COLUMNS}
+INSERT INTO wanted (retired_id, {ALL_COLUMNS})
+SELECT DISTINCT ON (file_path) id, {ALL_COLUMNS}
 FROM (SELECT l.* FROM {{rows}} OFFSET 0) AS l WHERE reason = 'removed'
 ORDER BY file_path, id DESC
 ON CONFLICT DO NOTHING

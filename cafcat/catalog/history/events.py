@@ -1,20 +1,47 @@
-"""The append-only log of events that concern runs, chunks and files."""
+"""The append-only log of events that concern runs, chunks and files, and of who did what."""
+
+import getpass
+import socket
+from functools import cache
 
 from cafcat.catalog.connection import PgConnection
 
-__all__ = ["record_event"]
+__all__ = ["actor", "record_event"]
 
 
-def record_event(connection: PgConnection, kind: str, chunk_id: int, detail: str) -> None:
-    """Insert an event of a chunk, in the caller's transaction.
+@cache
+def actor() -> str:
+    """Return user and host of this process, such as "ops@host-7"; the number of a user who has no name."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        import os
+
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def record_event(
+    connection: PgConnection,
+    kind: str,
+    detail: str,
+    *,
+    chunk_id: int | None = None,
+    files_change: int | None = None,
+    bytes_change: int | None = None,
+) -> None:
+    """Insert an event, in the caller's transaction.
 
     Args:
         connection: A connection with an open transaction.
         kind: Kind of the event, such as "chunk_begun".
-        chunk_id: chunks.id. The event also gets the run of this chunk.
         detail: The event, in one line.
+        chunk_id: chunks.id. The event also gets the run of this chunk. None if the event is not about one chunk.
+        files_change: By how much the transaction changes the number of live files; None if it changes none.
+        bytes_change: By how much the transaction changes the total size of all live files.
     """
     connection.execute(
-        "INSERT INTO events (kind, chunk_id, run_id, detail) SELECT %s, id, run_id, %s FROM chunks WHERE id = %s",
-        (kind, detail, chunk_id),
+        "INSERT INTO events (kind, detail, chunk_id, run_id, actor, files_change, bytes_change) "
+        "VALUES (%s, %s, %s, (SELECT run_id FROM chunks WHERE id = %s), %s, %s, %s)",
+        (kind, detail, chunk_id, chunk_id, actor(), files_change, bytes_change),
     )

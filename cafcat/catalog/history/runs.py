@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from cafcat.catalog.chunks.owners import is_dead, owner_name
 from cafcat.catalog.connection import Connection
+from cafcat.catalog.history.events import actor
 from cafcat.errors import NotFound
 from cafcat.model import FileProblem, ProblemKind, Run, RunState
 
@@ -103,8 +104,10 @@ class Runs:
 
     def record_failed_files(self, run_id: int, problems: Iterable[FileProblem]) -> None:
         """Insert an event `file_failed` for each of these problems of an ingest run."""
-        rows = [(run_id, problem.path, f"{problem.kind}: {problem.message}") for problem in problems]
-        statement = "INSERT INTO events (run_id, kind, file_path, detail) VALUES (%s, 'file_failed', %s, %s)"
+        rows = [(run_id, problem.path, f"{problem.kind}: {problem.message}", actor()) for problem in problems]
+        statement = (
+            "INSERT INTO events (run_id, kind, file_path, detail, actor) VALUES (%s, 'file_failed', %s, %s, %s)"
+        )
         with self._connection.transaction() as connection:
             connection.cursor().executemany(statement, rows)
 

@@ -8,6 +8,7 @@ from psycopg import errors as pg
 
 from cafcat.catalog.chunks.owners import is_dead
 from cafcat.catalog.connection import PgConnection
+from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.runs import iso
 from cafcat.errors import Conflict, InvalidInput, Locked, NotFound
 from cafcat.support.quantities import plural
@@ -122,7 +123,7 @@ def move_store(connection: PgConnection, old: str, new: str) -> str | None:
     dropped_name = reuse_url(connection, old, new)
     row = connection.execute("SELECT home FROM catalog_identity").fetchone()
     set_url(connection, old, new, path_below(row[0], new) if row and row[0] else None)
-    connection.execute("INSERT INTO events (kind, detail) VALUES ('store_moved', %s)", [f"{old} {new}"])
+    record_event(connection, "store_moved", f"{old} {new}")
     return dropped_name
 
 

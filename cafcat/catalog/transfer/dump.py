@@ -10,6 +10,7 @@ from psycopg import errors as pg
 
 from cafcat.catalog.chunks.objects import Objects
 from cafcat.catalog.connection import Connection, Connector, PgConnection, primary_message
+from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
@@ -31,6 +32,8 @@ TABLES: Final = (
     "chunk_times",
     "file_locations",
     "retired_locations",
+    "folder_totals",
+    "folder_deltas",
     "events",
     "listings",
     "shards",
@@ -56,6 +59,7 @@ _ORDER: Final = {
     "access_keys": "access_key_id",
     "catalog_identity": "only_row",
     "file_locations": "file_path",
+    "folder_totals": "depth, folder_path",
     "journal_files": "journal_id, file_path",
     "ingestion_units": "chunk_id, number",
     "chunk_times": "chunk_id, timestamp_key",
@@ -328,8 +332,7 @@ class Loader:
             "VALUES ('committed', %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (*backup[1:], backup.begun_at),
         )
-        detail = f"from {backup.store} {backup.object_key}"
-        self._connection.execute("INSERT INTO events (kind, detail) VALUES ('catalog_restored', %s)", [detail])
+        record_event(self._connection, "catalog_restored", f"from {backup.store} {backup.object_key}")
         self.finished = True
 
 

@@ -14,6 +14,7 @@ import psycopg
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import copy_units
 from cafcat.catalog.files.mapping import COLUMNS, Mapping
+from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.stores.identity import set_catalog_uuid
@@ -309,12 +310,12 @@ class Stage:
         for statement in statements.FINALIZE:
             self._connection.execute(statement)
         for loss in losses:
-            self._connection.execute("INSERT INTO events (kind, detail) VALUES ('rebuild_lost', %s)", [loss])
+            record_event(self._connection, "rebuild_lost", loss)
         row = self._connection.execute(statements.COUNTS).fetchone()
         assert row is not None  # noqa: S101 - an aggregate gives one row
         counts = RebuiltCounts(*map(int, row))
         detail = ", ".join(f"{count} {name}" for name, count in counts._asdict().items())
-        self._connection.execute("INSERT INTO events (kind, detail) VALUES ('catalog_rebuilt', %s)", [detail])
+        record_event(self._connection, "catalog_rebuilt", detail)
         self._connection.execute(statements.SEQUENCES, {"last": last_sequence})
         self.is_finalized = True
         return counts

@@ -6,6 +6,7 @@ catalog from these. `plan` has the chunks of the rebuilt catalog, `timeline` all
 
 from typing import Final
 
+from cafcat.catalog.files.folder_changes import COUNT_FOLDERS
 from cafcat.catalog.files.lookup import size_of
 
 __all__: list[str] = []
@@ -239,6 +240,13 @@ _JOURNAL_FILES: Final = """
 INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path)
 SELECT p.sequence, p.id, f.start_byte, f.file_path FROM record_files AS f JOIN plan AS p USING (n) WHERE p.adopted
 """
+# Growth per day counts the live files only, on the days of their commits: what was removed before is not known.
+_GROWTH: Final = f"""
+INSERT INTO events (kind, chunk_id, happened_at, detail, files_change, bytes_change)
+SELECT 'chunk_rebuilt', c.id, coalesce(l.since, c.committed_at), l.files || ' live files', l.files, l.bytes
+FROM (SELECT caf_file_id, current_since AS since, count(*) AS files, sum({size_of()})::bigint AS bytes
+      FROM file_locations GROUP BY 1, 2) AS l JOIN chunks AS c ON c.id = l.caf_file_id ORDER BY 3, 2
+"""  # noqa: S608
 _COPIES: Final = """
 INSERT INTO chunk_copies (chunk_id, state, committed_at, store, object_key)
 SELECT chunk_id, 'committed', now(), store, object_key FROM copies ORDER BY chunk_id, store
@@ -264,6 +272,8 @@ FINALIZE: Final = (
     _JOURNAL,
     _JOURNAL_FILES,
     _COPIES,
+    COUNT_FOLDERS,
+    _GROWTH,
 )
 
 COUNTS: Final = """

@@ -221,6 +221,7 @@ class _IngestRun:
             return
         try:
             self._session.catalog.runs.finish_run(report.run, state, report.as_counts(), error)
+            self._session.catalog.folders.fold()
         except Exception:
             if error is None:
                 raise

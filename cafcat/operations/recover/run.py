@@ -128,6 +128,7 @@ class Recovery:
             self._count_leases(url)
         if not self._dry_run:
             self._catalog.runs.fail_dead_runs()
+            self._catalog.folders.fold()
 
     def recover_rows(self, url: str) -> None:
         """Adopt or remove those leftovers in one store that have rows in the catalog. Its objects are not listed.

@@ -157,6 +157,7 @@ class Writer:
         report = self._opened().report
         self._is_ended = True
         self._session.catalog.runs.finish_run(self._run, state, report.as_counts(), error)
+        self._session.catalog.folders.fold()
 
 
 class _Problems(Progress):
