@@ -9,12 +9,12 @@ from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
 from cafcat.cli.reading.get import Paths
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.cli.reading.shell import cat_line, curl_line, dd_line
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, Location
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import format_size, parse_size
+from cafcat.support.shell import cat_line, curl_line, dd_line
 
 if TYPE_CHECKING:
     from cafcat.packed_files import PackedFiles

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cafcat.cli.reading.shell import cat_line, curl_line, dd_line, shell_name
+from cafcat.support.shell import cat_line, curl_line, dd_line, shell_name
 from tests.worlds.shells import HOSTILE_NAMES, SHELLS, run_line
 
 CONTENT = bytes(range(256)) * 20_000
