@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.chunks.recovery import Recovery
     from cafcat.catalog.chunks.rewriting import Rewriting
     from cafcat.catalog.chunks.verification import Verification
+    from cafcat.catalog.console.reading import PageQueries
     from cafcat.catalog.files.consistent import ConsistentFiles
     from cafcat.catalog.files.exporting import Export
     from cafcat.catalog.files.folder_totals import FolderTotals
@@ -385,3 +386,10 @@ class Catalog:
         from cafcat.catalog.files.versions import Versions
 
         return Versions(self._connection)
+
+    @cached_property
+    def pages(self) -> "PageQueries":
+        """Return what runs the queries of the console's pages (`cafcat/catalog/console/`)."""
+        from cafcat.catalog.console.reading import PageQueries
+
+        return PageQueries(self._connection)

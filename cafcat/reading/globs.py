@@ -1,8 +1,9 @@
 """Translates shell patterns to regular expressions of PostgreSQL, so that the database does the matching."""
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["regex_of_glob"]
+__all__ = ["regex_of_glob", "regex_of_path_glob"]
 
 _BRACKET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
 _NOTHING = "(?!)"
@@ -18,13 +19,35 @@ def regex_of_glob(pattern: str) -> str:
     Returns:
         A regular expression as in the PostgreSQL documentation, 9.7.3.
     """
+    return _anchored("(^|/)", pattern, ())
+
+
+def regex_of_path_glob(pattern: str) -> str:
+    """Return a regular expression that matches the whole paths that match a shell pattern.
+
+    Args:
+        pattern: The shell pattern, as for `regex_of_glob`. "**" also matches slashes: "a/**/*.jpg" matches the
+            files below the folder "a" at any depth, "a/*.jpg" only those in it.
+    """
+    return _anchored("^", pattern, _ACROSS_FOLDERS)
+
+
+_ACROSS_FOLDERS = (("**/", "(.*/)?"), ("**", ".*"))
+"""Wildcards that match slashes, and their regular expressions. The first one that fits counts."""
+
+
+def _anchored(start: str, pattern: str, across: Sequence[tuple[str, str]]) -> str:
     parts = []
     position = 0
     while position < len(pattern):
-        text, position = _next(pattern, position)
+        crossing = next((pair for pair in across if pattern.startswith(pair[0], position)), None)
+        if crossing is None:
+            text, position = _next(pattern, position)
+        else:
+            text, position = crossing[1], position + len(crossing[0])
         parts.append(text)
     # (?s) is the default. It is written out because it lets ^, $ and [^/] treat a newline as any other character.
-    return f"(?s)(^|/){''.join(parts)}$"
+    return f"(?s){start}{''.join(parts)}$"
 
 
 def _next(pattern: str, position: int) -> tuple[str, int]:

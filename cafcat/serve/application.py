@@ -1,4 +1,4 @@
-"""The HTTP side: files by a raw ASGI application, all other paths by Starlette."""
+"""The HTTP side: files by a raw ASGI application, the console and all other paths by Starlette."""
 
 import json
 from functools import cache
@@ -12,8 +12,11 @@ from starlette.routing import Route
 
 from cafcat import __version__
 from cafcat.errors import CafcatError, NotFound
+from cafcat.packed_files import PackedFiles
 from cafcat.serve.asgi import App, Receive, Scope, Send
 from cafcat.serve.batches import Batches
+from cafcat.serve.console.app import PREFIX as CONSOLE
+from cafcat.serve.console.app import Console
 from cafcat.serve.failures import BadRequest, record, respond_error
 from cafcat.serve.files import PREFIX, Files
 from cafcat.serve.observing import Metrics
@@ -32,16 +35,23 @@ def http_app(serving: Serving, metrics: Metrics) -> App:
         serving: Repository, threads and limits, shared by the requests of one process.
         metrics: Shown at /metrics.
     """
+    options = serving.options
     files = Files(serving)
     batches = Batches(serving)
     others = _other_paths(serving, metrics)
+    console: App = others
+    if options.console:
+        console = own = Console(PackedFiles(serving.repository.settings), options, files)
+        serving.call_at_end(own.close)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         raw: bytes = scope["raw_path"]
-        if raw.startswith(PREFIX):
+        if options.files and raw.startswith(PREFIX):
             await files(scope, receive, send)
-        elif raw == b"/batch":
+        elif options.files and raw == b"/batch":
             await batches(scope, receive, send)
+        elif raw.startswith(CONSOLE):
+            await console(scope, receive, send)
         else:
             await others(scope, receive, send)
 
@@ -72,16 +82,25 @@ def _other_paths(serving: Serving, metrics: Metrics) -> App:
     async def describe(_: Request) -> Response:
         return JSONResponse(description())
 
-    async def top(_: Request) -> Response:
-        return Response(status_code=308, headers={"location": "/files/"})
+    async def files(_: Request) -> Response:
+        return Response(status_code=308, headers={"location": "/files/", "vary": "accept"})
+
+    async def top(request: Request) -> Response:
+        """Send browsers to the console, and programs to the top folder."""
+        is_browser = "text/html" in request.headers.get("accept", "").lower()
+        if serving.options.console and (is_browser or not serving.options.files):
+            headers = {"location": "./-/", "vary": "accept", "cache-control": "no-store"}
+            return Response(status_code=303, headers=headers)
+        return await files(request)
 
     routes = [
         Route("/healthz", health),
         Route("/metrics", show_metrics),
         Route("/openapi.json", describe),
         Route("/", top),
-        Route("/files", top),
     ]
+    if serving.options.files:
+        routes.append(Route("/files", files))
     app = Starlette(routes=routes, exception_handlers={404: _absent, 405: _not_allowed})
     app.router.redirect_slashes = False  # Starlette would redirect /healthz/ to a URL with the client's Host
     return app

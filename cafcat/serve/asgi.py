@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["App", "Exchange", "Headers", "Receive", "Scope", "Send", "exchange_of", "respond"]
+__all__ = ["App", "Exchange", "Headers", "Message", "Receive", "Scope", "Send", "exchange_of", "respond"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

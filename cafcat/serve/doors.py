@@ -49,7 +49,7 @@ def doors(options: ServeOptions) -> Sequence[Door]:
 
 
 def _http(serving: Serving, metrics: Metrics) -> Answering:
-    return http_app(serving, metrics), PlainFiles()
+    return http_app(serving, metrics), PlainFiles(is_open=serving.options.files)
 
 
 def _s3(serving: Serving, _: Metrics) -> Answering:

@@ -1,6 +1,7 @@
 """The options of `cafcat serve`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,20 @@ from cafcat.errors import InvalidInput
 from cafcat.serve.s3.options import S3Options
 from cafcat.support.parameters import Flag, OptionGroup, Unless
 
-__all__ = ["ServeOptions"]
+__all__ = ["ServeOptions", "network_of"]
+
+
+def network_of(address: str) -> IPv4Network | IPv6Network:
+    """Return the network that a user names as a trusted proxy, such as "127.0.0.1" or "10.0.0.0/8".
+
+    Raises:
+        InvalidInput: The text is neither an address nor a network.
+    """
+    try:
+        return ip_network(address)
+    except ValueError as error:
+        hint = "give an address such as 127.0.0.1, or a network such as 10.0.0.0/8"
+        raise InvalidInput(f"a trusted proxy is not an address: {error}", hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +33,10 @@ class ServeOptions:
         host: Address to listen on.
         port: Port of the HTTP side; 0 for a free one.
         http: False to leave the HTTP side out.
+        console: False to leave the console out.
+        files: False to serve files only to visitors of the console, who have to log in.
+        user_header: Header with the name of a user whom a trusted proxy has checked; None to trust no header.
+        trusted_proxies: Addresses or networks of the proxies that set this header.
         s3_port: Port of the S3 protocol; 0 for a free one, None to leave it out.
         s3: How the S3 protocol is answered.
         workers: Number of processes.
@@ -39,6 +57,14 @@ class ServeOptions:
     host: Annotated[str, Flag("--host", "Address to listen on.", "HOST")] = "127.0.0.1"
     port: Annotated[int, Flag("--port", "Port for HTTP; 0 for a free one.", "PORT")] = 8320
     http: Annotated[bool, Unless("--no-http", "Serve the S3 protocol only.")] = True
+    console: Annotated[bool, Unless("--no-console", "Leave the console out.")] = True
+    files: Annotated[bool, Unless("--no-files", "Serve files over HTTP only to visitors of the console.")] = True
+    user_header: Annotated[
+        str | None, Flag("--user-header", "Header with the user whom a proxy has checked.", "NAME")
+    ] = None
+    trusted_proxies: Annotated[
+        tuple[str, ...], Flag("--trusted-proxy", "Address of a proxy to trust. Repeatable.", "ADDRESS")
+    ] = ()
     s3_port: Annotated[int | None, Flag("--s3-port", "Also serve the S3 protocol; 0 for a free port.", "PORT")] = (
         None
     )
@@ -66,13 +92,18 @@ class ServeOptions:
 
         Raises:
             InvalidInput: A number is out of its range, nothing is to be served, an option of the S3 protocol is not
-                valid or given without its port, or a key is given without a certificate.
+                valid or given without its port, a key is given without a certificate, or a header of users without
+                trusted proxies.
         """
         if not self.http and self.s3_port is None:
             raise InvalidInput("nothing is to be served", hint="give --s3-port, or leave --no-http out")
-        if self.s3_port is None and self.s3 != S3Options():
+        # The console has access keys and public folders, too.
+        plain = S3Options()
+        of_s3 = replace(self.s3, public=plain.public, key_seconds=plain.key_seconds)
+        if self.s3_port is None and of_s3 != plain:
             raise InvalidInput("an option of the S3 protocol is given without its port", hint="add --s3-port 8333")
         self.s3.check()
+        self._check_http()
         ranges = {
             "port": (0, 65_535),
             "s3_port": (0, 65_535),
@@ -90,3 +121,13 @@ class ServeOptions:
                 raise InvalidInput(f"{name} must be from {low:,} to {high:,}, not {value}")
         if self.key is not None and self.certificate is None:
             raise InvalidInput("a private key needs a certificate", hint="use --certificate, too")
+
+    def _check_http(self) -> None:
+        """Check the options of the HTTP side that belong together."""
+        if self.http and not self.files and not self.console:
+            raise InvalidInput("the HTTP side would serve nothing", hint="leave out --no-files or --no-console")
+        if self.user_header is not None and not self.trusted_proxies:
+            hint = "name the address of the proxy with --trusted-proxy; any other client could send the header"
+            raise InvalidInput("a header with users is given without the proxy that sets it", hint=hint)
+        for address in self.trusted_proxies:
+            network_of(address)

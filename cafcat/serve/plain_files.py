@@ -47,11 +47,19 @@ class _PlainFile:
 class PlainFiles:
     """Recognizes the plain requests of the HTTP side."""
 
+    def __init__(self, *, is_open: bool = True) -> None:
+        """Create the object.
+
+        Args:
+            is_open: False if no file is served without a login, so that no request is plain.
+        """
+        self._is_open = is_open
+
     def request(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]], _: float
     ) -> _PlainFile | None:
         """Return the request if it is plain, as `PlainRequests.request` does."""
-        if method not in (b"GET", b"HEAD") or not url.startswith(PREFIX):
+        if not self._is_open or method not in (b"GET", b"HEAD") or not url.startswith(PREFIX):
             return None
         if b"?" in url or b"#" in url or url.endswith(b"/"):
             return None

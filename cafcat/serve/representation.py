@@ -22,6 +22,10 @@ _TYPES: Final = MimeTypes()
 _BY_SUFFIX: Final = {suffix: kind.encode() for table in _TYPES.types_map for suffix, kind in table.items()}
 _BY_SUFFIX.update({".gz": b"application/gzip", ".bz2": b"application/x-bzip2", ".xz": b"application/x-xz"})
 _BY_SUFFIX.update({".zst": b"application/zstd", ".br": _NO_TYPE, ".z": b"application/x-compress"})
+_ACTIVE: Final = frozenset((b"text/html", b"image/svg+xml", b"text/xml", b"application/xml"))
+"""Types that a browser shows as a page that may have scripts."""
+_SANDBOX: Final = b"sandbox allow-scripts allow-popups allow-modals allow-downloads"
+"""An archived page may run scripts, but as a page of another site: it must not act for visitors of the console."""
 _CRC: Final = struct.Struct(">I")
 _LATEST_SECOND: Final = 253_402_300_799
 """The last second of the year 9999, since 1970: HTTP has four digits for a year."""
@@ -73,6 +77,8 @@ def describing_headers(location: Location, *, download: bool = False) -> Headers
         (b"x-content-type-options", b"nosniff"),
         (b"repr-digest", b"crc32c=:" + digest + b":"),
     ]
+    if type_of(location.path) in _ACTIVE:
+        headers.append((b"content-security-policy", _SANDBOX))
     modified = modified_of(location)
     if modified is not None:
         headers.append((b"last-modified", _http_date(modified)))

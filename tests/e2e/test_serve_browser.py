@@ -162,7 +162,8 @@ def test_a_video_is_seeked_by_ranges(film_server: FileServer, page: Page, docume
     page.wait("document.querySelector('video').networkState === HTMLMediaElement.NETWORK_IDLE")
     place = SECONDS - 0.5
     assert page.run(SEEK % place) == place
-    assert abs(page.run(BRIGHTNESS) - shown(brightness_at(SECONDS - 1))) <= 3
+    if document == "film.webm":  # an archived page must not read what it shows: it is sandboxed
+        assert abs(page.run(BRIGHTNESS) - shown(brightness_at(SECONDS - 1))) <= 3
     size = film_server.request("/files/tree/film.webm", method="HEAD").headers["content-length"]
     answers = [answer["response"] for answer in page.seen("Network.responseReceived")]
     ranges = [

@@ -21,7 +21,8 @@ class S3Options:
             bucket.
         domain: Host name of the server for requests to `BUCKET.domain`, without a port; None for paths only.
         region: Region that clients have to sign.
-        public: Folders that anybody can read without an access key; "" for all files.
+        public: Folders that anybody can list and read without an access key, by the S3 protocol and in the console;
+            "" for all files.
         key_seconds: How long an access key is remembered: how long a revoked key is still accepted.
     """
 
@@ -29,7 +30,8 @@ class S3Options:
     domain: Annotated[str | None, Flag("--s3-domain", "Host of S3 requests to BUCKET.HOST.", "HOST")] = None
     region: Annotated[str, Flag("--s3-region", "Region that S3 clients sign.", "NAME")] = "us-east-1"
     public: Annotated[
-        tuple[str, ...], Flag("--public", "Folder that S3 clients read without a key. Repeatable.", "FOLDER")
+        tuple[str, ...],
+        Flag("--public", "Folder that anybody lists and reads without a key. Repeatable.", "FOLDER"),
     ] = ()
     key_seconds: float = _KEY_SECONDS
 

@@ -1,0 +1,29 @@
+"""Queries of the page of findings."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from cafcat.catalog.console.reading import PageQueries, Row
+
+__all__ = ["findings_page"]
+
+_PAGE: Final = """
+SELECT f.id, f.kind, f.file_path, f.detail, f.start_byte, f.end_byte, f.file_count, f.is_live,
+       v.level, v.verdict, v.finished_at, v.copy_id, c.uuid, c.state
+FROM (SELECT * FROM findings WHERE id < %(before)s {condition} ORDER BY id DESC LIMIT %(limit)s) AS f
+JOIN verifications AS v ON v.id = f.verification_id LEFT JOIN chunks AS c ON c.id = v.chunk_id
+ORDER BY f.id DESC
+"""
+
+
+def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: bool = False) -> Sequence[Row]:
+    """Return findings with a lower number than `before`, the latest first.
+
+    Args:
+        queries: Runs the query.
+        before: findings.id of the last finding of the page before.
+        limit: Most findings.
+        only_live: Only findings about bytes that a live file needs.
+    """
+    statement = _PAGE.format(condition="AND is_live" if only_live else "")
+    return queries.rows(statement, {"before": before, "limit": limit})

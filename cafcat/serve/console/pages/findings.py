@@ -1,0 +1,21 @@
+"""What `verify` found to be wrong."""
+
+from cafcat.catalog.console.findings import findings_page
+from cafcat.serve.console.page import Content, Page, Visit
+
+__all__ = ["PAGE"]
+
+_FINDINGS = 100
+"""Findings of one page."""
+
+
+def findings(visit: Visit) -> Content:
+    """Return one page of findings, the latest first."""
+    only_live = visit.text("live") == "1"
+    before = visit.number("before", (1 << 63) - 1)
+    found = findings_page(visit.queries, before, _FINDINGS + 1, only_live=only_live)
+    more = found[_FINDINGS - 1]["id"] if len(found) > _FINDINGS else None
+    return {"findings": found[:_FINDINGS], "only_live": only_live, "more": more}
+
+
+PAGE = Page("findings", "Findings", findings, in_navigation=True)
