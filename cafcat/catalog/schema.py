@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.errors import UndefinedTable
+from psycopg.errors import DiskFull, UndefinedTable
 
 from cafcat.errors import CatalogOutdated, CatalogUnavailable
 
@@ -92,6 +92,8 @@ def upgrade(url: str) -> None:
         reason = str(getattr(error, "orig", None) or error).split("\n")[0]
         exists = "already exists" in reason
         hint = "use an empty database: this one seems to have tables of another program" if exists else None
+        if isinstance(getattr(error, "orig", None), DiskFull):
+            hint = "free disk space on the database server, then run the command again"
         raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
 
 

@@ -12,6 +12,7 @@ from cafcat.embedded.programs import (
     choose_user,
     fatal_line,
     first_inaccessible,
+    remedy_for,
     run_program,
 )
 from cafcat.embedded.roles import SUPERUSER
@@ -128,9 +129,10 @@ def _initdb(folder: Path, programs: Path, user: ServerUser) -> None:
     options = ["--no-locale", "--encoding=UTF8", "--auth-local=trust", "--auth-host=reject"]
     result = run_program(user, [programs / "initdb", "-D", folder, "-U", SUPERUSER, *options])
     if result.returncode != 0:
+        reason = fatal_line(result.stderr)
         raise CatalogUnavailable(
-            f"cannot create the embedded database in {folder.parent}: {fatal_line(result.stderr)}",
-            hint=f"set CAFCAT_HOME to another folder, or {OTHER_WAYS}",
+            f"cannot create the embedded database in {folder.parent}: {reason}",
+            hint=remedy_for(reason, f"set CAFCAT_HOME to another folder, or {OTHER_WAYS}"),
         )
 
 

