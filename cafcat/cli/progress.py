@@ -26,6 +26,12 @@ STATUS_SECONDS = 10.0
 """Time between two lines of progress, which are printed if there is no bar, in seconds."""
 BAR_SECONDS = 0.1
 """Shortest time between two updates of the progress bar, in seconds."""
+NARROW_COLUMNS = 60
+"""Width of a terminal below which no bar is drawn, so that there is room for the numbers."""
+BAR_COLUMNS = 16
+"""Width of the bar."""
+TIME_COLUMNS = 9
+"""Width of the time at the end of the line, such as " 10:00:11"."""
 
 
 class ShownProgress(Progress):
@@ -212,6 +218,23 @@ def _in_words(progress: ShownProgress) -> str:
     return ", ".join(parts)
 
 
+def _in_width(progress: ShownProgress, columns: int) -> str:
+    """Return a stage's counters as text: "copy: 120 files, 1.2 GB, 60 files/s, 600.0 MB/s".
+
+    If the text is too long, the least important parts are left out: first the files per second, then the bytes per
+    second, the bytes, and at last the name of the stage.
+
+    Args:
+        progress: The counters.
+        columns: Largest length of the text. Only the number of files may be longer.
+    """
+    files, size_bytes = f"{progress.files} files", progress.size_bytes
+    speeds = _rate(progress).split(", ")
+    head = [f"{progress.verb}: {files}", *([format_size(size_bytes)] if size_bytes else [])]
+    texts = [[*head, *speeds], [*head, speeds[-1]], head, head[:1], [files]]
+    return next((text for parts in texts if len(text := ", ".join(parts)) <= columns), files)
+
+
 def _rate(progress: ShownProgress) -> str:
     seconds = max(progress.stage_seconds, 0.001)
     files = f"{progress.files / seconds:.0f} files/s"
@@ -248,10 +271,12 @@ class _Bar:
         from rich.console import Console
 
         total = progress.bytes_expected or progress.files_expected
-        first = [parts.BarColumn(bar_width=16)] if total else [parts.SpinnerColumn()]
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        has_bar = bool(total) and self._console.width >= NARROW_COLUMNS
+        first = [parts.BarColumn(bar_width=BAR_COLUMNS)] if has_bar else [] if total else [parts.SpinnerColumn()]
         last = [parts.TimeRemainingColumn()] if total else [parts.TimeElapsedColumn()]
         text = parts.TextColumn("{task.description}", markup=False)
-        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._other_columns = TIME_COLUMNS + (BAR_COLUMNS + 1 if has_bar else 0 if total else 2)
         self._bar = parts.Progress(*first, text, *last, console=self._console, transient=True)
         self._progress, self._next = progress, 0.0
         self._task: TaskID = self._bar.add_task(progress.verb, total=total)
@@ -264,8 +289,7 @@ class _Bar:
             return
         self._next = now + BAR_SECONDS
         done = self._progress.size_bytes if self._progress.bytes_expected else self._progress.files
-        size_bytes = f"{format_size(self._progress.size_bytes)}, " if self._progress.size_bytes else ""
-        text = f"{self._progress.verb}: {self._progress.files} files, {size_bytes}{_rate(self._progress)}"
+        text = _in_width(self._progress, self._console.width - self._other_columns)
         self._bar.update(self._task, completed=done, description=text)
 
     def print(self, line: str) -> None:
