@@ -40,6 +40,14 @@ def shown_path(path: str) -> str:
     return path if len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "…"
 
 
+def _is_named_in(message: str, place: str) -> bool:
+    """Return True if a message names a path or URL already, as a whole or as "no object NAME in FOLDER"."""
+    if "/" not in place:
+        return False  # a short name such as "a" could be any word of the message
+    folder, _, name = place.rpartition("/")
+    return place in message or ("/" in folder and f"{name} in {folder}" in message)
+
+
 class CafcatError(Exception):
     """Base class of the errors that cafcat raises for its callers. Their text has message, place and hint.
 
@@ -78,7 +86,7 @@ class CafcatError(Exception):
         places = [
             f"{name} {value!r}" if name == "path" else f"{name} {value}"
             for name, value in (("path", self.path), ("chunk", self.chunk), ("byte", self.byte))
-            if value is not None
+            if value is not None and not _is_named_in(self.message, str(value))
         ]
         text = self.message + (f" ({', '.join(places)})" if places else "")
         return f"{text}; {self.hint}" if self.hint else text

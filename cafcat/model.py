@@ -296,7 +296,9 @@ class FindingKind(StrEnum):
     CATALOG = "catalog"
     """Rows of the catalog contradict each other."""
     SOURCE = "source"
-    """A file of the catalog differs from the file in its source, or is missing there."""
+    """A file of the catalog differs from the file in its source."""
+    ABSENT = "absent"
+    """A file of the catalog does not exist in its source any more. That is no damage."""
     UNREADABLE = "unreadable"
     """The object, the source, or a file of the source could not be read."""
 

@@ -70,8 +70,15 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     checked = cafcat("verify", "--level", "data", "--json", "-v", code=5).documents[1]["checked"]
     assert set(checked) == set(ObjectChecked._fields)
     assert cafcat("verify", "--level", "data", "-q", code=5).lines == [first]
+    chunk.chmod(0o600)
+    with chunk.open("r+b") as cut:
+        cut.truncate(3)
+    first, _ = cafcat("verify", "--level", "data", code=5).lines
+    assert re.match(rf"chunk {chunk.stem}: size \[3, \d+\): the object has 3 bytes of ", first)
+    assert first.endswith("; its index is cut off; 2 files are cut off, 2 of them live: t/a, t/new\\nline")
     chunk.unlink()
-    assert "missing: no object" in cafcat("verify", code=5).lines[0]
+    first = cafcat("verify", code=5).lines[0]
+    assert first == f"chunk {chunk.stem}: missing: no object {chunk.name} in {chunk.parent}"
 
 
 def test_files_with_flipped_bytes_are_reported_and_unreadable(cafcat: Cafcat) -> None:
@@ -139,10 +146,13 @@ def test_source(cafcat: Cafcat) -> None:
     assert re.fullmatch(
         r"t: source t/a: the file has CRC-32C [0-9a-f]{8} in its source, but [0-9a-f]{8} in the catalog", first
     )
-    assert second == "t: source t/b: the file is missing in its source"
-    assert last == "verified 1 source (source): 1 damaged; 1 file, 5 B read"
+    assert second == "t: absent t/b: the file does not exist in its source any more"
+    assert last == "verified 1 source (source): 1 damaged; 1 file not in the source any more; 1 file, 5 B read"
     assert "cafcat ingest --checksum SRC" in remedy
     cafcat("verify", "--level", "source", "nowhere", code=4)
+    (cafcat.folder / "t" / "a").write_bytes(b"first")
+    _, last = cafcat("verify", "--level", "source", "t").lines
+    assert last == "verified 1 source (source): 1 ok; 1 file not in the source any more; 1 file, 5 B read"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

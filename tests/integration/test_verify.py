@@ -808,10 +808,10 @@ def ways_to_change(tree: Path) -> dict[str, tuple[Callable[[], object], list[tup
         "rot": (rot, [("source", "tree/a/first")]),
         "size": (lambda: first.write_bytes(b"firsts"), [("source", "tree/a/first")]),
         "a large file": (lambda: flip(tree / "large", 2_000_000), [("source", "tree/large")]),
-        "gone": (first.unlink, [("source", "tree/a/first")]),
-        "the last one gone": ((tree / "ü" / "日本").unlink, [("source", "tree/ü/日本")]),
-        "a link": (link, [("source", "tree/a/first")]),
-        "a folder gone": (unreadable, [("source", "tree/a/first"), ("source", "tree/a/second")]),
+        "gone": (first.unlink, [("absent", "tree/a/first")]),
+        "the last one gone": ((tree / "ü" / "日本").unlink, [("absent", "tree/ü/日本")]),
+        "a link": (link, [("absent", "tree/a/first")]),
+        "a folder gone": (unreadable, [("absent", "tree/a/first"), ("absent", "tree/a/second")]),
     }
 
 
@@ -823,7 +823,9 @@ def test_level_source(repository: cafcat.Repository, tree: Path, way: str) -> No
     change()
     report, [checked] = verify(repository, ["tree"], level="source")
     assert found([checked]) == expected
-    assert verdicts(report) == ({"damaged": 1} if expected else {"ok": 1})
+    is_damaged = any(kind == "source" for kind, _ in expected)
+    assert verdicts(report) == ({"damaged": 1} if is_damaged else {"ok": 1})
+    assert report.absent == sum(kind == "absent" for kind, _ in expected)
     assert sql(repository, "SELECT chunk_id, level FROM verifications") == [(None, "source")]
     assert sql(repository, "SELECT file_path FROM findings ORDER BY 1") == [(path,) for _, path in expected]
 
@@ -913,5 +915,5 @@ def test_a_bucket_as_source(
     client.delete_object(Bucket=s3_bucket, Key="in/b")
     client.delete_object(Bucket=s3_bucket, Key="out/d")
     checked = verify(repository, [url], level="source")[1]
-    assert found(checked) == [("source", "in/b"), ("source", "in/a")]
+    assert found(checked) == [("absent", "in/b"), ("source", "in/a")]
     client.close()

@@ -1,6 +1,9 @@
 """Output of the command, by the functions that format it, without a catalog."""
 
+import io
 import json
+import re
+import sys
 import time
 from uuid import UUID
 
@@ -88,6 +91,13 @@ def test_an_error_in_json_has_all_its_keys(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "cafcat: bad checksum (path 'a\\nb', chunk c, byte 7); restore it\n"
 
 
+def test_a_message_names_a_place_once() -> None:
+    assert str(NotFound("no object x.caf in /store", chunk="/store/x.caf")) == "no object x.caf in /store"
+    assert str(NotFound("/a/b: Not a directory", path="/a/b")) == "/a/b: Not a directory"
+    assert str(NotFound("a file is missing", path="a")) == "a file is missing (path 'a')"
+    assert str(Corrupt("x is damaged", chunk="/store/x", byte=3)) == "x is damaged (chunk /store/x, byte 3)"
+
+
 def test_message_of_a_bug_names_the_debug_option(capsys: pytest.CaptureFixture[str]) -> None:
     call().report(ValueError("x\ny"))
     line = capsys.readouterr().err
@@ -139,6 +149,35 @@ def test_a_stage_without_bytes_shows_none(
     progress.advance(20, 0)
     progress.show_status()
     assert capsys.readouterr().err == "cafcat: copy rows: 20 of 30 files, 2 files/s, 5 s left\n"
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("width", "shown"), [(100, ", 2000 files/s, 2.0 MB/s"), (40, "")])
+@pytest.mark.parametrize("total", [None, 30_000_000])
+def test_the_bar_fits_into_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, width: int, shown: str, total: int | None
+) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal(screen := io.BytesIO()))
+    with ShownProgress(call()) as progress:
+        progress.begin("ingest", size_bytes=total)
+        seconds[0] = 10.0
+        progress.advance(20_000, 20_000_000)
+    sys.stderr.flush()
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue().decode())
+    lines = [line.strip() for line in re.split("[\r\n]", text)]
+    line = next(line for line in lines if "files" in line)
+    assert f"ingest: 20000 files, 20.0 MB{shown} " in line
+    assert ("━" in line) == (width == 100 and total is not None)
+    assert re.search(r"[-\d]:[-\d]{2}:[-\d]{2}$", line)
+    assert max(map(len, lines)) <= width
 
 
 def test_a_status_in_json(capsys: pytest.CaptureFixture[str]) -> None:

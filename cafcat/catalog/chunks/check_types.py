@@ -138,6 +138,7 @@ class CheckResult(NamedTuple):
         started_at: When the check began.
         is_conclusive: False if a library is missing that the format needs. Such a result is not stored.
         unchecked_blocks: Number of blocks of a CAR whose hash function cafcat cannot check. Not stored.
+        absent_files: Number of files of the catalog that their source does not have any more. Not stored.
     """
 
     verdict: Verdict
@@ -147,6 +148,7 @@ class CheckResult(NamedTuple):
     started_at: datetime
     is_conclusive: bool = True
     unchecked_blocks: int = 0
+    absent_files: int = 0
 
 
 class VerifyTally(NamedTuple):

@@ -13,7 +13,7 @@ from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import printable
 from cafcat.cli.progress import ShownProgress
 from cafcat.events import Event, ObjectChecked
-from cafcat.model import Finding, Verdict, VerifyLevel
+from cafcat.model import Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.support.quantities import format_size, plural
 
@@ -58,7 +58,9 @@ def _name(checked: ObjectChecked) -> str:
 
 def _shown(finding: Finding) -> str:
     """Return a finding in one line: "file a/b.jpg [0, 512): the bytes of this file have CRC-32C ..."."""
-    path = f" {printable(finding.path)}" if finding.path is not None else ""
+    # The detail of a size names all cut-off files, this one first.
+    is_named = finding.path is not None and finding.kind is not FindingKind.SIZE
+    path = f" {printable(finding.path)}" if is_named and finding.path else ""
     span = f" [{finding.start_byte}, {finding.end_byte})" if finding.start_byte is not None else ""
     return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
 
@@ -112,11 +114,12 @@ def _summary(report: "VerifyReport") -> str:
     if not count:
         return f"{first}nothing was verified" if report.interrupted else f"{first}nothing to verify"
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
+    absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""
     read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
     what = plural(count, _OBJECTS.get(report.level, "object"))
     unchecked = f"; {plural(report.unchecked_blocks, 'block')} with a hash function that is not checked"
     end = f"{read if report.files_checked else ''}{unchecked if report.unchecked_blocks else ''}"
-    return f"{first}verified {what} ({report.level}): {counts}{gone}{end}"
+    return f"{first}verified {what} ({report.level}): {counts}{gone}{absent}{end}"
 
 
 def register(app: typer.Typer) -> None:

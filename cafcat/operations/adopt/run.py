@@ -19,6 +19,7 @@ from cafcat.errors import (
     Conflict,
     Corrupt,
     InvalidInput,
+    NotFound,
     Unsupported,
 )
 from cafcat.events import ArchiveAdopted
@@ -155,6 +156,9 @@ class _Adopt:
 
     def fail(self, name: str, error: CafcatError) -> None:
         """Note in the report that an archive cannot be adopted."""
+        if isinstance(error, NotFound) and error.chunk is not None:
+            self.report.failed.append(f"{name}: there is no such file or object")
+            return
         if error.chunk == name:
             error.chunk = None
         self.report.failed.append(f"{name}: {error}")

@@ -31,6 +31,8 @@ class VerifyReport:
         interrupted: True if the user ended the verify before all objects were checked.
         unchecked_blocks: Number of blocks of adopted CARs whose hash function cafcat does not check; those of
             earlier parts are not counted.
+        absent: Number of files of the catalog that their source does not have any more; those of earlier parts are
+            not counted.
     """
 
     run: int
@@ -47,3 +49,4 @@ class VerifyReport:
     findings: int
     interrupted: bool
     unchecked_blocks: int = 0
+    absent: int = 0

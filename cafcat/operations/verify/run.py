@@ -212,6 +212,7 @@ class _Verify:
         else:
             self._counts["not known"] += 1
         self._counts["unchecked blocks"] += result.unchecked_blocks
+        self._counts["absent"] += result.absent_files
         self._session.emit(
             ObjectChecked(
                 chunk=str(target.uuid) if target else None,
@@ -267,6 +268,7 @@ class _Verify:
             gone=self._counts["gone"],
             interrupted=self._interrupted,
             unchecked_blocks=self._counts["unchecked blocks"],
+            absent=self._counts["absent"],
             **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
 

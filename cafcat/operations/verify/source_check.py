@@ -59,12 +59,14 @@ class SourceCheck:
                     )
         except SourceBroke as broke:
             self._findings.add(FindingKind.UNREADABLE, f"{source.name}: {broke.reason}")
-        return CheckResult(self._verdict(), self._findings.listed(), self._files, self._bytes, started_at)
+        absent = self._findings.count(FindingKind.ABSENT)
+        counts = self._files, self._bytes
+        return CheckResult(self._verdict(), self._findings.listed(), *counts, started_at, absent_files=absent)
 
     def _verdict(self) -> Verdict:
         if self._findings.count(FindingKind.SOURCE):
             return Verdict.DAMAGED
-        return Verdict.UNREADABLE if self._findings else Verdict.OK
+        return Verdict.UNREADABLE if self._findings.count(FindingKind.UNREADABLE) else Verdict.OK
 
     def _opened(
         self, source: Source, missing: "_Missing | None"
@@ -168,9 +170,9 @@ class _Missing:
     def _report_missing(self, path: str) -> None:
         problem = self._problems.get(path)
         if problem is not None and not problem.kind.is_failure:
-            self._findings.add(FindingKind.SOURCE, f"the path is not a file in its source: {problem.message}", path)
+            self._findings.add(FindingKind.ABSENT, f"the path is not a file in its source: {problem.message}", path)
         elif not any(self._is_unreadable(above) for above in _above(path)):
-            self._findings.add(FindingKind.SOURCE, "the file is missing in its source", path)
+            self._findings.add(FindingKind.ABSENT, "the file does not exist in its source any more", path)
 
     def _is_unreadable(self, path: str) -> bool:
         problem = self._problems.get(path)
