@@ -36,7 +36,7 @@ class SnapshotReport:
     """The result of `write_snapshot`: name, contents and size of the new snapshot.
 
     Attributes:
-        output: Name of the snapshot file.
+        output: Absolute path of the snapshot file.
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
         prefix: The folder or file that was requested, as typed; "" and "." mean all files.
         files: Number of files.
@@ -86,9 +86,9 @@ def write_snapshot(
             writer = _SnapshotWriter(moment, connection, prefix, progress)
             writer.write(version)
         size_bytes = Path(temporary).stat().st_size
-    return SnapshotReport(
-        output.shown, moment.taken_at, prefix, writer.files, writer.bytes, len(writer.chunks), size_bytes
-    )
+    shown = str(output.path.absolute())
+    counts = writer.files, writer.bytes, len(writer.chunks)
+    return SnapshotReport(shown, moment.taken_at, prefix, *counts, size_bytes)
 
 
 def _new(path: str) -> sqlite3.Connection:

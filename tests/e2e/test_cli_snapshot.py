@@ -55,6 +55,11 @@ def test_as_json_and_of_a_folder(filled: Cafcat, tmp_path: Path) -> None:
     )
 
 
+def test_the_output_in_json_is_absolute(filled: Cafcat) -> None:
+    document = filled("snapshot", "-f", "-o", "some", "--json").document
+    assert document["output"] == str(filled.folder / "some")
+
+
 def test_reading_needs_neither_the_database_nor_its_libraries(filled: Cafcat, tmp_path: Path) -> None:
     filled("snapshot", "-q", "-o", tmp_path / "all")
     environment = filled.environment | {"CAFCAT_DATABASE_URL": "postgresql:///nowhere"}

@@ -1,5 +1,6 @@
 """The command `cafcat get --files-from`: writes the listed files into one tar or zip."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -103,7 +104,7 @@ class _Counted:
 
 def _summarize(call: Call, arguments: ListArguments, stream: ArchiveStream, size_bytes: int) -> None:
     document = {
-        "output": arguments.output,
+        "output": os.path.abspath(arguments.output),
         "format": arguments.format,
         "files": stream.file_count,
         "failed": len(stream.failed),

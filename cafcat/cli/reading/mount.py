@@ -65,12 +65,13 @@ def _mount(
 ) -> None:
     from cafcat.mount.mounting import mount
 
-    folder = os.path.abspath(directory)  # libfuse changes the current folder
+    # libfuse changes the current folder.
+    folder, snapshot_file = os.path.abspath(directory), snapshot and os.path.abspath(snapshot)
 
     def ready() -> None:
         line = f"mounted on {call.output.shown(directory)}"
         line += "" if background else "; Ctrl-C unmounts"
-        call.summarize({"mounted": folder, "snapshot": snapshot, "pid": os.getpid()}, [line])
+        call.summarize({"mounted": folder, "snapshot": snapshot_file, "pid": os.getpid()}, [line])
         call.output.flush()
         if background:
             background.ready()
