@@ -95,6 +95,40 @@ class PackedFiles(CatalogQueries):
         """
         return self._reader.locate_many([*_names(paths)])
 
+    def glob(self, pattern: str) -> Iterator[Location]:
+        """Yield the files whose whole path matches a shell pattern, in the order of paths.
+
+        The database matches, page by page, within the range of paths with the text before the first special
+        character.
+
+        Args:
+            pattern: The pattern. "*", "?" and "[a-z]" match characters other than "/"; a backslash makes the next
+                character plain. "**" as a part of the path matches any number of folders, and at the end everything
+                below: "photos/**/*.jpg", "photos/**". Leading "./" and "/" are dropped.
+        """
+        from cafcat.reading.selecting import glob_range
+
+        for page in self.session.catalog.reading.files.pages_in([glob_range(pattern)]):
+            yield from page
+
+    def expand(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the paths that names and shell patterns mean, in their order, as the command line does.
+
+        Every other name is yielded as it is, without a look-up. So is a pattern that is the path of a file, or that
+        matches no file: a call that reads the paths then reports the pattern as missing.
+
+            repository.read_many(repository.expand(["photos/**/*.jpg", "notes.txt"]))
+
+        Args:
+            names: Paths, and patterns as in `glob`.
+
+        Raises:
+            InvalidInput: `names` is a single string, not a list.
+        """
+        from cafcat.reading.selecting import expanded
+
+        return expanded(self.session.catalog.reading.files, _names(names))
+
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, with one query and one range read.
 
@@ -368,6 +402,43 @@ class PackedFiles(CatalogQueries):
         """
         targets = self.session.outputs(outputs, overwrite=overwrite)
         return self._batch(start, end).get(targets)
+
+    def get_into(
+        self,
+        paths: Iterable[str],
+        directory: str | os.PathLike[str],
+        start: int = 0,
+        end: int | None = None,
+        *,
+        parents: bool = False,
+        overwrite: bool = False,
+    ) -> Iterator[tuple[str, Location | CafcatError]]:
+        """Write many files of the catalog into a directory, and yield each path with its location or its error.
+
+        The files are written during the iteration, and never outside the directory. A path is yielded once its file
+        is durable. If a single file fails, its error is yielded in place of its location, as by `get_many`. Any
+        number of paths takes the same memory: they are sorted first, in a temporary file if they are many. A path
+        that is given twice is written once.
+
+        Args:
+            paths: Paths of files in the catalog.
+            directory: The directory to write to, which is created if it is missing.
+            start: First byte of each file; a negative number counts from the end.
+            end: One past the last byte of each file, not negative; None, or a number beyond the end, for the end of
+                the file.
+            parents: True to give each file its whole path below the directory; False to give it its base name.
+            overwrite: True to replace existing files.
+
+        Raises:
+            InvalidInput: `paths` is a single string; or, without `parents`, two files have the same base name: then
+                nothing was written.
+            Conflict, OutputFailed: The directory cannot be created or written to. Files that are durable by then
+                stay.
+            AccessDenied, Unavailable: A store denies access or is out of reach.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        output = output_of(self.session.settings, directory, overwrite=overwrite)
+        return self._batch(start, end).get_into(_names(paths), output, parents=parents)
 
     def plan(
         self, paths: Iterable[str], start: int = 0, end: int | None = None, *, in_order: bool = False

@@ -27,7 +27,7 @@ _PANELS: Final = {
     "Reading": {
         "get": "reading.get",
         "cat": "reading.get",
-        "extract": "reading.get",
+        "extract": "reading.extract",
         "ls": "reading.listing",
         "find": "reading.listing",
         "stat": "reading.listing",

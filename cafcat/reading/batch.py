@@ -2,12 +2,15 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import Location
 from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.given_order import Content, Item, read_in_given_order, windows_of
+from cafcat.reading.output_names import OutputNames
+from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output, write_single
 from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
@@ -116,6 +119,57 @@ class Batch:
             yield from failed
             yield from self._get_window(reads, outputs)
 
+    def get_into(self, paths: Iterable[str], output: Output, *, parents: bool) -> Iterator[_Outcome]:
+        """Write each file into a folder. Yield each path once its file is durable, or with its error.
+
+        The names are sorted before the first file is written, in a temporary file if they are many. A path that is
+        named twice is written once.
+
+        Args:
+            paths: Paths of the files in the catalog.
+            output: The folder, which is created if it is missing, and whether to replace existing files in it.
+            parents: True to give each file its whole path below the folder; False to give it its base name.
+
+        Raises:
+            InvalidInput: Without `parents`, two files have the same base name. Nothing was written.
+            OutputFailed: An output cannot be written. Files that are durable by then stay.
+        """
+        hint = "--parents keeps the folders of the files"
+        tree: OutputTree[ReadRequest]
+        with OutputNames("the same base name, and would have the same output", hint) as names:
+            for path in paths:
+                if not names.add(path, path if parents else path.rsplit("/", 1)[-1]):
+                    yield path, self._reader.locate_many([path])[path]
+            names.check()
+            with OutputTree(output) as tree:
+                try:
+                    yield from self._write_all(names, tree, parents=parents)
+                except CafcatError:  # it concerns more than one file: complete files stay
+                    tree.commit()
+                    yield from _finished(tree)
+                    raise
+                tree.commit()
+                yield from _finished(tree)
+
+    def _write_all(
+        self, names: Iterable[str], tree: OutputTree[ReadRequest], *, parents: bool
+    ) -> Iterator[_Outcome]:
+        """Write each file into a tree. Yield those that failed, and those that have their names by now."""
+
+        def write(request: ReadRequest, blocks: Iterator[bytes]) -> None:
+            path = request.location.path
+            tree.write(path if parents else path.rsplit("/", 1)[-1], blocks, request.modified_ns, request)
+
+        for failed, reads in self._windows(names):
+            yield from failed
+            with closing(self._reader.files(reads)) as files:
+                for request, blocks in files:
+                    try:
+                        self._reader.save(request, blocks, partial(write, request))
+                    except (Conflict, InvalidInput, *FILE_ERRORS) as error:
+                        yield request.name, error
+                    yield from _finished(tree)
+
     def _get_window(
         self, reads: Iterator[RangeRead[ReadRequest]], outputs: Mapping[str, Output]
     ) -> Iterator[_Outcome]:
@@ -198,6 +252,12 @@ class Batch:
             return self._reader.save(request, blocks, b"".join)
         except (Conflict, *FILE_ERRORS) as error:
             return error
+
+
+def _finished(tree: OutputTree[ReadRequest]) -> Iterator[_Outcome]:
+    if tree.has_finished:
+        for request, error in tree.finished():
+            yield request.name, error or request.location
 
 
 def _outcomes(saved: SavedFiles) -> Iterator[_Outcome]:

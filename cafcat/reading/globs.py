@@ -1,9 +1,11 @@
 """Translates shell patterns to regular expressions of PostgreSQL, so that the database does the matching."""
 
 import re
-from collections.abc import Sequence
+from typing import Final
 
-__all__ = ["regex_of_glob", "regex_of_path_glob"]
+__all__ = ["is_glob", "literal_prefix", "regex_of_glob", "regex_of_path_glob"]
+
+_SPECIAL: Final = re.compile(r"[*?[\\]")
 
 _BRACKET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
 _NOTHING = "(?!)"
@@ -19,35 +21,58 @@ def regex_of_glob(pattern: str) -> str:
     Returns:
         A regular expression as in the PostgreSQL documentation, 9.7.3.
     """
-    return _anchored("(^|/)", pattern, ())
-
-
-def regex_of_path_glob(pattern: str) -> str:
-    """Return a regular expression that matches the whole paths that match a shell pattern.
-
-    Args:
-        pattern: The shell pattern, as for `regex_of_glob`. "**" also matches slashes: "a/**/*.jpg" matches the
-            files below the folder "a" at any depth, "a/*.jpg" only those in it.
-    """
-    return _anchored("^", pattern, _ACROSS_FOLDERS)
-
-
-_ACROSS_FOLDERS = (("**/", "(.*/)?"), ("**", ".*"))
-"""Wildcards that match slashes, and their regular expressions. The first one that fits counts."""
-
-
-def _anchored(start: str, pattern: str, across: Sequence[tuple[str, str]]) -> str:
     parts = []
     position = 0
     while position < len(pattern):
-        crossing = next((pair for pair in across if pattern.startswith(pair[0], position)), None)
-        if crossing is None:
-            text, position = _next(pattern, position)
-        else:
-            text, position = crossing[1], position + len(crossing[0])
+        text, position = _next(pattern, position)
         parts.append(text)
     # (?s) is the default. It is written out because it lets ^, $ and [^/] treat a newline as any other character.
-    return f"(?s){start}{''.join(parts)}$"
+    return f"(?s)(^|/){''.join(parts)}$"
+
+
+def is_glob(text: str) -> bool:
+    """Return True if a text has a character with which a shell pattern matches several names: "*", "?" or "["."""
+    return "*" in text or "?" in text or "[" in text
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return the text with which each path begins that a shell pattern matches: "a/b*.jpg" -> "a/b"."""
+    special = _SPECIAL.search(pattern)
+    return pattern if special is None else pattern[: special.start()]
+
+
+def regex_of_path_glob(pattern: str, *, below: bool = False) -> str:
+    """Return a regular expression that matches the whole paths that a shell pattern matches.
+
+    Args:
+        pattern: The shell pattern, with the syntax of `regex_of_glob`. In addition, "**" as a whole part of the
+            path stands for any number of folders, also none: "a/**/b" matches "a/b" and "a/x/y/b". At the end it
+            stands for everything below: "a/**".
+        below: True to match also all files below the folders that the pattern matches. With a "/" at its end, the
+            pattern then matches only folders.
+
+    Returns:
+        A regular expression as in the PostgreSQL documentation, 9.7.3, without embedded options.
+    """
+    rest = ""
+    if below:
+        rest = "/.*" if pattern.endswith("/") else "(/.*)?"
+        pattern = pattern.rstrip("/")
+    parts = []
+    position = 0
+    while position < len(pattern):
+        text, position = _next_of_path(pattern, position)
+        parts.append(text)
+    return f"^{''.join(parts)}{rest}$"
+
+
+def _next_of_path(pattern: str, position: int) -> tuple[str, int]:
+    if position == 0 or pattern[position - 1] == "/":
+        if pattern.startswith("**/", position):
+            return "(.*/)?", position + 3
+        if pattern[position:] == "**":
+            return ".+", position + 2
+    return _next(pattern, position)
 
 
 def _next(pattern: str, position: int) -> tuple[str, int]:

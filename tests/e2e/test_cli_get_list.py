@@ -57,9 +57,10 @@ def test_a_missing_file_ends_the_command_or_is_left_out(filled: Cafcat, tmp_path
     ("arguments", "message"),
     [
         (["-o", "x.txt"], "-o FILE.tar"),
-        ([], "-o FILE.tar"),
-        (["tree/a.txt", "-o", "x.tar"], "PATH and --files-from"),
-        (["--range", "0-1", "-o", "x.tar"], "--range and --files-from"),
+        (["--on-error", "skip"], "-o FILE.tar"),
+        (["tree/a.txt", "-o", "x.tar"], "PATH cannot be used with an archive"),
+        (["--range", "0-1", "-o", "x.tar"], "--range cannot be used with an archive"),
+        (["--parents", "-o", "x.tar"], "--parents cannot be used with an archive"),
         (["--on-error", "ignore", "-o", "x.tar"], "fail or skip"),
     ],
 )

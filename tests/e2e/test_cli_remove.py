@@ -94,7 +94,7 @@ def test_wrong_arguments_are_refused(tree: Cafcat) -> None:
         ["undelete", "--list", "-r", "a"],
     ):
         tree(*arguments, code=2)
-    assert "no file" in tree("rm", "--files-from", "nowhere", code=4).err
+    assert "no such list" in tree("rm", "--files-from", "nowhere", code=4).err
     assert "longer than" in tree("rm", "--files-from", "-", stdin=b"x" * 200_000, code=2).err
     assert paths(tree) == set(TREE)
 

@@ -46,7 +46,7 @@ OWN = {
     "stores support",
     "catalog.": "by_key catalog connection database_url files files.lookup locking schema silence "
     "stores stores.stores",
-    "cli.": "app call clusters errors groups output reading reading.get stopping",
+    "cli.": "app call choosing errors groups output reading reading.get stopping",
     "embedded.": "connecting",
     "reading.": "content durable_files output_errors outputs reader replicas request saving",
     "settings.": "database settings stores values",

@@ -1,7 +1,7 @@
 """Look-ups and listings of paths. All queries here are read-only."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.by_key import join_by_key
@@ -11,6 +11,9 @@ from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, NO_SUCH_PREFIX, Folder, 
 from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_microseconds
+
+if TYPE_CHECKING:
+    from cafcat.catalog.files.ranges import PathRange
 
 __all__ = [
     "LOOKED_UP_PATHS",
@@ -328,6 +331,53 @@ class Lookup:
             ),
             _PATHS,
         )
+
+    def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
+        """Return the indexes of the groups of ranges in which the catalog has no file. Costs one query.
+
+        A range with a regular expression is read up to its first match.
+        """
+        from cafcat.catalog.files.ranges import PRESENT, parameters_of
+
+        present = {number for (number,) in self._range(PRESENT, parameters_of(groups))} if groups else set()
+        return [number for number in range(len(groups)) if number not in present]
+
+    def pages_in(self, ranges: "Sequence[PathRange]", page_rows: int = PAGE_ROWS) -> Iterator[Sequence[Location]]:
+        """Yield the files in ranges of paths, one range after the other, in lists and path order.
+
+        Args:
+            ranges: The ranges.
+            page_rows: Largest number of files in a list.
+        """
+        for low, high, regex in ranges:
+            bounds = {"low": low, "high": high, "name_regex": regex}
+            yield from pages_of(
+                lambda last, bounds=bounds: self._page(  # type: ignore[misc]
+                    bounds | ({} if last is None else {"low": successor(last.path)}), page_rows
+                ),
+                page_rows,
+            )
+
+    def paths_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `pages_in` yields, in lists of up to 20,000, in a tenth of the time."""
+        for low, high, regex in ranges:
+            bounds = {"low": low, "high": high, "name_regex": regex}
+            yield from pages_of(
+                lambda last, bounds=bounds: self._paths(  # type: ignore[misc]
+                    bounds | ({} if last is None else {"low": successor(last)}), _PATHS
+                ),
+                _PATHS,
+            )
+
+    def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[int, int]:
+        """Return the number of the files that `pages_in` yields, and their total size in bytes.
+
+        This reads the rows of all these files.
+        """
+        from cafcat.catalog.files.ranges import TOTALS, columns_of
+
+        [(file_count, size_bytes)] = self._range(TOTALS, columns_of(ranges))
+        return int(file_count), int(size_bytes)
 
     def _file(self, prefix: str, where: FindFilter | None = None) -> list[Location]:
         """Return the file with a name in a list; an empty list if there is none, or if it fails the conditions."""

@@ -1,6 +1,6 @@
 """Look-ups and listings that a standby server answers, or the primary if the standby cannot."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from cafcat.model import Folder, Location
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
     from cafcat.catalog.chunks.copies import Copies
+    from cafcat.catalog.files.ranges import PathRange
 
 __all__ = ["ReadingCatalog", "StandbyLookup"]
 
@@ -106,6 +107,14 @@ class StandbyLookup(Lookup):
     def totals(self, prefix: str) -> tuple[int, int]:
         """Return number and total size of the files of a name. Raises NotFound as `Lookup.totals` does."""
         return self._ask(lambda files: files.totals(prefix))
+
+    def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
+        """Return the indexes of the groups of ranges in which the catalog has no file."""
+        return self._ask(lambda files: files.absent(groups), lambda absent: not absent)
+
+    def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[int, int]:
+        """Return number and total size of the files in disjoint ranges."""
+        return self._ask(lambda files: files.totals_in(ranges))
 
     def level_page(
         self, low: str, high: str | None, *, skipped: int, delimiter: str = "/", limit: int = PAGE_ROWS

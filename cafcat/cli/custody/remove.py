@@ -1,16 +1,14 @@
 """The commands `cafcat rm` and `cafcat undelete`: their flags, progress and output."""
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.choosing import Chosen, FilesFrom, Null, Paths, choose
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, timestamp
@@ -19,8 +17,6 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
 from cafcat.operations.undelete.options import UndeleteOptions
-from cafcat.sources.names import LIST_BLOCK_BYTES, names_in
-from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
@@ -30,16 +26,6 @@ if TYPE_CHECKING:
     from cafcat.repository import Repository
 
 __all__ = ["register"]
-
-Paths = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="PATH...", parser=parse_text, help="Paths of files in the catalog.", show_default=False),
-]
-FilesFrom = Annotated[
-    str | None,
-    typer.Option("--files-from", metavar="FILE", help="Read further paths from FILE, one per line; - is stdin."),
-]
-Null = Annotated[bool, typer.Option("--null", "-0", help="Names in --files-from end with NUL instead of newline.")]
 
 _ERRORS: Final[dict[ProblemKind, type[CafcatError]]] = {ProblemKind.MISSING: NotFound, ProblemKind.EXISTS: Conflict}
 
@@ -72,24 +58,28 @@ def rm(
     null: Null = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only show the result.")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do the work of -r. Without this flag, -r only shows the result.")
+        bool,
+        typer.Option("--yes", help="Remove folders (-r), and files that match patterns. Default: only show them."),
     ] = False,
 ) -> int:
     """Remove files from the catalog. undelete brings them back until prune removes their bytes.
 
     Example: cafcat rm -r photos/2019 --yes
     """
-    names = _names(paths, files_from, null=null, recursive=recursive)
-    folders = (paths or []) if recursive else []
-    dry_run = dry_run or (recursive and not yes)
-    single = files_from is None and len(paths or []) == 1
-    with operation(
-        call, _Progress(call, single=single), at_hand="the removal", if_interrupted="nothing was removed"
-    ) as session:
+    chosen = _chosen(paths, files_from, null=null, recursive=recursive)
+    progress = _Progress(call, single=chosen.is_single)
+    with operation(call, progress, at_hand="the removal", if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
+        from cafcat.reading.selecting import expanded, is_pattern
 
-        report = run(session, RmOptions(names, folders=folders, dry_run=dry_run))
-    call.summarize({"summary": asdict(report)}, _removed(report, can_do=recursive and not yes))
+        files = session.catalog.files
+        patterns = [path for path in chosen.paths if is_pattern(files, path, below=recursive)]
+        named = patterns if recursive else chosen.paths
+        names = chain(expanded(files, named, below=recursive), chosen.listed)
+        folders = [path for path in chosen.paths if recursive and path not in patterns]
+        only_shown = not yes and (recursive or bool(patterns))
+        report = run(session, RmOptions(names, folders=folders, dry_run=dry_run or only_shown))
+    call.summarize({"summary": asdict(report)}, _removed(report, can_do=only_shown))
     return SOME_FAILED if report.files_failed else 0
 
 
@@ -122,12 +112,11 @@ def undelete(
     """
     if listed:
         return _list(call, paths or [], refused=recursive or null or files_from is not None)
-    names = _names(paths, files_from, null=null, recursive=recursive)
-    folders = (paths or []) if recursive else []
-    single = files_from is None and len(paths or []) == 1
-    with operation(
-        call, _Progress(call, single=single), at_hand="the undelete", if_interrupted="nothing was brought back"
-    ) as session:
+    chosen = _chosen(paths, files_from, null=null, recursive=recursive)
+    names = chosen.listed if recursive else chain(chosen.paths, chosen.listed)
+    folders = chosen.paths if recursive else ()
+    progress = _Progress(call, single=chosen.is_single)
+    with operation(call, progress, at_hand="the undelete", if_interrupted="nothing was brought back") as session:
         from cafcat.operations.undelete.run import run
 
         report = run(session, UndeleteOptions(names, folders=folders))
@@ -172,51 +161,11 @@ def _show(call: Call, repository: "Repository", removed: "RetiredLocation") -> N
     call.output.line(f"{columns}  removed {removed.retired_at[:19]}Z  {call.output.shown(location.path)}")
 
 
-def _names(paths: Sequence[str] | None, files_from: str | None, *, null: bool, recursive: bool) -> Iterable[str]:
-    """Return the names of single files, from the arguments and from `--files-from`.
-
-    Args:
-        paths: The arguments of the command. With `recursive` they are folders, and are left out.
-        files_from: The value of `--files-from`.
-        null: True if `-0` was given.
-        recursive: True if `-r` was given.
-
-    Raises:
-        InvalidInput: No name was given, or the flags contradict each other.
-    """
-    if not paths and files_from is None:
-        raise InvalidInput("name at least one file, or a list of them with --files-from")
-    if null and files_from is None:
-        raise InvalidInput("-0 is for the names in the list of --files-from: give --files-from, too")
+def _chosen(paths: Sequence[str] | None, files_from: str | None, *, null: bool, recursive: bool) -> Chosen:
+    """Return the files that the user chose. Raises InvalidInput if the flags contradict each other."""
     if recursive and files_from is not None:
         raise InvalidInput("--files-from names single files, not folders: it cannot be combined with -r")
-    listed = _names_from(files_from, null_separated=null) if files_from is not None else ()
-    return chain(() if recursive else paths or (), listed)
-
-
-def _names_from(file: str, *, null_separated: bool) -> Iterator[str]:
-    """Yield the names in a file, one per line.
-
-    Args:
-        file: The file; "-" is standard input.
-        null_separated: True if each name ends with NUL instead of a newline.
-
-    Raises:
-        NotFound: There is no such file.
-        InvalidInput: A name has more than 65,536 bytes.
-        OSError: The file cannot be read.
-    """
-    with _opened(file) as stream:
-        yield from names_in(iter(partial(stream.read, LIST_BLOCK_BYTES), b""), file, null_separated=null_separated)
-
-
-def _opened(file: str) -> AbstractContextManager[BinaryIO]:
-    if file == "-":
-        return nullcontext(sys.stdin.buffer)
-    try:
-        return open(file, "rb")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"the list of names does not exist: there is no file {file}") from error
+    return choose(paths, files_from, null=null)
 
 
 def register(app: typer.Typer) -> None:

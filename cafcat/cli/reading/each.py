@@ -1,9 +1,10 @@
-"""Runs a command for several paths: if one path is missing or damaged, the others are still processed."""
+"""Runs a command for several files: if one of them is missing or damaged, the others are still processed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cafcat.cli.call import Call
+from cafcat.cli.choosing import Chosen
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
@@ -14,23 +15,25 @@ if TYPE_CHECKING:
 __all__ = ["each"]
 
 
-def each(call: Call, paths: Sequence[str], function: "Callable[[PackedFiles, str], None]") -> int:
-    """Call a function with each path, and return the exit code: 0, or 3 if any of several paths failed.
+def each(call: Call, chosen: Chosen, function: "Callable[[PackedFiles, str], None]") -> int:
+    """Call a function with the path of each chosen file, and return the exit code: 0, or 3 if any path failed.
 
-    If there is only one path, its error is raised. If there are several, the errors NotFound, Corrupt, Conflict and
-    InvalidInput of a path are printed, and the other paths are still processed. All other errors are raised.
+    If the user gave a single path, its error is raised. If there are several, the errors NotFound, Corrupt,
+    Conflict and InvalidInput of a path are printed, and the other paths are still processed. All other errors are
+    raised.
 
     Args:
         call: The call of the command.
-        paths: Paths in the catalog.
+        chosen: The files that the user chose.
         function: Called with the repository and a path.
     """
     with call.reading() as repository:
-        if len(paths) == 1:
-            function(repository, paths[0])
+        only, names = chosen.names(repository)
+        if only is not None:
+            function(repository, only)
             return 0
         failed = 0
-        for path in paths:
+        for path in names:
             try:
                 function(repository, path)
             except (NotFound, Corrupt, Conflict, InvalidInput) as error:

@@ -1,23 +1,21 @@
 """The command `cafcat get --files-from`: writes the listed files into one tar or zip."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from cafcat.cli.call import Call
+from cafcat.cli.choosing import choose
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.stopping import interrupted_by_signals
-from cafcat.errors import InvalidInput, NotFound, SourceFailed
+from cafcat.errors import InvalidInput
 from cafcat.reading.archive_stream import FORMATS, ON_ERROR, ArchiveStream, OnError
 from cafcat.reading.outputs import write_single
 from cafcat.session import output_of
-from cafcat.sources.names import LIST_BLOCK_BYTES, names_in
 from cafcat.support.quantities import format_size, plural
 
-__all__ = ["ListArguments", "get_list", "list_arguments"]
+__all__ = ["ListArguments", "archive_format", "get_list", "list_arguments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,13 @@ class ListArguments:
     force: bool
 
 
+def archive_format(output: str | None) -> str | None:
+    """Return "tar" or "zip" if an output has a name with this suffix, and is no folder; else None."""
+    if output is None or os.path.isdir(output):
+        return None
+    return next((name for name in FORMATS if output.lower().endswith(f".{name}")), None)
+
+
 def list_arguments(
     listing: str, output: str | None, on_error: str | None, others: Mapping[str, object], *, null: bool, force: bool
 ) -> ListArguments:
@@ -59,10 +64,10 @@ def list_arguments(
     """
     for name, value in others.items():
         if value:
-            raise InvalidInput(f"{name} and --files-from cannot be used together")
-    format = next((name for name in FORMATS if (output or "").lower().endswith(f".{name}")), None)
+            raise InvalidInput(f"{name} cannot be used with an archive of --files-from")
+    format = archive_format(output)
     if output is None or format is None:
-        raise InvalidInput("--files-from writes one archive", hint="name it with -o FILE.tar or -o FILE.zip")
+        raise InvalidInput("--on-error is for archives", hint="name one with -o FILE.tar or -o FILE.zip")
     reaction = on_error or "fail"
     if reaction not in ON_ERROR:
         raise InvalidInput(f"--on-error must be fail or skip, not {reaction!r}")
@@ -71,7 +76,7 @@ def list_arguments(
 
 def get_list(call: Call, arguments: ListArguments) -> int:
     """Write the listed files into one archive, and return the exit code: 0, or 3 if files were left out."""
-    names = _names(arguments)
+    names = choose((), arguments.listing, null=arguments.null).listed
     output = output_of(call.settings(), arguments.output, overwrite=arguments.force)
     output.check_free()
     with interrupted_by_signals(), call.reading() as repository:
@@ -113,27 +118,3 @@ def _summarize(call: Call, arguments: ListArguments, stream: ArchiveStream, size
     failed = f", failed {len(stream.failed)}" if stream.failed else ""
     line = f"wrote {plural(stream.file_count, 'file')}{failed} to {call.output.shown(arguments.output)}"
     call.summarize({"summary": document}, [f"{line}, {format_size(size_bytes)}"])
-
-
-def _names(arguments: ListArguments) -> Iterator[str]:
-    """Return the names in the list, as an iterator. The list is opened now, so that a missing one fails first."""
-    listing = arguments.listing
-    label = f"--files-from {listing}"
-    if listing == "-":
-        return names_in(_blocks(sys.stdin.buffer), label, null_separated=arguments.null)
-    try:
-        file = open(listing, "rb")  # noqa: SIM115 - _blocks closes it
-    except FileNotFoundError as error:
-        raise NotFound("no such list of files", path=listing) from error
-    except OSError as error:
-        raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=listing) from error
-    return names_in(_blocks(file), label, null_separated=arguments.null)
-
-
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        try:
-            while block := file.read(LIST_BLOCK_BYTES):
-                yield block
-        except OSError as error:
-            raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=file.name) from error

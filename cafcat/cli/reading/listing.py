@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
-from cafcat.cli.reading.get import Paths
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
@@ -144,9 +144,13 @@ def find(
                 _check_is_everything(prefix)
 
 
-def stat(call: Call, paths: Paths) -> int:
-    """Show size, time, checksum and location of a file. Also shows the earlier locations of its path."""
-    return each(call, paths, lambda repository, path: _stat(call, repository, path))
+def stat(call: Call, paths: Paths = None, files_from: FilesFrom = None, null: Null = False) -> int:
+    """Show size, time, checksum and location of files. Also shows the earlier locations of their paths.
+
+    Example: cafcat stat 'photos/2024-*/*.jpg'
+    """
+    chosen = choose(paths, files_from, null=null)
+    return each(call, chosen, lambda repository, path: _stat(call, repository, path))
 
 
 def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
@@ -179,7 +183,15 @@ def _why(before: dict[str, Any]) -> str:
     return before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
 
 
-def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expires = None) -> int:
+def locate(
+    call: Call,
+    *,
+    paths: Paths = None,
+    files_from: FilesFrom = None,
+    null: Null = False,
+    presign: Presign = False,
+    expires: Expires = None,
+) -> int:
     """Show where the bytes of a file are. The last line is a shell command that prints the file.
 
     The command is one line, whatever the name. It needs cafcat only if the file has to be decoded, or if no other
@@ -188,7 +200,8 @@ def locate(call: Call, *, paths: Paths, presign: Presign = False, expires: Expir
     Example: cafcat locate photos/a.jpg | tail -n 1 | sh > a.jpg
     """
     seconds = seconds_signed(presign, expires)
-    return each(call, paths, lambda repository, path: _locate(call, repository, path, seconds))
+    chosen = choose(paths, files_from, null=null)
+    return each(call, chosen, lambda repository, path: _locate(call, repository, path, seconds))
 
 
 def _locate(call: Call, repository: "PackedFiles", path: str, seconds: int | None) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.reading.each import each
-from cafcat.cli.reading.get import Paths
 from cafcat.errors import InvalidInput
 from cafcat.support.arguments import parse_duration
 
@@ -53,7 +53,9 @@ def seconds_signed(presign: bool, expires: int | None) -> int | None:
 def url(
     call: Call,
     *,
-    paths: Paths,
+    paths: Paths = None,
+    files_from: FilesFrom = None,
+    null: Null = False,
     presign: Presign = False,
     expires: Expires = None,
 ) -> int:
@@ -62,7 +64,8 @@ def url(
     Example: cafcat url --presign --expires 15m photos/a.jpg
     """
     seconds = seconds_signed(presign, expires)
-    return each(call, paths, lambda repository, path: _show(call, repository, path, seconds))
+    chosen = choose(paths, files_from, null=null)
+    return each(call, chosen, lambda repository, path: _show(call, repository, path, seconds))
 
 
 def _show(call: Call, repository: "PackedFiles", path: str, seconds: int | None) -> None:

@@ -1,0 +1,119 @@
+"""Chooses the files of a command: paths and patterns on the command line, and the names in a list."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
+
+import typer
+
+from cafcat.errors import InvalidInput, NotFound, SourceFailed
+from cafcat.support.arguments import parse_text
+
+if TYPE_CHECKING:
+    from cafcat.packed_files import PackedFiles
+
+__all__ = ["Chosen", "FilesFrom", "Null", "Paths", "choose"]
+
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATH...",
+        parser=parse_text,
+        help="Paths of files in the catalog, or patterns such as 'photos/**/*.jpg'.",
+        show_default=False,
+    ),
+]
+FilesFrom = Annotated[
+    str | None,
+    typer.Option("--files-from", metavar="LIST", help="Read further paths from LIST, one per line; - is stdin."),
+]
+Null = Annotated[bool, typer.Option("--null", "-0", help="Names in LIST end with NUL, not newline.")]
+
+
+class Chosen(NamedTuple):
+    """The files that the user chose.
+
+    Attributes:
+        paths: Paths and patterns on the command line.
+        listed: Names in the list of `--files-from`, which are paths and no patterns. They can be iterated once.
+        has_list: True if `--files-from` was given.
+    """
+
+    paths: Sequence[str]
+    listed: Iterable[str]
+    has_list: bool
+
+    @property
+    def is_single(self) -> bool:
+        """True if the user gave one path or pattern, and nothing else. Its error then ends the command."""
+        return len(self.paths) == 1 and not self.has_list
+
+    @property
+    def only_path(self) -> str | None:
+        """The path, if the user gave one path that cannot be a pattern, and nothing else; else None."""
+        is_plain = self.is_single and not any(character in self.paths[0] for character in "*?[")
+        return self.paths[0] if is_plain else None
+
+    def names(self, repository: "PackedFiles") -> tuple[str | None, Iterator[str]]:
+        """Return the paths of the chosen files, with the patterns expanded by the catalog, page by page.
+
+        Returns:
+            The path, if the user gave a single path or pattern that stands for one path; else None. Its error then
+            ends the command, and a pattern without a file is such a path. Then an iterator over all paths.
+        """
+        if self.only_path is not None:
+            return self.only_path, iter(self.paths)
+        names = chain(repository.expand(self.paths), self.listed)
+        if not self.is_single:
+            return None, names
+        first = list(islice(names, 2))
+        return (first[0] if len(first) == 1 else None), chain(first, names)
+
+
+def choose(paths: Sequence[str] | None, files_from: str | None, *, null: bool) -> Chosen:
+    """Return the files that the user chose. The list is opened now, so that a missing list ends the command first.
+
+    Args:
+        paths: The arguments of the command.
+        files_from: The value of `--files-from`; "-" is stdin.
+        null: True if `-0` was given.
+
+    Raises:
+        InvalidInput: No name was given, or `-0` without `--files-from`.
+        NotFound: There is no such list.
+        SourceFailed: The list cannot be read.
+    """
+    if null and files_from is None:
+        raise InvalidInput("-0 is for the names in the list of --files-from: give --files-from, too")
+    if not paths and files_from is None:
+        raise InvalidInput("no file is named", hint="name at least one PATH, or a list of them with --files-from")
+    listed = () if files_from is None else _names_in(files_from, null=null)
+    return Chosen(paths or (), listed, has_list=files_from is not None)
+
+
+def _names_in(listing: str, *, null: bool) -> Iterator[str]:
+    from cafcat.sources.names import names_in
+
+    blocks = _blocks(sys.stdin.buffer, "stdin") if listing == "-" else _blocks(_opened(listing), listing)
+    return names_in(blocks, f"--files-from {listing}", null_separated=null)
+
+
+def _opened(listing: str) -> BinaryIO:
+    try:
+        return open(listing, "rb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound("no such list of files", path=listing) from error
+    except OSError as error:
+        raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=listing) from error
+
+
+def _blocks(file: BinaryIO, label: str) -> Iterator[bytes]:
+    from cafcat.sources.names import LIST_BLOCK_BYTES
+
+    with file:
+        try:
+            while block := file.read(LIST_BLOCK_BYTES):
+                yield block
+        except OSError as error:
+            raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=label) from error
