@@ -40,11 +40,13 @@ class ChunkCommitted(NamedTuple):
         chunk: Uuid of the chunk.
         file_count: Number of files in the chunk, skipped ones included.
         size_bytes: Size of the object.
+        commit_seconds: How long the transaction of the commit took; None if another process committed the chunk.
     """
 
     chunk: str
     file_count: int
     size_bytes: int
+    commit_seconds: float | None = None
 
 
 class ObjectChecked(NamedTuple):

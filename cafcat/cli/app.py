@@ -169,7 +169,22 @@ def run(arguments: Sequence[str]) -> int:
         call.json = call.json or "--json" in arguments
         call.debug = call.debug or "--debug" in arguments
         code = call.report(error)
-    return _flushed(call, code)
+    return _measured(call, _flushed(call, code))
+
+
+def _measured(call: Call, code: int) -> int:
+    """Write the file of --metrics-file, and return the exit code of the command.
+
+    If the file cannot be written, the error is printed, and is the result if the command itself succeeded.
+    """
+    if call.job is None:
+        return code
+    try:
+        call.job.write(code)
+    except OutputFailed as error:
+        failure = call.report(error)
+        return code or failure
+    return code
 
 
 def _check_current_folder() -> None:

@@ -19,6 +19,7 @@ from cafcat.cli.output import Output
 from cafcat.errors import NotFound
 
 if TYPE_CHECKING:
+    from cafcat.cli.job_metrics import JobMetrics
     from cafcat.packed_files import PackedFiles
     from cafcat.repository import Repository
     from cafcat.settings.database import Database
@@ -65,12 +66,16 @@ def _shared(
             "--bandwidth", metavar="RATE", help="Most bytes to receive, and to send, per second: 100MB/s."
         ),
     ] = None,
+    metrics_file: Annotated[
+        str | None,
+        typer.Option("--metrics-file", metavar="FILE", help="Write metrics of this command for Prometheus."),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Read the primary database, not a read replica.")] = False,
 ) -> None:
     """Declare the shared options as parameters. This function is never called.
 
     `with_shared_options` adds these parameters to commands and groups; `--lock-timeout` only with `commits`,
-    `--bandwidth` only with `moves`, `--fresh` only with `reads`.
+    `--bandwidth` only with `moves`, `--fresh` only with `reads`, `--metrics-file` only with `measured`.
     """
 
 
@@ -86,6 +91,7 @@ class Call:
         verbose: True with --verbose.
         debug: True with --debug.
         fresh: True with --fresh.
+        job: Counts the work of the command with --metrics-file; else None.
     """
 
     def __init__(self) -> None:
@@ -93,6 +99,7 @@ class Call:
         self.quiet = self.verbose = self.debug = self.fresh = False
         self._flags: dict[str, Any] = {}
         self._settings: Settings | None = None
+        self.job: JobMetrics | None = None
 
     @property
     def json(self) -> bool:
@@ -210,6 +217,7 @@ def with_shared_options(
     commits: bool = False,
     moves: bool = False,
     reads: bool = False,
+    measured: bool = False,
     is_group: bool = False,
 ) -> Callable[..., int | None]:
     """Return the function of a command in the form that typer calls, with the shared options added.
@@ -226,6 +234,7 @@ def with_shared_options(
         moves: True for a command that moves much data: it gets `--bandwidth`.
         reads: True for a command that looks up or lists files, on a read replica if there is one: it gets
             `--fresh`.
+        measured: True for a long command, which cron jobs run: it gets `--metrics-file`.
         is_group: True for a group of commands whose `function` runs if no command of it is named.
     """
     shared = dict(_SHARED)
@@ -238,6 +247,8 @@ def with_shared_options(
         del shared["bandwidth"]
     if not reads:
         del shared["fresh"]
+    if not measured:
+        del shared["metrics_file"]
     _, *own = inspect.signature(function).parameters.values()
     options, from_operation = None, []
     if own and own[0].name == "options":
@@ -248,6 +259,10 @@ def with_shared_options(
 
     def run(context: typer.Context, **values: Any) -> int | None:
         call: Call = context.obj
+        if (file := values.pop("metrics_file", None)) is not None:
+            from cafcat.cli.job_metrics import JobMetrics
+
+            call.job = JobMetrics(file, context.command_path.partition(" ")[2])
         call.accept(values)
         if isinstance(context.command, TyperGroup):
             if is_group and context.invoked_subcommand is not None:
@@ -277,6 +292,7 @@ def verb(
     commits: bool = False,
     moves: bool = False,
     reads: bool = False,
+    measured: bool = False,
 ) -> None:
     """Add a command to a typer application, with the shared options.
 
@@ -290,8 +306,10 @@ def verb(
         moves: True for a command that moves much data: it gets `--bandwidth`.
         reads: True for a command that looks up or lists files, on a read replica if there is one: it gets
             `--fresh`.
+        measured: True for a long command, which cron jobs run: it gets `--metrics-file`.
     """
-    app.command(name)(with_shared_options(function, store, commits=commits, moves=moves, reads=reads))
+    shared = with_shared_options(function, store, commits=commits, moves=moves, reads=reads, measured=measured)
+    app.command(name)(shared)
 
 
 def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:

@@ -126,4 +126,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ingest` to the commands of the program."""
-    verb(app, "ingest", ingest, commits=True, moves=True)
+    verb(app, "ingest", ingest, commits=True, moves=True, measured=True)

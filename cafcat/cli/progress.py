@@ -98,6 +98,8 @@ class ShownProgress(Progress):
         """Count further files and bytes of this stage as done."""
         self.files += files
         self.size_bytes += size_bytes
+        if self._call.job is not None:
+            self._call.job.advance(files, size_bytes)
         if self._display:
             self._display.advanced()
 
@@ -121,6 +123,8 @@ class ShownProgress(Progress):
             self._chunk_committed(event)
         else:
             self.show(event)
+        if self._call.job is not None:
+            self._call.job.count(event)
 
     def show(self, event: Event) -> None:
         """Show an event of one operation. This method does nothing; commands override it for their operation."""
@@ -146,7 +150,7 @@ class ShownProgress(Progress):
             self._print(f"warning: {message}")
 
     def _chunk_committed(self, event: ChunkCommitted) -> None:
-        chunk, files, size_bytes = event
+        chunk, files, size_bytes, _ = event
         self.chunks_committed += 1
         self.files_committed += files
         self.bytes_committed += size_bytes

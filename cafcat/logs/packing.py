@@ -228,7 +228,7 @@ class LogIngest:
         self.report.interrupted = self._progress.stopping or self.report.interrupted
         self.report.chunks_committed += 1
         self._count(files)
-        self._progress.emit(ChunkCommitted(finished.uuid, len(files), finished.size_bytes))
+        self._progress.emit(ChunkCommitted(finished.uuid, len(files), finished.size_bytes, finished.commit_seconds))
 
     def _count(self, files: Sequence[SourceFile]) -> None:
         size_bytes = sum(file.size_bytes for file in files)

@@ -186,7 +186,9 @@ class Rewriter:
         self.changed += finished.commit.skipped
         self.chunks += 1
         self.bytes_written += finished.size_bytes
-        self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
+        self._session.emit(
+            ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes, finished.commit_seconds)
+        )
 
     def _chunk_for(self, source: int, file: Entry) -> OpenChunk:
         """Return an open chunk with room for a file, and record in its row that files of `source` are copied.

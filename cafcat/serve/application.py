@@ -15,6 +15,7 @@ from cafcat.errors import CafcatError, NotFound
 from cafcat.packed_files import PackedFiles
 from cafcat.serve.asgi import App, Receive, Scope, Send
 from cafcat.serve.batches import Batches
+from cafcat.serve.catalog_metrics import CatalogMetrics
 from cafcat.serve.console.app import PREFIX as CONSOLE
 from cafcat.serve.console.app import Console
 from cafcat.serve.failures import BadRequest, record, respond_error
@@ -75,9 +76,12 @@ def _other_paths(serving: Serving, metrics: Metrics) -> App:
             return JSONResponse({"status": "the catalog does not answer"}, 503)
         return JSONResponse({"status": "ok"})
 
+    catalog = CatalogMetrics(serving.repository.settings)
+    serving.call_at_end(catalog.close)
+
     async def show_metrics(_: Request) -> Response:
         kind, text = metrics.document()
-        return Response(text, media_type=kind.decode())
+        return Response(text + await catalog.text(), media_type=kind.decode())
 
     async def describe(_: Request) -> Response:
         return JSONResponse(description())

@@ -5,6 +5,7 @@ docs/design.md has the order of the steps.
 
 import contextlib
 from collections.abc import Sequence
+from time import monotonic
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -48,11 +49,13 @@ class FinishedChunk(NamedTuple):
         uuid: Uuid of the chunk.
         size_bytes: Size of the chunk's object.
         commit: Counts of files that the commit added, replaced and skipped.
+        commit_seconds: How long the transaction of the commit took.
     """
 
     uuid: str
     size_bytes: int
     commit: ChunkCommit
+    commit_seconds: float
 
 
 class BegunChunk:
@@ -150,6 +153,7 @@ class BegunChunk:
         catalog, moved_from = self._target.catalog, self._moves_from
         try:
             summary = self._make_durable(progress)
+            began = monotonic()
             if moved_from is None:
                 committed = catalog.commit.commit_chunk(
                     self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
@@ -159,12 +163,13 @@ class BegunChunk:
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
+        seconds = monotonic() - began
         self._is_ended = True
         self._mapping.close()
         # The chunk is committed even if this fails: `recover` writes the missing journal records.
         with contextlib.suppress(CafcatError):
             write_journal(catalog.journal, self._target.store)
-        return FinishedChunk(str(self.uuid), summary.size_bytes, committed)
+        return FinishedChunk(str(self.uuid), summary.size_bytes, committed, seconds)
 
     def _finalize(self) -> FinishedArchive:
         """Write the end of the archive, such as its index, and return the sizes of the archive."""

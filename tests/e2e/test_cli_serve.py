@@ -13,11 +13,13 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from cafcat.serve.representation import type_of
 from cafcat.support.checksums import crc32c
 from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat
 from tests.worlds.file_server import FileServer, serving
+from tests.worlds.servers.services import Databases
 
 pytest.importorskip("uvicorn")
 
@@ -255,7 +257,24 @@ def test_health_and_metrics_of_all_processes(server: FileServer) -> None:
     for _ in range(40):  # each on a connection of its own, so that both processes get some
         server.request("/files/none")
     assert count() == before + 40
-    assert "cafcat_http_connections" in server.request("/metrics").body.decode()
+    text = server.request("/metrics").body.decode()
+    assert "cafcat_http_connections" in text
+    assert "\ncafcat_catalog_up 1\n" in text
+    assert f"\ncafcat_files {len(TREE)}\n" in text
+
+
+def test_metrics_without_a_database(filled: Cafcat, tmp_path: Path, databases: Databases) -> None:
+    with databases.fresh(databases.template()) as url:
+        with serving(Cafcat(filled.folder, url), tmp_path / "log") as server:
+            assert "\ncafcat_files 0\n" in server.request("/metrics").body.decode()
+            databases.drop(str(conninfo_to_dict(url)["dbname"]))
+            # The numbers of the first scrape are shown for a while.
+            assert "\ncafcat_files 0\n" in server.request("/metrics").body.decode()
+        with serving(Cafcat(filled.folder, url), tmp_path / "log2") as server:
+            answer = server.request("/metrics")
+    assert answer.status == 200
+    assert "\ncafcat_catalog_up 0\n" in answer.body.decode()
+    assert "cafcat_files" not in answer.body.decode()
 
 
 def test_the_log_has_a_line_for_each_request(server: FileServer) -> None:

@@ -21,7 +21,7 @@ class Listener(Progress):
         elif isinstance(event, Warned):
             self.warn(event.message)
         elif isinstance(event, ChunkCommitted):
-            self.chunk_committed(*event)
+            self.chunk_committed(*event[:3])
 
     def problem(self, problem: FileProblem) -> None:
         """A file was skipped, refused or failed."""

@@ -18,10 +18,13 @@ def doctor(call: Call, options: DoctorOptions) -> int:
 
     Example: cafcat doctor --json
     """
+    from cafcat.operations.doctor.metrics import doctor_metrics
     from cafcat.operations.doctor.run import run
 
     with call.repository() as repository:
         report = run(repository.session, options)
+    if call.job is not None:
+        call.job.add(doctor_metrics(report))
     document = {
         "healthy": report.is_healthy,
         "checks": [diagnosis._asdict() for diagnosis in report.diagnoses],
@@ -48,4 +51,4 @@ def _lines(report: DoctorReport, *, quiet: bool) -> Iterator[str]:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat doctor` to the commands of the program."""
-    verb(app, "doctor", doctor)
+    verb(app, "doctor", doctor, measured=True)

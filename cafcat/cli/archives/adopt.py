@@ -69,4 +69,4 @@ def _summary(report: "AdoptReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat adopt` to the commands of the program."""
-    verb(app, "adopt", adopt, commits=True)
+    verb(app, "adopt", adopt, commits=True, measured=True)

@@ -85,5 +85,5 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat backup` and `restore` to the commands of the program."""
-    verb(app, "backup", backup, commits=True)
-    verb(app, "restore", restore, commits=True)
+    verb(app, "backup", backup, commits=True, measured=True)
+    verb(app, "restore", restore, commits=True, measured=True)

@@ -161,5 +161,5 @@ def _compared(report: "CompareReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat rebuild` and `compare` to the commands of the program."""
-    verb(app, "rebuild", rebuild, commits=True)
+    verb(app, "rebuild", rebuild, commits=True, measured=True)
     verb(app, "compare", compare)

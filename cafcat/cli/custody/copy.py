@@ -92,4 +92,4 @@ def _summary(report: "CopyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat copy` to the commands of the program."""
-    verb(app, "copy", copy, commits=True, moves=True)
+    verb(app, "copy", copy, commits=True, moves=True, measured=True)

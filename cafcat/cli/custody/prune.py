@@ -88,4 +88,4 @@ def _done(report: "PruneReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat prune` to the commands of the program."""
-    verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True)
+    verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True, measured=True)

@@ -107,4 +107,4 @@ def _files(report: "RecoverReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat recover` to the commands of the program."""
-    verb(app, "recover", recover, store=ONLY_IN_STORE, commits=True)
+    verb(app, "recover", recover, store=ONLY_IN_STORE, commits=True, measured=True)

@@ -111,4 +111,4 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat repack` to the commands of the program."""
-    verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True, moves=True)
+    verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True, moves=True, measured=True)

@@ -71,4 +71,4 @@ def _done(report: "RepairReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat repair` to the commands of the program."""
-    verb(app, "repair", repair, store="Store for new chunks: a folder, URL or name.", commits=True)
+    verb(app, "repair", repair, store="Store for new chunks: a folder, URL or name.", commits=True, measured=True)

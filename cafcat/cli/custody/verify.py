@@ -124,4 +124,4 @@ def _summary(report: "VerifyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat verify` to the commands of the program."""
-    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True, moves=True)
+    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True, moves=True, measured=True)

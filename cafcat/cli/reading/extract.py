@@ -74,4 +74,4 @@ def extract(
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat extract` to the commands of the program."""
-    verb(app, "extract", extract, reads=True)
+    verb(app, "extract", extract, reads=True, measured=True)

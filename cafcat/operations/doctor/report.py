@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cafcat.catalog.health.totals import CatalogTotals
 
 __all__ = ["Diagnosis", "DoctorReport", "Level"]
 
@@ -41,10 +44,12 @@ class DoctorReport:
     Attributes:
         diagnoses: The results, in the order of the checks.
         skipped: Names of the checks that need a database or its schema, and had none.
+        totals: Numbers of the catalog; None if they could not be read.
     """
 
     diagnoses: tuple[Diagnosis, ...]
     skipped: tuple[str, ...]
+    totals: "CatalogTotals | None"
 
     def of(self, level: Level) -> list[Diagnosis]:
         """Return the results of one level."""

@@ -37,7 +37,8 @@ def run(session: Session, options: DoctorOptions) -> DoctorReport:
                 skipped.append(check.name)
                 continue
             diagnoses += (Diagnosis(check.name, *found) for found in _results(check, examination))
-    return DoctorReport(tuple(diagnoses), tuple(skipped))
+        totals = examination.totals if examination.reach >= Reach.NUMBERS else None
+    return DoctorReport(tuple(diagnoses), tuple(skipped), totals)
 
 
 def _results(check: Check, examination: Examination) -> list[Found]:

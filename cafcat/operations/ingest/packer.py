@@ -254,7 +254,9 @@ class Packer:
         self.report.bytes_added += finished.commit.live_bytes
         self.report.chunks_committed += 1
         self._positions.save()
-        self._session.emit(ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes))
+        self._session.emit(
+            ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes, finished.commit_seconds)
+        )
 
     def abandon(self, reason: str) -> None:
         """Abandon the open chunk, if there is one: its object is removed. `reason` is stored in the chunk's row."""
