@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError
-from cafcat.model import Chunk, ChunkState, Folder, Location, RetiredLocation, Run, ShardSummary, Stats
+from cafcat.model import (
+    Chunk,
+    ChunkState,
+    FileChange,
+    Folder,
+    FolderTotal,
+    Location,
+    RetiredLocation,
+    Run,
+    ShardSummary,
+    Stats,
+)
 from cafcat.progress import Progress, Warnings
 from cafcat.session import Session
 from cafcat.settings.settings import Settings
+from cafcat.support.paths import folder_of
 
 if TYPE_CHECKING:
     from cafcat.reading.urls import SignedUrl
@@ -132,6 +144,25 @@ class CatalogQueries:
         """
         return self.session.catalog.reading.files.level(prefix)
 
+    def folder_total(self, folder: str = "") -> FolderTotal:
+        """Return the number and size of all files below a folder. No file is counted: the catalog keeps totals.
+
+        Args:
+            folder: A folder of the catalog; "" for everything. The total of an unknown folder is 0.
+        """
+        return self.session.catalog.folders.total(folder_of(folder))
+
+    def folder_totals(self, folder: str = "", levels: int = 1, *, by_size: bool = False) -> Iterator[FolderTotal]:
+        """Yield the totals of the folders below a folder.
+
+        Args:
+            folder: A folder of the catalog; "" for everything.
+            levels: Number of levels of folders; 1 for the direct subfolders.
+            by_size: True for the largest folders first; False for one level after the other, each in path order.
+        """
+        totals = self.session.catalog.folders
+        return (totals.largest if by_size else totals.below)(folder_of(folder), levels)
+
     def walk(self, prefix: str = "") -> Iterator[tuple[str, builtins.list[str], builtins.list[str]]]:
         """Yield each folder at and below a folder, with the names of its folders and of its files, as `os.walk`.
 
@@ -243,6 +274,22 @@ class CatalogQueries:
     def shards(self, run: int) -> Sequence[ShardSummary]:
         """Return the parts into which an ingest by many workers has cut its sources; none for other ingests."""
         return self.session.catalog.shards.summaries(run)
+
+    def changes_between(self, first_run: int, last_run: int) -> Iterator[FileChange]:
+        """Yield the files that changed after the end of one ingest, until the end of a later one, in path order.
+
+        The changes of all commands count, not only those of ingests.
+
+        Args:
+            first_run: Number of the earlier run.
+            last_run: Number of the later run.
+
+        Raises:
+            NotFound: There is no run with one of these numbers.
+        """
+        for run in (first_run, last_run):
+            self.run(run)
+        return self.session.catalog.runs.changes_between(first_run, last_run)
 
     def stats(self) -> Stats:
         """Return the totals of the catalog, such as the numbers and sizes of its files and chunks."""

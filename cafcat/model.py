@@ -26,6 +26,7 @@ __all__ = [
     "Comparison",
     "Entry",
     "ExtractReport",
+    "FileChange",
     "FileProblem",
     "Finding",
     "FindingKind",
@@ -390,6 +391,24 @@ class FolderTotal(NamedTuple):
     depth: int
     files: int
     size_bytes: int
+
+
+class FileChange(NamedTuple):
+    """A file that changed between two moments.
+
+    Attributes:
+        change: "added", "replaced" or "removed".
+        path: Path of the file.
+        old_bytes: Size before in bytes; None for an added file.
+        new_bytes: Size after in bytes; None for a removed file.
+        run: Number of the ingest that brought the new content; None if no ingest did.
+    """
+
+    change: str
+    path: str
+    old_bytes: int | None
+    new_bytes: int | None
+    run: int | None
 
 
 class RunState(StrEnum):

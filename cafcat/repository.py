@@ -12,6 +12,7 @@ from cafcat.errors import InvalidInput
 from cafcat.model import IngestReport, RetiredLocation
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
+from cafcat.operations.audit import audited
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.compare.options import CompareOptions
@@ -222,7 +223,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.limits import set_paused
 
-        set_paused(self.session, run_id, is_paused=True)
+        with audited(self.session, "runs pause", {"run": run_id}):
+            set_paused(self.session, run_id, is_paused=True)
 
     def resume_run(self, run_id: int) -> None:
         """Let a paused ingest go on.
@@ -235,7 +237,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.limits import set_paused
 
-        set_paused(self.session, run_id, is_paused=False)
+        with audited(self.session, "runs resume", {"run": run_id}):
+            set_paused(self.session, run_id, is_paused=False)
 
     def limits(self) -> "Sequence[LimitRow]":
         """Return the limits of requests and bytes, in the order of their URLs."""
@@ -268,7 +271,9 @@ class Repository(PackedFiles):
         from cafcat.catalog.limits import Amounts
         from cafcat.operations.limits import set_limit
 
-        return set_limit(self.session, url, Amounts(requests, in_flight_bytes, bytes_per_second))
+        amounts = Amounts(requests, in_flight_bytes, bytes_per_second)
+        with audited(self.session, "limits set", {"url": url, **amounts._asdict()}):
+            return set_limit(self.session, url, amounts)
 
     def remove_limit(self, url: str) -> str:
         """Remove a limit, and return its URL.
@@ -281,7 +286,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.limits import remove_limit
 
-        return remove_limit(self.session, url)
+        with audited(self.session, "limits rm", {"url": url}):
+            return remove_limit(self.session, url)
 
     def removed(self, prefix: str = "") -> Iterator[RetiredLocation]:
         """Yield the removed files that `undelete` can bring back, in the order of paths.
@@ -475,7 +481,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.stores import rows
 
-        return rows.add_store(self.session, name, url)
+        with audited(self.session, "store add", {"name": name, "url": url}):
+            return rows.add_store(self.session, name, url)
 
     def rename_store(self, store: str, name: str) -> "StoreRow":
         """Give a store of the catalog another name.
@@ -494,7 +501,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.stores import rows
 
-        return rows.rename_store(self.session, store, name)
+        with audited(self.session, "store rename", {"store": store, "name": name}):
+            return rows.rename_store(self.session, store, name)
 
     def remove_store(self, store: str) -> "StoreRow":
         """Remove a store from the catalog. Its objects stay.
@@ -511,7 +519,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.stores import rows
 
-        return rows.remove_store(self.session, store)
+        with audited(self.session, "store rm", {"store": store}):
+            return rows.remove_store(self.session, store)
 
     def configured_as(self, url: str) -> str | None:
         """Return the name of the setting that refers to the store with this URL.
@@ -564,7 +573,8 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.stores.move import move_store
 
-        return move_store(self.session, old, new, look_at_all=look_at_all, dry_run=dry_run)
+        with audited(self.session, "store move", {"old": old, "new": new, "dry_run": dry_run}):
+            return move_store(self.session, old, new, look_at_all=look_at_all, dry_run=dry_run)
 
     def migrate_store(
         self,

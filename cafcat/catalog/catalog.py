@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.health.server import ServerFacts
     from cafcat.catalog.health.stores import StoreHealth
     from cafcat.catalog.health.totals import Totals
+    from cafcat.catalog.history.events import Events
     from cafcat.catalog.history.journal import Journal
     from cafcat.catalog.history.listings import Listings
     from cafcat.catalog.history.runs import Runs
@@ -149,6 +150,13 @@ class Catalog:
         from cafcat.catalog.chunks.adopting import Adopting
 
         return Adopting(self._connection)
+
+    @cached_property
+    def events(self) -> "Events":
+        """Return the queries that record which commands were run."""
+        from cafcat.catalog.history.events import Events
+
+        return Events(self._connection)
 
     @cached_property
     def folders(self) -> "FolderTotals":

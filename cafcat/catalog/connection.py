@@ -22,7 +22,7 @@ from cafcat.catalog.locking import (
     set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
-from cafcat.errors import CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
+from cafcat.errors import AccessDenied, CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
 from cafcat.support.forking import keep_open, renew_after_fork
 
 if TYPE_CHECKING:
@@ -392,6 +392,7 @@ def translated_errors() -> Iterator[None]:
 
     Raises:
         CatalogOutdated: A table does not exist.
+        AccessDenied: The role, or the server, can only read.
         CatalogLocked: A lock was not free in time.
         CatalogUnavailable: The server does not answer, is out of disk space or memory, refuses permission, or
             cancelled a statement.
@@ -406,6 +407,9 @@ def translated_errors() -> Iterator[None]:
         hint = "free disk space or memory on the database server, or raise its limit; then run the command again"
         message = f"the database ran out of room on disk or in memory: {primary_message(error)}"
         raise CatalogUnavailable(message, hint=hint) from error
+    except pg.ReadOnlySqlTransaction as error:
+        hint = "use the --database-url of a role that may change the catalog, on the primary server"
+        raise AccessDenied(f"the catalog can only be read here: {primary_message(error)}", hint=hint) from error
     except pg.InsufficientPrivilege as error:
         raise CatalogUnavailable(f"the database refused permission: {primary_message(error)}") from error
     except pg.LockNotAvailable as error:

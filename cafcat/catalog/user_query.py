@@ -24,7 +24,35 @@ from psycopg.types.string import TextLoader
 from cafcat.catalog.connection import Connector, PgConnection, primary_message, translated_errors
 from cafcat.errors import InvalidInput
 
-__all__ = ["user_query"]
+__all__ = ["JsonText", "Numeric", "user_query"]
+
+
+class Numeric(str):
+    """A value of PostgreSQL's types numeric, real or double precision, as the text that PostgreSQL prints."""
+
+    __slots__ = ()
+
+
+class JsonText(str):
+    """A value of one of PostgreSQL's types json and jsonb, as the text that PostgreSQL prints."""
+
+    __slots__ = ()
+
+
+class _NumericLoader(TextLoader):
+    def load(self, data: Any) -> Numeric:
+        return Numeric(super().load(data))
+
+
+class _JsonLoader(TextLoader):
+    def load(self, data: Any) -> JsonText:
+        return JsonText(super().load(data))
+
+
+_LOADERS: Final = dict.fromkeys(("numeric", "float4", "float8"), _NumericLoader) | dict.fromkeys(
+    ("json", "jsonb"), _JsonLoader
+)
+
 
 _PLAN_FOR_ALL_ROWS: Final = "SET LOCAL cursor_tuple_fraction = 1"
 """Plan for all rows of a cursor. By default the server plans for the first tenth."""
@@ -105,6 +133,6 @@ def _texts_only(cursor: psycopg.Cursor[Any]) -> None:
     """
     for kind in cursor.connection.adapters.types:
         if kind.name not in ("bool", "int2", "int4", "int8", "oid"):
-            cursor.adapters.register_loader(kind.oid, TextLoader)
+            cursor.adapters.register_loader(kind.oid, _LOADERS.get(kind.name, TextLoader))
         if kind.array_oid:
             cursor.adapters.register_loader(kind.array_oid, TextLoader)

@@ -32,6 +32,7 @@ _PANELS: Final = {
         "find": "reading.listing",
         "stat": "reading.listing",
         "locate": "reading.listing",
+        "du": "reading.du",
         "url": "reading.url",
         "snapshot": "reading.snapshot",
         "mount": "reading.mount",
@@ -63,6 +64,7 @@ _PANELS: Final = {
         "stats": "catalog.runs",
         "chunks": "catalog.chunks",
         "sql": "catalog.sql",
+        "query": "catalog.query",
         "db": "catalog.db",
     },
     "Setup": {

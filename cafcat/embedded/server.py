@@ -1,8 +1,8 @@
 """The embedded PostgreSQL: a server that cafcat runs for users without a server.
 
 The first command that needs the server starts it. It keeps running after that command; `cafcat db stop` stops it.
-It opens no TCP port; its Unix socket is in a private folder. All transactions that it acknowledges are on disk,
-because fsync is never turned off.
+It opens no TCP port unless it is asked to (listening.py); its Unix socket is in a private folder. All transactions
+that it acknowledges are on disk, because fsync is never turned off.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ from cafcat.embedded.connecting import (
     recorded_socket_folder,
     server_conninfo,
 )
+from cafcat.embedded.listening import link_socket, server_settings
 from cafcat.embedded.locks import is_locked, locked, open_beside, try_lock
 from cafcat.embedded.programs import (
     FREE_SPACE,
@@ -184,6 +185,7 @@ class EmbeddedServer:
                     return False
                 sockets = self._socket_folder()
                 self._shut_down(postmaster)
+                (sockets / SOCKET_NAME).unlink(missing_ok=True)  # a link, if a TCP port was open
                 remove_socket_folder(sockets, self.folder.stat().st_uid)
                 return True
 
@@ -331,7 +333,9 @@ class EmbeddedServer:
         for name in (SOCKET_NAME, SOCKET_NAME + ".lock"):  # remains of a server that was killed
             (sockets / name).unlink(missing_ok=True)
         (self.folder / "postmaster.pid").unlink(missing_ok=True)
-        server = self._server_command(sockets)
+        listening = server_settings(self.folder)
+        link_socket(sockets, listening["port"])
+        server = self._server_command(sockets, listening)
         log = open_beside(self.log_file, os.O_WRONLY | os.O_APPEND)
         try:
             log_start = os.lseek(log, 0, os.SEEK_END)
@@ -342,9 +346,9 @@ class EmbeddedServer:
             os.close(log)
         return log_start
 
-    def _server_command(self, sockets: Path) -> list[str | Path]:
+    def _server_command(self, sockets: Path, listening: dict[str, str]) -> list[str | Path]:
         quoted = str(sockets).replace('"', '""')
-        settings = {**SETTINGS, "port": str(PORT), "unix_socket_directories": f'"{quoted}"'}
+        settings = {**SETTINGS, **listening, "unix_socket_directories": f'"{quoted}"'}
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [self.programs / "postgres", "-D", self.folder, *flags]
 

@@ -31,6 +31,12 @@ def redacted(url: str) -> str:
     return redact(url) if is_readable(url) else "***"
 
 
+def _random_password() -> str:
+    import secrets
+
+    return secrets.token_urlsafe(18)
+
+
 class Database:
     """The database that the settings name: opens connections, migrates the schema, controls the embedded server.
 
@@ -254,6 +260,100 @@ class Database:
             hint = "leave --database-url out, unset CAFCAT_DATABASE_URL, or remove database_url from cafcat.toml"
             raise InvalidInput(message, hint=hint)
         return self.embedded_server().stop()
+
+    def grant_reader(self, role: str) -> str | None:
+        """Let a role read all tables and views of the catalog, and change nothing. A missing role is created.
+
+        Args:
+            role: Name of the role.
+
+        Returns:
+            The random password of a role that was created; None for an existing role, whose password stays.
+
+        Raises:
+            InvalidInput: The role can do more than read.
+            CatalogUnavailable: The role of the URL may not grant this, or may not create roles.
+        """
+        from cafcat.catalog.connection import translated_errors
+        from cafcat.catalog.reader_roles import grant_reader, set_password
+
+        with self._administrator() as connection, translated_errors(), connection.transaction():
+            if not grant_reader(connection, role):
+                return None
+            password = _random_password()
+            set_password(connection, role, password)
+            return password
+
+    def _administrator(self) -> PgConnection:
+        """Return a connection of a role that can create roles, if there is one: the embedded server's superuser."""
+        connection = self.connect()  # this also creates a missing schema
+        if not self.is_embedded:
+            return connection
+        connection.close()
+        from cafcat.embedded.roles import SUPERUSER
+
+        return self.embedded_server().connect(SUPERUSER)
+
+    def listen(self, port: int | None = None) -> str:
+        """Open a TCP port of the embedded server on the loopback interface, for roles that can only read.
+
+        The server is restarted, unless it has the port already; commands that are running connect again. The role
+        `cafcat_reader` gets a new password.
+
+        Args:
+            port: The port; None for the present one, or else the first free one from 15432 on.
+
+        Returns:
+            The libpq URL for this role, with its password.
+
+        Raises:
+            InvalidInput: The database has a given URL, or another program uses the port.
+            CatalogUnavailable: The server does not stop or start.
+        """
+        from cafcat.catalog.reader_roles import set_password
+        from cafcat.embedded import listening
+        from cafcat.embedded.connecting import DATABASE
+        from cafcat.embedded.roles import READER
+
+        server = self._server_to_listen()
+        self.connect().close()
+        present = listening.port_of(server.folder)
+        chosen = port or present or listening.free_port()
+        if chosen != present:
+            if not listening.is_free(chosen):
+                raise InvalidInput(f"another program uses port {chosen}", hint="choose another one with --port")
+            listening.set_port(server.folder, chosen)
+            server.stop()
+        password = _random_password()
+        with self._administrator() as connection:
+            if connection.execute("SHOW port").fetchone() != (str(chosen),):
+                listening.set_port(server.folder, None)
+                raise InvalidInput(
+                    f"another program has taken port {chosen}", hint="choose another one with --port"
+                )
+            set_password(connection, READER, password)
+        return f"postgresql://{READER}:{password}@{listening.LOOPBACK}:{chosen}/{DATABASE}"
+
+    def stop_listening(self) -> bool:
+        """Close the TCP port of the embedded server. Return False if none was open.
+
+        Raises:
+            InvalidInput: The database has a given URL.
+            CatalogUnavailable: The server does not stop.
+        """
+        from cafcat.embedded import listening
+
+        server = self._server_to_listen()
+        if listening.port_of(server.folder) is None:
+            return False
+        listening.set_port(server.folder, None)
+        server.stop()
+        return True
+
+    def _server_to_listen(self) -> "EmbeddedServer":
+        if not self.is_embedded:
+            raise InvalidInput("only the embedded database can open a port, and a database URL is set")
+        return self.embedded_server()
 
     def psql(self) -> tuple[list[str], dict[str, str]]:
         """Return the command line of psql and its complete environment, after one successful connection.

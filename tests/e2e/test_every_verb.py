@@ -67,6 +67,10 @@ CASES = {
     "runs": Case("runs", "finished"),
     "runs show": Case("runs show 1", "finished"),
     "runs watch": Case("runs watch 1", "finished"),
+    "runs diff": Case("runs diff 1 1", ""),
+    "du": Case("du", "tree/"),
+    "query": Case("query files-of-run 1", "tree/a"),
+    "db grant-reader": Case("db grant-reader cafcat_reader", "can read the catalog"),
     "stats": Case("stats", "files              2"),
     "rm": Case("rm tree/a --yes", "removed 1 file", after="ls -R", proof="tree/b"),
     "undelete": Case(
@@ -116,10 +120,11 @@ CASES = {
     "db partition": Case("db partition 3 --yes", "has 3 partitions", after="cat tree/a", proof="first"),
     "db url": Case("db url", "postgresql://"),
     "db stop": Case("db stop --json", "stopped"),
+    "db listen": Case("db listen --off", "no port was open"),
 }
 IN_AN_EMPTY_CATALOG = {"rebuild", "restore"}
 """Verbs, and commands after them, that run in an empty catalog with the same store."""
-WITHOUT_A_DATABASE = {"convert", "config", "doctor", "completion", "version", "db stop"}
+WITHOUT_A_DATABASE = {"convert", "config", "doctor", "completion", "version", "db stop", "db listen"}
 """Verbs that neither need a database nor start one."""
 
 

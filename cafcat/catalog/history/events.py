@@ -2,11 +2,15 @@
 
 import getpass
 import socket
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
-from cafcat.catalog.connection import PgConnection
+from psycopg.types.json import Jsonb
 
-__all__ = ["actor", "record_event"]
+from cafcat.catalog.connection import Connection, PgConnection
+
+__all__ = ["Events", "actor", "record_event"]
 
 
 @cache
@@ -45,3 +49,21 @@ def record_event(
         "VALUES (%s, %s, %s, (SELECT run_id FROM chunks WHERE id = %s), %s, %s, %s)",
         (kind, detail, chunk_id, chunk_id, actor(), files_change, bytes_change),
     )
+
+
+class Events:
+    """Queries on the rows of `events` that are not part of another transaction. Every method is one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def record_command(self, name: str, options: Mapping[str, Any]) -> None:
+        """Insert an event of the kind `command`.
+
+        Args:
+            name: Name of the command, such as "rm".
+            options: Its options, as JSON values.
+        """
+        statement = "INSERT INTO events (kind, detail, options, actor) VALUES ('command', %s, %s, %s)"
+        with self._connection.statement() as connection:
+            connection.execute(statement, (name, Jsonb(dict(options)), actor()))

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from psycopg.types.json import Jsonb
@@ -11,7 +11,7 @@ from cafcat.catalog.chunks.owners import is_dead, owner_name
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.history.events import actor
 from cafcat.errors import NotFound
-from cafcat.model import FileProblem, ProblemKind, Run, RunState
+from cafcat.model import FileChange, FileProblem, ProblemKind, Run, RunState
 
 __all__ = ["Runs", "iso"]
 
@@ -143,6 +143,21 @@ class Runs:
         if not found:
             raise NotFound(f"there is no run {run_id}", hint="`cafcat runs` lists the latest ones")
         return found[0]
+
+    def changes_between(self, first_run: int, last_run: int) -> Iterator[FileChange]:
+        """Yield the files that changed after the end of one run, until the end of a later one, in path order.
+
+        Args:
+            first_run: ingest_runs.id of the earlier run.
+            last_run: ingest_runs.id of the later run.
+        """
+        statement = (
+            "SELECT change, file_path, old_bytes, new_bytes, run_id FROM cafcat_ops.changes_between(%s, %s) "
+            "ORDER BY file_path"
+        )
+        with self._connection.transaction() as connection, connection.cursor() as cursor:
+            for row in cursor.stream(statement, (first_run, last_run)):
+                yield FileChange(*row)
 
     def _select(self, condition: str, value: int) -> list[Run]:
         statement = (

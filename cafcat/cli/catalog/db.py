@@ -10,6 +10,7 @@ from cafcat.cli.errors import DAMAGE
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
@@ -129,8 +130,54 @@ def stop(call: Call) -> None:
     call.output.show({"stopped": stopped}, ["stopped" if stopped else "was not running"])
 
 
+def grant_reader(
+    call: Call,
+    *,
+    role: Annotated[
+        str, typer.Argument(metavar="ROLE", parser=parse_text, help="Name of the role in the database.")
+    ],
+) -> None:
+    """Let a role of the database read all tables and views, and change nothing. A missing role is created.
+
+    The password of a created role is printed, and not shown again.
+
+    Example: cafcat db grant-reader grafana
+    """
+    password = call.database().grant_reader(role)
+    line = f"the role {role} can read the catalog"
+    lines = [line] if password is None else [f"{line}; its password is {password}"]
+    call.output.show({"role": role, "password": password}, map(call.output.shown, lines))
+
+
+def listen(
+    call: Call,
+    *,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="N", min=1024, max=65535, help="TCP port. Default: the first free one from 15432 on."
+        ),
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Close the port.")] = False,
+) -> None:
+    """Open a TCP port of the embedded database on this machine, for programs that read, such as Grafana.
+
+    Prints a URL with a new password of the role `cafcat_reader`, which can only read. The database is restarted;
+    running commands connect again. Roles of `db grant-reader` can use the port, too.
+
+    Example: cafcat db listen --port 15432
+    """
+    if off:
+        closed = call.database().stop_listening()
+        call.output.show({"closed": closed}, ["closed the port" if closed else "no port was open"])
+        return
+    url = call.database().listen(port)
+    call.output.show({"url": url}, [url])
+
+
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat db` to the commands of the program."""
     below = group(app, "db", "Make, upgrade, check, partition and stop the catalog's database.")
-    for function in (init, upgrade, current, check, partition, url, stop):
+    for function in (init, upgrade, current, check, partition, url, listen, stop):
         verb(below, function.__name__, function)
+    verb(below, "grant-reader", grant_reader)

@@ -32,9 +32,11 @@ def add(
 
     Example: cafcat keys add --prefix photos/2026 --expires 30d
     """
+    from cafcat.operations.audit import audited
     from cafcat.serve.s3.keys import add_key
 
-    with call.repository() as repository:
+    options = {"prefix": prefix, "expires": expires}
+    with call.repository() as repository, audited(repository.session, "keys add", options):
         key = add_key(repository.session, prefix, expires)
     call.output.fields(asdict(key), asdict(key) | {"prefix": key.prefix or "(all files)"})
 
@@ -60,9 +62,11 @@ def revoke(
     ],
 ) -> None:
     """Revoke an access key for ever. Running servers refuse it within 5 seconds."""
+    from cafcat.operations.audit import audited
     from cafcat.serve.s3.keys import revoke_key
 
-    with call.repository() as repository:
+    options = {"id": access_key_id}
+    with call.repository() as repository, audited(repository.session, "keys revoke", options):
         revoke_key(repository.session, access_key_id)
     call.output.show({"revoked": access_key_id}, [call.output.shown(f"revoked {access_key_id}")])
 

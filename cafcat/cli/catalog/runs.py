@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -90,6 +90,28 @@ def _shown_run(call: Call, repository: "PackedFiles", run: int) -> tuple[dict[st
     return document, [call.output.shown(line) for line in (_row(found), *_progress(shards))]
 
 
+_SIGNS: Final = {"added": "+", "replaced": "~", "removed": "-"}
+
+
+def diff(
+    call: Call,
+    *,
+    first: Annotated[int, typer.Argument(metavar="RUN", help="Number of the earlier run.")],
+    last: Annotated[int, typer.Argument(metavar="LATER_RUN", help="Number of the later run.")],
+) -> None:
+    """Show the files that changed from the end of one ingest to the end of a later one.
+
+    Each line begins with + for an added file, ~ for a replaced one, - for a removed one. The changes of all
+    commands count, not only those of ingests.
+
+    Example: cafcat runs diff 7 8
+    """
+    with call.files() as repository:
+        for change in repository.changes_between(first, last):
+            line = f"{_SIGNS[change.change]} {call.output.shown(change.path)}"
+            call.output.show(change._asdict(), [line])
+
+
 def _progress(shards: Sequence[ShardSummary]) -> Iterator[str]:
     """Yield a line for all shards of a run, one for each host, and one for each error; none without shards."""
     if not shards:
@@ -131,9 +153,10 @@ def _shown(name: str, value: object) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat runs` and `stats` to the commands of the program."""
-    below = group(app, "runs", "List the latest ingests; show, watch, pause and resume one.", alone=runs)
+    below = group(app, "runs", "List the latest ingests; show, watch, compare, pause and resume them.", alone=runs)
     verb(below, "show", show)
     verb(below, "watch", watch)
+    verb(below, "diff", diff)
     verb(below, "pause", pause)
     verb(below, "resume", resume)
     verb(app, "stats", stats)

@@ -1,18 +1,21 @@
 """The command `cafcat sql`: its flags and output."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
 
+from cafcat.catalog.user_query import JsonText, Numeric
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import printable
 from cafcat.errors import InvalidInput, Unsupported
 from cafcat.support.arguments import parse_text
 
-__all__ = ["register"]
+__all__ = ["register", "show_rows"]
 
 ROWS_MEASURED = 200
 """Number of rows at the start of a result whose values set the widths of the columns. Later rows are not kept in
@@ -40,14 +43,31 @@ def sql(
         _open_psql(call)
         return
     with call.files() as repository:
-        columns, rows = repository.query(query)
-        if call.json:
-            _check_names(columns)
-            for row in rows:
-                call.output.document(dict(zip(columns, row, strict=True)))
-        else:
-            for line in _table(columns, rows):
-                call.output.line(line)
+        show_rows(call, *repository.query(query))
+
+
+def show_rows(call: Call, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Print the rows of a query: as a table, or with --json as one document per row.
+
+    Raises:
+        InvalidInput: With --json, two columns have the same name.
+    """
+    if not call.json:
+        for line in _table(columns, rows):
+            call.output.line(line)
+        return
+    _check_names(columns)
+    for row in rows:
+        call.output.document(dict(zip(columns, map(_json_value, row), strict=True)))
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value of a row as JSON value. Numbers are JSON numbers; NaN and Infinity, which JSON lacks, text."""
+    if isinstance(value, JsonText):
+        return json.loads(value)
+    if not isinstance(value, Numeric) or not isfinite(float(value)):
+        return value
+    return int(value) if value.lstrip("-").isdecimal() else float(value)
 
 
 def _check_names(columns: Sequence[str]) -> None:

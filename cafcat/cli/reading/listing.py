@@ -1,5 +1,6 @@
 """The commands `cafcat ls`, `find`, `stat` and `locate`: their flags and output."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from cafcat.cli.reading.each import each
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
-from cafcat.model import NO_SUCH_PREFIX, Folder, Location
+from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import format_size, parse_size
 from cafcat.support.shell import cat_line, curl_line, dd_line
@@ -46,13 +47,15 @@ def ls(
     """
     with call.files() as repository:
         found = False
-        for item in repository.list(prefix) if recursive else repository.list_folder(prefix):
+        items = repository.list(prefix) if recursive else repository.list_folder(prefix)
+        totals = repository.folder_totals(prefix) if long and not recursive else iter(())
+        for item, total in _with_totals(items, totals):
             found = True
             if call.json:
-                _show_json(call, repository, item)
+                _show_json(call, repository, item, total)
             else:
                 text = call.output.shown(item.path)
-                call.output.line(f"{_columns(item, human=human)}  {text}" if long else text)
+                call.output.line(f"{_columns(item, total, human=human)}  {text}" if long else text)
         if not found:
             warn_if_lost(call, repository)
     if not found:
@@ -65,16 +68,31 @@ def _check_is_everything(prefix: str) -> None:
         raise NotFound(NO_SUCH_PREFIX, path=prefix, hint="`cafcat ls` lists the catalog")
 
 
-def _show_json(call: Call, repository: "PackedFiles", item: Location | Folder) -> None:
+def _with_totals(
+    items: Iterator[Location | Folder], totals: Iterator[FolderTotal]
+) -> Iterator[tuple[Location | Folder, FolderTotal | None]]:
+    """Yield each item of a listing with the total of its folder; None for a file. Both are in path order."""
+    total = next(totals, None)
+    for item in items:
+        while isinstance(item, Folder) and total is not None and total.path < item.path:
+            total = next(totals, None)
+        yield item, total if total is not None and total.path == item.path else None
+
+
+def _show_json(
+    call: Call, repository: "PackedFiles", item: Location | Folder, total: FolderTotal | None = None
+) -> None:
     if isinstance(item, Folder):
-        call.output.document(folder_document(item))
+        sizes = {} if total is None else {"files": total.files, "bytes": total.size_bytes}
+        call.output.document(folder_document(item) | sizes)
     else:
         call.output.document(location_document(item, repository.object_of(item)))
 
 
-def _columns(item: Location | Folder, *, human: bool) -> str:
+def _columns(item: Location | Folder, total: FolderTotal | None, *, human: bool) -> str:
     if isinstance(item, Folder):
-        return f"{'-':>14}  {'-':20}"
+        size = "-" if total is None else format_size(total.size_bytes) if human else str(total.size_bytes)
+        return f"{size:>14}  {'-':20}"
     size = format_size(item.size_bytes) if human else str(item.size_bytes)
     modified = timestamp(item.modified_ns)
     return f"{size:>14}  {modified[:19] + 'Z' if modified else '-':20}"

@@ -29,6 +29,7 @@ from cafcat.formats.registry import validate_name
 from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
+from cafcat.operations.audit import recorded
 from cafcat.operations.index_rules import path_problem
 from cafcat.session import Session
 from cafcat.sources.names import prefixed
@@ -41,6 +42,7 @@ from cafcat.support.read_ahead import LocatedReadAhead
 __all__ = ["Found", "run"]
 
 
+@recorded
 def run(session: Session, options: AdoptOptions) -> AdoptReport:
     """Enter existing archives into the catalog. An archive that cannot be adopted is noted in the report.
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.transfer.dump import TABLES, DumpReader
 from cafcat.errors import CafcatError, NotFound
+from cafcat.operations.audit import recorded
 from cafcat.operations.backup.keys import backup_key, backup_time
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.backup.report import BackupReport
@@ -42,6 +43,7 @@ class FoundBackup(NamedTuple):
     begun_at: str
 
 
+@recorded
 def run(session: Session, options: BackupOptions) -> BackupReport:
     """Write the whole catalog, as it is at one moment, into a store as one object.
 

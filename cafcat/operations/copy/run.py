@@ -25,6 +25,7 @@ from cafcat.errors import (
 from cafcat.events import ChunkCopied, CopyOutcome
 from cafcat.formats import registry as formats
 from cafcat.model import NO_SUCH_PREFIX, ChunkState
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.copy.options import CopyOptions
 from cafcat.operations.copy.report import CopyReport
@@ -51,6 +52,7 @@ from cafcat.writing.sink import BlockSink
 __all__ = ["ChunkCopier", "run"]
 
 
+@recorded
 def run(session: Session, options: CopyOptions) -> CopyReport:
     """Copy the chosen chunks into a store.
 

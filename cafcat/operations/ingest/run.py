@@ -12,6 +12,7 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
 from cafcat.model import IngestReport, RunState
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import store_for_new_objects, store_to_write
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.options import IngestOptions
@@ -39,6 +40,7 @@ _LOGS_BYTES: Final = 1_000_000_000
 first."""
 
 
+@recorded
 def run(session: Session, options: IngestOptions) -> IngestReport:
     """Pack the new and changed files of the sources into chunks, and return the counts.
 

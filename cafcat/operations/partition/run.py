@@ -8,6 +8,7 @@ from cafcat.catalog.layout import check_partitions, described
 from cafcat.catalog.layout_change import LayoutChanges, LayoutSize
 from cafcat.catalog.layout_state import LayoutChange
 from cafcat.errors import CatalogLocked, Conflict
+from cafcat.operations.audit import audited
 from cafcat.operations.partition.report import PartitionReport
 from cafcat.session import Session
 
@@ -51,9 +52,10 @@ def run(session: Session, partitions: int, *, dry_run: bool = False) -> Partitio
         )
     if not dry_run and (change is not None or size.partitions != partitions):
         _check_obstacles(size)
-        if change is None:
-            layout.begin(partitions)
-        rows = _complete(session, layout)
+        with audited(session, "db partition", {"partitions": partitions}):
+            if change is None:
+                layout.begin(partitions)
+            rows = _complete(session, layout)
         _check_layout(layout, partitions)
         return _report(partitions, size, change, rows=rows, dry_run=False)
     return _report(partitions, size, change, rows=size.rows, dry_run=dry_run)

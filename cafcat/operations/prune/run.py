@@ -13,6 +13,7 @@ from operator import attrgetter
 from cafcat.catalog.chunks.pruning import ChunkObject, PrunableChunk, RetiredCopy
 from cafcat.errors import Corrupt
 from cafcat.events import ChunkPruned
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.failures import note_failure
 from cafcat.operations.other_replicas import OtherReplicas
@@ -27,6 +28,7 @@ from cafcat.writing.journal import remove_journal, write_journal
 __all__ = ["run"]
 
 
+@recorded
 def run(session: Session, options: PruneOptions) -> PruneReport:
     """Remove chunks that no path points to, and copies that a migration left, if their grace period is over.
 

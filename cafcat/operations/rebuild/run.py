@@ -21,6 +21,7 @@ from cafcat.errors import (
     StoreFailed,
     Unsupported,
 )
+from cafcat.operations.audit import recorded
 from cafcat.operations.backup.keys import backup_time
 from cafcat.operations.belonging import catalog_of_backup
 from cafcat.operations.chosen_stores import default_store, named_store
@@ -56,6 +57,7 @@ _INDEX_BYTES_AT_ONCE: Final = 64 << 20
 _NO_COUNTS: Final = RebuiltCounts(0, 0, 0, 0, 0, 0, 0)
 
 
+@recorded
 def run(session: Session, options: RebuildOptions) -> RebuildReport:
     """Fill an empty catalog from the contents of stores, in one transaction.
 

@@ -20,6 +20,7 @@ from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, Corrupt, Lo
 from cafcat.events import ChunkRecovered, RecoverOutcome
 from cafcat.formats import registry as formats
 from cafcat.model import ArchiveUnits, ChunkSummary
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.failures import note_failure
 from cafcat.operations.index_rules import units_in
@@ -41,6 +42,7 @@ __all__ = ["Recovery", "run"]
 _RENEW_SECONDS: Final = 60
 
 
+@recorded
 def run(session: Session, options: RecoverOptions) -> RecoverReport:
     """Adopt or remove the leftovers of writers that died, and return the counts.
 

@@ -17,6 +17,7 @@ from cafcat.errors import (
 from cafcat.events import ChunkChosen
 from cafcat.formats import registry as formats
 from cafcat.model import Entry, FileProblem, ProblemKind
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import default_store, store_to_write, url_of_store_with_chunks
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
 from cafcat.operations.failures import note_failure
@@ -36,6 +37,7 @@ __all__ = ["Repack", "RepackGroup", "RepackPlan", "run"]
 _HINT: Final = "run cafcat repair"
 
 
+@recorded
 def run(session: Session, options: RepackOptions) -> RepackReport:
     """Copy the live files of the chosen chunks into new chunks.
 

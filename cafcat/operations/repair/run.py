@@ -28,6 +28,7 @@ from cafcat.errors import (
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 from cafcat.model import Entry, FileProblem, Location, ProblemKind, SourceFile
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import default_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
 from cafcat.operations.joining import join_store
@@ -84,6 +85,7 @@ class _Origin:
         self.is_gone = far or isinstance(reason, (NotFound, AccessDenied))
 
 
+@recorded
 def run(session: Session, options: RepairOptions) -> RepairReport:
     """Pack the live files of damaged chunks into new chunks of the store of the settings.
 

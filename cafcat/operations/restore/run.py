@@ -8,6 +8,7 @@ from uuid import UUID
 from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.transfer.dump import Loader, StoredBackup
 from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unsupported
+from cafcat.operations.audit import recorded
 from cafcat.operations.backup.run import FoundBackup, backups_of
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader
 from cafcat.operations.belonging import catalog_of_backup, catalogs_of_records
@@ -25,6 +26,7 @@ __all__ = ["run"]
 _BATCH_OBJECTS: Final = 1000
 
 
+@recorded
 def run(session: Session, options: RestoreOptions) -> RestoreReport:
     """Fill an empty catalog from a backup, by default the newest one, in one transaction.
 

@@ -1,5 +1,6 @@
 """Remove files from the catalog."""
 
+from cafcat.operations.audit import recorded
 from cafcat.operations.names import check_names
 from cafcat.operations.removing import Removing
 from cafcat.operations.rm.options import RmOptions
@@ -9,6 +10,7 @@ from cafcat.session import Session
 __all__ = ["run"]
 
 
+@recorded
 def run(session: Session, options: RmOptions) -> RemoveReport:
     """Remove files from the catalog, all in one transaction.
 

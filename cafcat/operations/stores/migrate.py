@@ -16,6 +16,7 @@ from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.catalog.transfer.dump import StoredBackup
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
 from cafcat.events import ChunkCopied, ChunkMigrated, CopyOutcome
+from cafcat.operations.audit import audited
 from cafcat.operations.chosen_stores import store_for_new_objects
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.copy.run import ChunkCopier
@@ -99,7 +100,14 @@ def migrate_store(
         Locked: Another catalog began to write into the new store at the same moment, and join_store is false.
         Unavailable, StoreFailed, AccessDenied: One of the stores cannot be used.
     """
-    source, target = _prepare(session, old, new, join_store=join_store)
+    with audited(session, "store migrate", {"old": old, "new": new}):
+        source, target = _prepare(session, old, new, join_store=join_store)
+        return _migrate(session, source, target, executor, share_password=share_password)
+
+
+def _migrate(
+    session: Session, source: Store, target: Store, executor: Executor | None, *, share_password: bool
+) -> MigrateReport:
     try:
         migration = Migration(session, source, target)
         if executor is None:

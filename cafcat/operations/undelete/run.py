@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cafcat.model import RetiredLocation
+from cafcat.operations.audit import recorded
 from cafcat.operations.names import check_names
 from cafcat.operations.removing import Removing
 from cafcat.operations.undelete.options import UndeleteOptions
@@ -12,6 +13,7 @@ from cafcat.session import Session
 __all__ = ["removed", "run"]
 
 
+@recorded
 def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
     """Bring removed files back, all in one transaction.
 

@@ -23,6 +23,7 @@ from cafcat.catalog.chunks.verification import (
 from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.events import ObjectChecked
 from cafcat.model import NO_SUCH_PREFIX, ChunkState, Finding, FindingKind, Verdict, VerifyLevel
+from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.verify.chunk_check import check_target
@@ -48,6 +49,7 @@ _PAGE_OBJECTS: Final = 1000
 """Number of objects that one query selects."""
 
 
+@recorded
 def run(session: Session, options: VerifyOptions) -> VerifyReport:
     """Check the objects that the options choose, store the results in the catalog, and return the totals.
 

@@ -1,0 +1,107 @@
+"""The queries of `cafcat query`, which are also the cookbook of docs/sql.md.
+
+Each file in the folder `queries` is one query of the same name. Its comments come first: the question that the
+query answers, a line for each parameter (`-- :name TYPE description. Example: value`), and notes.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from psycopg import sql
+
+from cafcat.errors import InvalidInput
+
+__all__ = ["NamedQuery", "Parameter", "named_queries"]
+
+_PARAMETER: Final = re.compile(r":(\w+) (TEXT|INTEGER|UUID|TIME) (.+) Example: (.*)")
+_USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_KINDS: Final = {"INTEGER": int, "UUID": UUID, "TEXT": str, "TIME": str}
+
+
+class Parameter(NamedTuple):
+    """A parameter of a query.
+
+    Attributes:
+        name: Name in the text of the query, where a colon precedes it.
+        kind: TEXT, INTEGER, UUID or TIME (that PostgreSQL can read; in the time zone of the session, or with one).
+        help: Description.
+        example: A value, as text.
+    """
+
+    name: str
+    kind: str
+    help: str
+    example: str
+
+
+class NamedQuery(NamedTuple):
+    """A query with a name.
+
+    Attributes:
+        name: Name on the command line.
+        question: The question that the query answers.
+        parameters: Its parameters, in the order of the arguments.
+        notes: Sentences about the result; "" for none.
+        sql: Text of the query, with `:name` in place of each parameter.
+    """
+
+    name: str
+    question: str
+    parameters: Sequence[Parameter]
+    notes: str
+    sql: str
+
+    def text(self, values: Sequence[str]) -> str:
+        """Return the query with values in place of the parameters, quoted for SQL.
+
+        Args:
+            values: A value for each parameter, as text.
+
+        Raises:
+            InvalidInput: There are too few or too many values, or one is not of its kind.
+        """
+        if len(values) != len(self.parameters):
+            wanted = " ".join(parameter.name.upper() for parameter in self.parameters) or "no arguments"
+            raise InvalidInput(
+                f"the query {self.name} takes {wanted}", hint=f"`cafcat query {self.name} --sql` shows it"
+            )
+        literals = {
+            parameter.name: _literal(parameter, value)
+            for parameter, value in zip(self.parameters, values, strict=True)
+        }
+        return _USE.sub(lambda use: literals[use[1]], self.sql)
+
+    def example(self) -> str:
+        """Return the query with the example values, as docs/sql.md has it."""
+        return self.text([parameter.example for parameter in self.parameters])
+
+
+def _literal(parameter: Parameter, value: str) -> str:
+    try:
+        typed = _KINDS[parameter.kind](value)
+    except ValueError as error:
+        kind = {"INTEGER": "a whole number", "UUID": "a UUID"}[parameter.kind]
+        raise InvalidInput(f"{parameter.name} must be {kind}, not {value!r}") from error
+    literal = sql.Literal(str(typed) if isinstance(typed, UUID) else typed).as_string(None).strip()
+    return f"timestamptz {literal}" if parameter.kind == "TIME" else literal
+
+
+@cache
+def named_queries() -> dict[str, NamedQuery]:
+    """Return all queries by their names, in the order of the names."""
+    folder = resources.files("cafcat.catalog").joinpath("queries")
+    files = sorted((file.name, file.read_text("utf-8")) for file in folder.iterdir() if file.name.endswith(".sql"))
+    return {name.removesuffix(".sql"): _parsed(name.removesuffix(".sql"), text) for name, text in files}
+
+
+def _parsed(name: str, text: str) -> NamedQuery:
+    lines = text.strip().split("\n")
+    comments = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
+    query = "\n".join(line for line in lines if not line.startswith("-- ")).removesuffix(";")
+    parameters = [Parameter(*found.groups()) for line in comments if (found := _PARAMETER.fullmatch(line))]
+    notes = [line for line in comments[1:] if not _PARAMETER.fullmatch(line)]
+    return NamedQuery(name, comments[0], parameters, " ".join(notes), query)

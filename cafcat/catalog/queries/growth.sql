@@ -1,0 +1,3 @@
+-- How much did the catalog grow each day?
+-- Days in UTC. Files that repack or repair moved do not count, removed files count as negative.
+SELECT day, files, bytes, total_files, total_bytes FROM cafcat_ops.growth_by_day ORDER BY day DESC LIMIT 60;

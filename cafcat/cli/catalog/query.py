@@ -1,0 +1,70 @@
+"""The command `cafcat query`: its flags and output."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cafcat.cli.call import Call, verb
+from cafcat.cli.catalog.sql import show_rows
+from cafcat.errors import NotFound
+from cafcat.support.arguments import parse_text
+
+if TYPE_CHECKING:
+    from cafcat.catalog.named_queries import NamedQuery
+    from cafcat.packed_files import PackedFiles
+
+__all__ = ["register"]
+
+
+def query(
+    call: Call,
+    *,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the query. Without it, all queries are listed.")
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGUMENT]...", parser=parse_text, help="Values of its parameters."),
+    ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the query as SQL; do not run it.")] = False,
+) -> None:
+    """Answer a question about the catalog with a query that has a name. docs/sql.md explains the queries.
+
+    Example: cafcat query lost-with 1b4e28ba
+    """
+    from cafcat.catalog.named_queries import named_queries
+
+    if name is None:
+        _list(call, named_queries().values())
+        return
+    if name not in named_queries():
+        raise NotFound(f"there is no query {name!r}", hint="`cafcat query` lists the queries")
+    chosen, values = named_queries()[name], arguments or []
+    if sql:
+        text = chosen.text(values) if values else chosen.sql
+        call.output.show({"sql": text}, [f"{text};"])
+        return
+    with call.files() as repository:
+        show_rows(call, *repository.query(chosen.text(_values(repository, chosen, values))))
+
+
+def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
+    for found in queries:
+        usage = " ".join([found.name, *(parameter.name.upper() for parameter in found.parameters)])
+        document = {"name": found.name, "parameters": [parameter.name for parameter in found.parameters]}
+        call.output.show(document | {"question": found.question}, [f"{usage:26} {found.question}"])
+
+
+def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> list[str]:
+    """Return the values with whole UUIDs in place of the first digits of the UUIDs of chunks."""
+    kinds = [parameter.kind for parameter in query.parameters]
+    return [
+        str(repository.chunk(value).uuid) if kinds[place : place + 1] == ["UUID"] else value
+        for place, value in enumerate(values)
+    ]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `cafcat query` to the commands of the program."""
+    verb(app, "query", query)

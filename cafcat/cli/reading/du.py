@@ -1,0 +1,109 @@
+"""The command `cafcat du`: its flags and output."""
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cafcat.cli.call import Call, verb
+from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.errors import InvalidInput, NotFound
+from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
+from cafcat.support.arguments import parse_text
+from cafcat.support.quantities import format_size
+
+if TYPE_CHECKING:
+    from cafcat.packed_files import PackedFiles
+
+__all__ = ["register"]
+
+
+def du(
+    call: Call,
+    *,
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER",
+            parser=parse_text,
+            help="Folder of the catalog. Default: everything.",
+            show_default=False,
+        ),
+    ] = "",
+    depth: Annotated[
+        int,
+        typer.Option(
+            "--depth", "-d", metavar="N", min=0, max=100, help="Levels of folders to show; 0: only FOLDER."
+        ),
+    ] = 1,
+    sort: Annotated[bool, typer.Option("--sort", help="Print the largest folders first.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB.")] = False,
+    ncdu: Annotated[
+        bool, typer.Option("--ncdu", help="Print all folders and files as JSON that `ncdu -f` shows.")
+    ] = False,
+) -> None:
+    """Print size and number of files of a folder and its subfolders. No file is counted: the catalog keeps totals.
+
+    Example: cafcat du --sort photos
+    """
+    with call.files() as repository:
+        total = repository.folder_total(folder)
+        if total.files == 0:
+            total = _total_of_file(call, repository, folder)
+        if ncdu:
+            _print_for_ncdu(call, repository, folder)
+            return
+        below = repository.folder_totals(folder, depth, by_size=sort) if depth else iter(())
+        for found in chain([total], below) if sort else chain(below, [total]):
+            call.output.show(_document(found), [call.output.shown(_line(found, human=human))])
+
+
+def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTotal:
+    """Return the size of a file in place of a folder without files. Raises NotFound if there is no such file."""
+    for entry in repository.list_folder(path):
+        if isinstance(entry, Location):
+            return FolderTotal(entry.path, 0, 1, entry.size_bytes)
+    warn_if_lost(call, repository)
+    if path not in ("", ".", "./"):
+        raise NotFound(NO_SUCH_PREFIX, path=path, hint="`cafcat ls` lists the catalog")
+    return FolderTotal("", 0, 0, 0)
+
+
+def _document(total: FolderTotal) -> dict[str, Any]:
+    return {"path": total.path, "files": total.files, "bytes": total.size_bytes}
+
+
+def _line(total: FolderTotal, *, human: bool) -> str:
+    size = format_size(total.size_bytes) if human else str(total.size_bytes)
+    return f"{size:>14}  {total.files:>12}  {total.path or '(all files)'}"
+
+
+def _print_for_ncdu(call: Call, repository: "PackedFiles", folder: str) -> None:
+    """Print a folder in the format of `ncdu -o` (https://dev.yorhel.nl/ncdu/jsonfmt, version 1.2)."""
+    if call.json:
+        raise InvalidInput("--ncdu has a JSON format of its own", hint="leave out --json")
+    head = json.dumps({"progname": "cafcat", "progver": "1"})
+    call.output.line(f"[1,2,{head},")
+    for line in _ncdu_folder(repository, folder, folder.rstrip("/") or "/"):
+        call.output.line(line)
+    call.output.line("]")
+
+
+def _ncdu_folder(repository: "PackedFiles", folder: str, name: str) -> Iterator[str]:
+    yield f"[{json.dumps({'name': name})}"
+    for entry in repository.list_folder(folder):
+        base = entry.path.rstrip("/").rpartition("/")[2] or entry.path
+        if isinstance(entry, Folder):
+            yield ","
+            yield from _ncdu_folder(repository, entry.path, base)
+        else:
+            size = {"name": base, "asize": entry.size_bytes, "dsize": entry.size_bytes}
+            yield f",{json.dumps(size)}"
+    yield "]"
+
+
+def register(app: typer.Typer) -> None:
+    """Add `cafcat du` to the commands of the program."""
+    verb(app, "du", du)

@@ -1,0 +1,102 @@
+"""The audit trail: an event of the kind `command` for each operation that may change the catalog or a store."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from enum import Enum
+from functools import wraps
+from itertools import islice
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from cafcat.catalog.database_url import has_secret
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, InvalidInput
+from cafcat.session import Session
+
+__all__ = ["audited", "recorded"]
+
+_Options = TypeVar("_Options")
+_Report = TypeVar("_Report")
+
+
+_NOTHING_DONE: Final = (InvalidInput, CatalogUnavailable, CatalogOutdated)
+"""Errors of operations that ended before they changed anything, or whose database does not answer."""
+_MOST_ITEMS: Final = 20
+_MOST_CHARACTERS: Final = 1000
+
+
+@contextmanager
+def audited(session: Session, name: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Record an operation when the `with` block ends. A dry run is not recorded.
+
+    The result of the operation stays if the event cannot be written: that is a warning.
+
+    Args:
+        session: The session of the operation.
+        name: Name of the command, such as "rm".
+        options: The options that were given, as JSON values.
+    """
+    if options.get("dry_run"):
+        yield
+        return
+    try:
+        yield
+    except _NOTHING_DONE:
+        raise
+    except BaseException as error:
+        with suppress(CafcatError):  # the error of the operation is raised
+            session.catalog.events.record_command(name, {**options, "failed": type(error).__name__})
+        raise
+    try:
+        session.catalog.events.record_command(name, options)
+    except CafcatError as error:
+        session.progress.warn(f"the event of `{name}` could not be recorded: {error}")
+
+
+def recorded(run: Callable[[Session, _Options], _Report]) -> Callable[[Session, _Options], _Report]:
+    """Decorate the function `run` of an operation, so that each call is recorded under the name of its package."""
+    name = run.__module__.split(".")[-2]
+
+    @wraps(run)
+    def recording(session: Session, options: _Options) -> _Report:
+        with audited(session, name, _given(options)):
+            return run(session, options)
+
+    return recording
+
+
+def _given(options: Any) -> dict[str, Any]:
+    """Return those fields of an operation's options that differ from their defaults, as JSON values.
+
+    Args:
+        options: The options, a dataclass.
+    """
+    found = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        if value != default and value not in ((), []):
+            found[field.name] = _recorded(value)
+    return found
+
+
+def _recorded(value: Any) -> Any:
+    """Return a value as JSON value. Long lists and texts are cut, and URLs with secrets are left out."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str | UUID):
+        text = str(value)
+        return "(a URL with a secret)" if "://" in text and has_secret(text) else _storable(text[:_MOST_CHARACTERS])
+    if isinstance(value, Sequence):
+        items = [_recorded(item) for item in islice(value, _MOST_ITEMS)]
+        return items if len(value) <= _MOST_ITEMS else [*items, f"and {len(value) - _MOST_ITEMS} more"]
+    if isinstance(value, Iterator):
+        return "(names from a list)"
+    return _storable(str(getattr(value, "name", type(value).__name__)))
+
+
+def _storable(text: str) -> str:
+    """Return a text that PostgreSQL can store: NUL and undecodable bytes are escaped."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")

@@ -1,0 +1,136 @@
+"""The views of cafcat_ops tell the truth after every kind of change."""
+
+import cafcat
+from tests.worlds.catalog_world import commit, sql
+from tests.worlds.places import Folder
+
+OLD = {"a/one": b"1", "a/b/two": b"22", "top": b"333"}
+
+
+def files_of_run(repository: cafcat.Repository, run: int) -> set[str]:
+    return {path for (path,) in sql(repository, "SELECT file_path FROM cafcat_ops.files_of_run(%s)", run)}
+
+
+def run_of(repository: cafcat.Repository, path: str) -> int | None:
+    [(run,)] = sql(repository, "SELECT run_id FROM cafcat_ops.files WHERE file_path = %s", path)
+    return None if run is None else int(run)
+
+
+def versions(repository: cafcat.Repository, path: str) -> list[tuple[object, ...]]:
+    statement = "SELECT size_bytes, run_id, ended_by FROM cafcat_ops.file_history WHERE file_path = %s ORDER BY "
+    return sql(repository, statement + "current_since", path)
+
+
+def growth(repository: cafcat.Repository) -> tuple[int, int]:
+    [(files, size)] = sql(repository, "SELECT sum(files), sum(bytes) FROM cafcat_ops.growth_by_day")
+    return int(files), int(size)
+
+
+def test_files_keep_their_run_and_their_time_through_repack_and_undelete(local: cafcat.Repository) -> None:
+    commit(local, OLD)
+    commit(local, {"a/one": b"1111", "new": b"5"})
+    since = dict(sql(local, "SELECT file_path, current_since FROM cafcat_ops.files"))
+    assert files_of_run(local, 1) == {"a/b/two", "top"}
+    local.repack(max_unused=0.0, small=1 << 20)
+    assert files_of_run(local, 1) == {"a/b/two", "top"}
+    assert files_of_run(local, 2) == {"a/one", "new"}
+    assert dict(sql(local, "SELECT file_path, current_since FROM cafcat_ops.files")) == since
+    local.rm(["top"])
+    assert files_of_run(local, 1) == {"a/b/two"}
+    local.undelete(["top"])
+    assert run_of(local, "top") == 1
+    [(moved,)] = sql(local, "SELECT current_since FROM cafcat_ops.files WHERE file_path = 'top'")
+    assert moved > since["top"]
+
+
+def test_history_has_each_version_once(local: cafcat.Repository) -> None:
+    commit(local, OLD)
+    commit(local, {"a/one": b"1111"})
+    local.repack(max_unused=0.0, small=1 << 20)
+    local.rm(["a/one"])
+    assert versions(local, "a/one") == [(1, 1, "replaced"), (4, 2, "removed")]
+    [(ended, began)] = sql(
+        local,
+        "SELECT o.current_until, n.current_since FROM cafcat_ops.file_history AS o "
+        "JOIN cafcat_ops.file_history AS n "
+        "USING (file_path) WHERE file_path = 'a/one' AND o.run_id = 1 AND n.run_id = 2",
+    )
+    assert ended == began
+
+
+def test_growth_counts_no_moves_and_subtracts_removals(local: cafcat.Repository) -> None:
+    commit(local, OLD)
+    assert growth(local) == (3, 6)
+    commit(local, {"a/one": b"1111"})
+    assert growth(local) == (3, 9)
+    local.repack(max_unused=0.0, small=1 << 20)
+    assert growth(local) == (3, 9)
+    local.rm(folders=["a"])
+    assert growth(local) == (1, 3)
+    local.undelete(folders=["a"])
+    assert growth(local) == (3, 9)
+    [(total,)] = sql(local, "SELECT files FROM cafcat_ops.folders WHERE depth = 0")
+    assert total == 3
+
+
+def test_changes_between_two_runs(local: cafcat.Repository) -> None:
+    def ended(run: int) -> None:
+        sql(local, "UPDATE ingest_runs SET finished_at = clock_timestamp(), state = 'finished' WHERE id = %s", run)
+
+    commit(local, OLD | {"gone": b"x"})
+    ended(1)
+    commit(local, {"a/one": b"1111", "new": b"5", "twice": b"a"})
+    local.rm(["gone"])
+    ended(2)
+    commit(local, {"twice": b"bb", "a/b/two": b"22"})
+    local.rm(["new"])
+    ended(3)
+    local.repack(max_unused=0.0, small=1 << 20)
+    assert [tuple(change) for change in local.changes_between(1, 2)] == [
+        ("replaced", "a/one", 1, 4, 2),
+        ("removed", "gone", 1, None, None),
+        ("added", "new", None, 1, 2),
+        ("added", "twice", None, 1, 2),
+    ]
+    assert [tuple(change) for change in local.changes_between(1, 3)] == [
+        ("replaced", "a/one", 1, 4, 2),
+        ("removed", "gone", 1, None, None),
+        ("added", "twice", None, 2, 3),
+    ]
+    assert list(local.changes_between(3, 3)) == []
+
+
+def test_lost_with_a_chunk_and_what_has_one_copy(local: cafcat.Repository, folder: Folder) -> None:
+    chunk = commit(local, OLD)
+    lost = "SELECT file_path FROM cafcat_ops.lost_with(%s) ORDER BY 1"
+    assert sql(local, lost, chunk) == [("a/b/two",), ("a/one",), ("top",)]
+    assert [str(row[0]) for row in sql(local, "SELECT chunk FROM cafcat_ops.single_copy")] == [chunk]
+    local.copy(to=f"{folder.url}-copies")
+    assert sql(local, lost, chunk) == []
+    assert sql(local, "SELECT chunk FROM cafcat_ops.single_copy") == []
+    [(copies,)] = sql(local, "SELECT copies FROM cafcat_ops.chunk_health")
+    assert copies == 1
+
+
+def test_health_has_the_last_check(local: cafcat.Repository, folder: Folder) -> None:
+    chunk = commit(local, OLD)
+    health = "SELECT last_level, last_verdict, last_whole_at IS NOT NULL, is_readable FROM cafcat_ops.chunk_health"
+    assert sql(local, health) == [(None, None, False, None)]
+    assert len(sql(local, "SELECT chunk FROM cafcat_ops.unverified")) == 1
+    local.verify(level="data")
+    assert sql(local, health) == [("data", "ok", True, True)]
+    assert sql(local, "SELECT chunk FROM cafcat_ops.unverified") == []
+    folder.write(f"{chunk}.caf", bytes(len(folder.objects()[f"{chunk}.caf"])))
+    local.verify(level="data")
+    assert sql(local, health) == [("data", "damaged", True, False)]
+
+
+def test_who_did_what_is_recorded(local: cafcat.Repository) -> None:
+    commit(local, OLD)
+    local.rm(["top"], dry_run=True)
+    local.rm(["top"])
+    local.rename_store(local.stores()[0].url, "main")
+    rows = sql(local, "SELECT detail, options, actor LIKE '%%@%%' FROM events WHERE kind = 'command' ORDER BY id")
+    assert [row[0] for row in rows] == ["rm", "store rename"]
+    assert rows[0][1] == {"paths": ["top"]}
+    assert all(row[2] for row in rows)
