@@ -59,9 +59,7 @@ class PackedFiles(CatalogQueries):
 
     @cached_property
     def _reader(self) -> "FileReader":
-        from cafcat.reading.reader import FileReader
-
-        return FileReader(self.session.catalog.reading, self.session.stores, self._warnings)
+        return self.session.reader(self._warnings)
 
     @cached_property
     def _async_reader(self) -> "AsyncReader":
@@ -152,7 +150,7 @@ class PackedFiles(CatalogQueries):
             NotInstalled, Unsupported: The file cannot be decoded here.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        return self._reader.read(ReadRequest.of(path, self._reader.locate(path), start, end))
+        return self._reader.read_path(path, start, end)
 
     def stream(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes of a file, or a range of them, in blocks of at most 1 MiB.

@@ -84,8 +84,8 @@ def open(
             server fails a check. None: these warnings are logged to the logger "cafcat". All other warnings go to
             the Progress of `with_progress`; without one, they are dropped.
         **overrides: Single settings by name: home, database_url, read_database_url, max_staleness, store,
-            target_size, upload_memory, read_requests, prepared_statements, lock_timeout, bandwidth; also config
-            and profile (`Settings.load`).
+            target_size, upload_memory, read_requests, prepared_statements, lock_timeout, bandwidth,
+            tracing; also config and profile (`Settings.load`).
 
     Raises:
         InvalidInput: A setting is invalid, or both settings and overrides are given.

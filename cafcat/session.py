@@ -18,6 +18,7 @@ from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
     from cafcat.reading.outputs import Output
+    from cafcat.reading.reader import FileReader
     from cafcat.stores.kind import Verdicts
 
 __all__ = ["CatalogVerdicts", "Session", "SessionFactory", "Stores", "output_of"]
@@ -128,9 +129,16 @@ class Session:
             progress: Receives the progress and events of operations, and can stop them.
             warnings: Receives warnings about long waits for locks, and about servers of stores. None: the waits are
                 not reported, and the warnings about servers are logged.
+
+        Raises:
+            NotInstalled: The setting `tracing` is on, and OpenTelemetry is missing.
         """
         from cafcat.settings.database import Database
 
+        if settings.tracing:
+            from cafcat.support.tracing import enable
+
+            enable()
         catalog = Database(settings).catalog()
         if warnings is not None:
             catalog.announce_waits(warnings)
@@ -170,6 +178,23 @@ class Session:
         """Pass a warning to `progress`."""
         self.progress.warn(message)
 
+    def reader(self, warnings: Progress) -> "FileReader":
+        """Return a reader of the files of the catalog. With the setting `tracing`, its reads are spans.
+
+        Args:
+            warnings: Receives warnings that copies are read.
+
+        Raises:
+            NotInstalled: The setting is on, and OpenTelemetry is missing.
+        """
+        if self.settings.tracing:
+            from cafcat.reading.traced import TracedReader
+
+            return TracedReader(self.catalog.reading, self.stores, warnings)
+        from cafcat.reading.reader import FileReader
+
+        return FileReader(self.catalog.reading, self.stores, warnings)
+
     def outputs(self, paths: Mapping[str, str | os.PathLike[str]], *, overwrite: bool) -> "dict[str, Output]":
         """Return the Output of each of several files that are written together, under the keys of `paths`.
 
@@ -184,9 +209,13 @@ class Session:
         return {key: replace(output, mode=mode) for key, output in outputs.items()}
 
     def close(self) -> None:
-        """Close the connection to the catalog, and the files that stores keep open. Idempotent."""
+        """Close the connection to the catalog, and the files that stores keep open; send spans. Idempotent."""
         self.catalog.close()
         self.stores.close()
+        if self.settings.tracing:
+            from cafcat.support.tracing import flush
+
+            flush()
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,7 @@ def tree_of_catalog(repository: PackedFiles, warn: Callable[[str], object]) -> I
     """
     session = repository.session
     session.catalog.reading.files.folder_page("", limit=1)
-    yield Tree(
-        session.catalog.reading.files, FileReader(session.catalog.reading, session.stores, Warnings(warn)), False
-    )
+    yield Tree(session.catalog.reading.files, session.reader(Warnings(warn)), False)
 
 
 @contextmanager

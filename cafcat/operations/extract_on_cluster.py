@@ -14,7 +14,6 @@ from cafcat.reading.extract import REPORTED_FAILURES, Extraction
 from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import PLANNED_FILES
-from cafcat.reading.reader import FileReader
 from cafcat.session import Session
 
 __all__ = ["extract_on_cluster"]
@@ -93,7 +92,7 @@ def _parts(page: Sequence[Location]) -> Iterator[Sequence[Location]]:
 
 def _extract_files(session: Session, part: _Files) -> ExtractReport:
     """Extract files on a worker, and return the numbers. This is the call that executors run."""
-    reader = FileReader(session.catalog.reading, session.stores, session.progress)
+    reader = session.reader(session.progress)
     tree: OutputTree[Location]
     with OutputTree(part.output) as tree:
         extraction = Extraction(reader, tree, progress=session.progress, keeps_same=True)

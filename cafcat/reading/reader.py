@@ -75,6 +75,10 @@ class FileReader:
 
             return locate_as_typed(self._catalog.files, path)
 
+    def read_path(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """Look a file up, and return its bytes, or a range of them. Raises the errors of `locate` and `read`."""
+        return self.read(ReadRequest.of(path, self.locate(path), start, end))
+
     def locate_many(self, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
         """Return for each path where the file is, or the error that `locate` would raise: NotFound or InvalidInput.
 

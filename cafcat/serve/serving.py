@@ -8,7 +8,6 @@ from typing import Final
 
 from cafcat.packed_files import PackedFiles
 from cafcat.progress import Progress
-from cafcat.reading.reader import FileReader
 from cafcat.serve.finding import Finder
 from cafcat.serve.options import ServeOptions
 
@@ -42,7 +41,7 @@ class Serving:
         session = repository.session
         self.repository = repository
         self.options = options
-        self.reader = FileReader(session.catalog.reading, session.stores, warnings)
+        self.reader = session.reader(warnings)
         self.finder = Finder(session.catalog.reading.files, self.reader)
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-serve")
         self.batch_pool = ThreadPoolExecutor(options.batches, thread_name_prefix="cafcat-batch")

@@ -41,6 +41,7 @@ KEYS = (
     "prepared_statements",
     "lock_timeout",
     "bandwidth",
+    "tracing",
 )
 DEFAULT_TARGET_SIZE = 30_000_000_000
 """Default of target_size: a chunk of this size is full, in bytes."""
@@ -77,6 +78,7 @@ class Settings:
             in rebuild and restore, and for 30 seconds until another process has written its journal records.
         bandwidth: Most bytes per second that this process receives from remote sources and stores, and most that it
             sends to stores. None: no limit.
+        tracing: True if reads and commits are recorded as spans of OpenTelemetry.
         stores: The named stores of the configuration file, by name.
         origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Named
             stores have the keys "stores.NAME".
@@ -94,6 +96,7 @@ class Settings:
     prepared_statements: bool
     lock_timeout: int | None
     bandwidth: int | None
+    tracing: bool
     stores: Mapping[str, NamedStore] = field(hash=False)
     origins: Mapping[str, str] = field(repr=False, compare=False)
 
@@ -149,6 +152,7 @@ class Settings:
             "prepared_statements": True,
             "lock_timeout": None,
             "bandwidth": None,
+            "tracing": False,
         }
         for name, parse in _PARSERS.items():
             if name in given:
@@ -363,4 +367,5 @@ _PARSERS: Mapping[str, Callable[[GivenValue, str], Any]] = {
     "prepared_statements": as_boolean,
     "lock_timeout": _seconds,
     "bandwidth": _bandwidth,
+    "tracing": as_boolean,
 }

@@ -17,6 +17,7 @@ from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
 from cafcat.progress import Progress
 from cafcat.stores.base import Store
+from cafcat.support.tracing import begin
 from cafcat.writing.journal import write_journal
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
@@ -85,6 +86,8 @@ class BegunChunk:
         self._target = target
         self.uuid = uuid4()
         self._key = f"{self.uuid}{target.archive_format.suffix}"
+        self._span = begin("write_chunk", chunk=str(self.uuid), store=target.store.url)
+        self._packing = self._span.child("pack")
         self._id = target.catalog.chunks.begin_chunk(
             uuid=self.uuid,
             run_id=target.run,
@@ -110,6 +113,7 @@ class BegunChunk:
             if upload is not None:
                 upload.abort()
             self._mapping.close()
+            self._fail_spans()
             self._remove_remains(
                 f"the object could not be begun: {error}", was_begun=not isinstance(error, NotFound)
             )
@@ -150,16 +154,13 @@ class BegunChunk:
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        catalog, moved_from = self._target.catalog, self._moves_from
+        self._packing.end()
         try:
-            summary = self._make_durable(progress)
+            with self._span.child("finish_object"):
+                summary = self._make_durable(progress)
             began = monotonic()
-            if moved_from is None:
-                committed = catalog.commit.commit_chunk(
-                    self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
-                )
-            else:
-                committed = catalog.commit.commit_moved(self._id, summary, self._mapping, moved_from)
+            with self._span.child("commit"):
+                committed = self._commit(summary, on_conflict)
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
@@ -167,9 +168,20 @@ class BegunChunk:
         self._is_ended = True
         self._mapping.close()
         # The chunk is committed even if this fails: `recover` writes the missing journal records.
-        with contextlib.suppress(CafcatError):
-            write_journal(catalog.journal, self._target.store)
+        with contextlib.suppress(CafcatError), self._span.child("journal"):
+            write_journal(self._target.catalog.journal, self._target.store)
+        self._span.set(files=summary.file_count, size_bytes=summary.size_bytes)
+        self._span.end()
         return FinishedChunk(str(self.uuid), summary.size_bytes, committed, seconds)
+
+    def _commit(self, summary: ChunkSummary, on_conflict: OnConflict) -> ChunkCommit:
+        """Commit the durable chunk, and return the counts of its files."""
+        commit = self._target.catalog.commit
+        if self._moves_from is not None:
+            return commit.commit_moved(self._id, summary, self._mapping, self._moves_from)
+        return commit.commit_chunk(
+            self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
+        )
 
     def _finalize(self) -> FinishedArchive:
         """Write the end of the archive, such as its index, and return the sizes of the archive."""
@@ -211,12 +223,17 @@ class BegunChunk:
         if self._is_ended:
             return
         self._is_ended = True
+        self._fail_spans()
         self._lease.end()
         self._sink.abort()
         self._mapping.close()
         with contextlib.suppress(CafcatError):
             self._upload.abort()
         self._remove_remains(reason, self._upload.upload_id)
+
+    def _fail_spans(self) -> None:
+        self._packing.end()
+        self._span.fail()
 
     def _remove_remains(self, reason: str, upload_id: str | None = None, *, was_begun: bool = True) -> None:
         """Mark the row as abandoned, then remove the object, then record in the row that nothing is left.

@@ -70,6 +70,7 @@ def test_defaults(tmp_path: Path) -> None:
         "prepared_statements": "default",
         "lock_timeout": "default",
         "bandwidth": "default",
+        "tracing": "default",
     }
 
 
@@ -100,6 +101,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "prepared_statements": "default",
         "lock_timeout": "default",
         "bandwidth": "default",
+        "tracing": "default",
     }
 
 

@@ -13,6 +13,7 @@ from cafcat.catalog.files.mapping import ALL_COLUMNS, COLUMNS, Mapping
 from cafcat.catalog.locking import ATTEMPT_SECONDS, acquire, set_lock_timeout
 from cafcat.errors import Conflict
 from cafcat.model import OnConflict
+from cafcat.support.tracing import begin
 
 __all__ = ["ChunkCommit", "CommitRules", "add_files", "move_files", "stage_mapping", "subtract_from_chunks"]
 
@@ -228,7 +229,7 @@ def _lock_and_stage(connection: PgConnection, mapping: Mapping) -> None:
 
 def _copy(connection: PgConnection, table: str, mapping: Mapping) -> None:
     statement = f"COPY {table} ({COLUMNS}) FROM STDIN (FORMAT BINARY)".encode()
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+    with begin("copy_rows", rows=mapping.file_count), connection.cursor() as cursor, cursor.copy(statement) as copy:
         for block in mapping.blocks():
             copy.write(block)
 
