@@ -154,6 +154,14 @@ def test_promtool_accepts_the_alerts() -> None:
     assert done.returncode == 0, done.stderr + done.stdout
 
 
+@pytest.mark.slow
+def test_the_alerts_fire_when_they_should() -> None:
+    """It evaluates months of hours."""
+    command = [promtool(), "test", "rules", Path(__file__).with_name("alerts_tests.yml")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 def test_promtool_accepts_the_metrics(texts: list[str]) -> None:
     """It also complains of names that do not follow the rules of Prometheus."""
     for text in texts:

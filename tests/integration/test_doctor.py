@@ -19,6 +19,7 @@ from tests.worlds.catalog_world import commit, sql
 from tests.worlds.places import Folder
 from tests.worlds.recover_world import end_leases, leave_half
 from tests.worlds.servers.services import Databases
+from tests.worlds.servers.tls_server import tls_server
 
 NO_DATABASE = {check.name for check in CHECKS if check.needs > Reach.NOTHING}
 
@@ -135,6 +136,27 @@ def test_a_connection_without_tls(local: cafcat.Repository, proxy: PostgresProxy
     elsewhere = url.replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - this host by an address that could be any
     with cafcat.open(database_url=elsewhere, home=local.settings.home, store=local.settings.store) as repository:
         assert "is not encrypted" in complaint(repository.doctor(), "link")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is missing")
+def test_certificates_of_the_server(tmp_path: Path) -> None:
+    """It takes seconds to make a server with a certificate."""
+
+    def link(parameters: str) -> tuple[str, str]:
+        with cafcat.open(
+            database_url=server.url + parameters, home=tmp_path, store=tmp_path / "store"
+        ) as repository:
+            [result] = [result for result in repository.doctor().diagnoses if result.check == "link"]
+        return str(result.level), result.found
+
+    with tls_server() as server:
+        checked = f"&sslmode=verify-full&sslrootcert={server.certificate}"
+        assert link(checked) == ("ok", "the connection to db.example uses TLS, with sslmode=verify-full")
+        level, text = link("&sslmode=require")
+        assert (level, "accepts any certificate" in text) == ("warning", True)
+        level, text = link("&sslmode=disable")
+        assert (level, "is not encrypted" in text) == ("warning", True)
 
 
 @pytest.mark.parametrize(

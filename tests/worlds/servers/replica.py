@@ -18,7 +18,7 @@ from tests.worlds.memory import memory_folder
 from tests.worlds.servers.services import FAST_SETTINGS, debian_programs
 from tests.worlds.waiting import wait_until
 
-__all__ = ["Pair", "Server", "server_pair"]
+__all__ = ["Pair", "Server", "new_server", "server_pair"]
 
 SUPERUSER = "postgres"
 
@@ -46,13 +46,15 @@ class Server:
         log = self.folder / "log"
         return log.read_text() if log.exists() else ""
 
-    def start(self) -> None:
+    def start(self, **further: str) -> None:
+        """Start the server, with further settings of PostgreSQL by name."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "max_connections": "50"}
         settings = {
             **FAST_SETTINGS,
             **options,
             "hot_standby_feedback": "off",
             "max_standby_streaming_delay": "100ms",
+            **further,
         }
         words = " ".join(f"-c {name}={value}" for name, value in settings.items())
         self.run("pg_ctl", "start", "-w", "-D", self.data, "-l", self.folder / "log", "-o", words)
@@ -85,8 +87,10 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
 
-def _initdb(folder: Path) -> Server:
+def new_server(folder: Path) -> Server:
     """Return a new server in an existing folder, which is started. It has a role `cafcat` and its database."""
+    user = choose_user(folder)
+    os.chown(folder, user.uid, user.gid)
     server = Server(folder)
     server.run(
         "initdb", "-D", server.data, "-U", SUPERUSER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"
@@ -139,7 +143,7 @@ def server_pair() -> Iterator[Pair]:
             user = choose_user(folder / name)
             os.chown(folder / name, user.uid, user.gid)
         folder.chmod(0o755)
-        primary = _initdb(folder / "primary")
+        primary = new_server(folder / "primary")
         servers.append(primary)
         standby = Server(folder / "standby")
         options = ["-D", standby.data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
