@@ -41,8 +41,9 @@ test-all: test test-slow  ## all tests
 test-all-pythons: $(READY)  ## the tests on every Python from 3.11 on that is found, on PATH or by pyenv
 	$(BIN)/python -m tests.pythons
 
-test-newest-python: $(READY)  ## unit, conformance and end-to-end tests on the newest Python that is found
-	CAFCAT_TEST_REAL_COMMANDS=1 $(BIN)/python -m tests.pythons --newest -- tests/unit tests/conformance tests/e2e
+test-newest-python: $(READY)  ## unit and conformance tests, and every verb once, on the newest Python that is found
+	$(BIN)/python -m tests.pythons --newest -- tests/unit tests/conformance tests/e2e/test_every_verb.py \
+		tests/e2e/test_start_up.py tests/e2e/test_cli_manners.py
 
 test-s3: $(READY)  ## the S3 suites against eight kinds of S3 servers; KIND="rclone moto" for some of them
 	$(BIN)/python -m tests.s3_servers.suites $(KIND)

@@ -96,7 +96,19 @@ def run(python: Python, options: list[str]) -> int:
     started = time.monotonic()
     print(f"Python {'.'.join(map(str, python.version))}: {' '.join(options) or 'all tests'}", flush=True)
     workers = min(4, 1 + (os.cpu_count() or 1))
-    command = [executable, "-m", "pytest", "-q", "-n", str(workers), "-m", "not slow", *options]
+    command = [
+        executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        str(workers),
+        "--dist",
+        "worksteal",
+        "-m",
+        "not slow",
+        *options,
+    ]
     code = subprocess.run(command, cwd=TOP).returncode
     print(f"Python {python.minor}: {time.monotonic() - started:,.0f} s", flush=True)
     return code

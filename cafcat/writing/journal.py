@@ -6,12 +6,13 @@ for each file, and a foot. The foot has the number of files and the CRC-32C of a
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import MOST_UNWRITTEN, Journal, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import MOST_UNWRITTEN, Journal, JournalFile, JournalOrigin, JournalRecord
+from cafcat.model import JournalKind
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, marker_key
@@ -20,7 +21,8 @@ from cafcat.support.checksums import crc32c
 
 __all__ = ["journal_key", "parse_journal_key", "remove_journal", "sweep_journal", "write_journal"]
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Newest version of the format. Records without lines about origins are written as version 1."""
 _BLOCK_BYTES: Final = 256 << 10
 _KEY: Final = re.compile(
     re.escape(JOURNAL_PREFIX) + r"(\d{20})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl",
@@ -117,7 +119,9 @@ def remove_journal(journal: Journal, store: Store, chunk_id: int) -> None:
 def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:
     """Yield the bytes of a record's object in blocks of at least 256 KiB. The last one can be shorter or empty."""
     block = bytearray()
-    for line in _encoded(record, journal.files(record.sequence)):
+    is_move = record.kind is JournalKind.MOVE and record.chunk is not None
+    origins = journal.origins(record.chunk.uuid) if is_move and record.chunk else ()
+    for line in _encoded(record, origins, journal.files(record.sequence)):
         block += line
         if len(block) >= _BLOCK_BYTES:
             yield bytes(block)
@@ -125,11 +129,18 @@ def _blocks(journal: Journal, record: JournalRecord) -> Iterator[bytes]:
     yield bytes(block)
 
 
-def _encoded(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[bytes]:
-    """Yield the lines of a record's object: head, one line for each file, and foot."""
-    line = _line(_head(record))
+def _encoded(
+    record: JournalRecord, origins: Sequence[JournalOrigin], files: Iterable[JournalFile]
+) -> Iterator[bytes]:
+    """Yield the lines of a record's object: head, one line for each origin and for each file, and foot."""
+    line = _line(_head(record, 2 if origins else 1))
     checksum, count = crc32c(line), 0
     yield line
+    for origin in origins:
+        run = None if origin.run is None else origin.run._asdict()
+        line = _line({"files": origin.files, "run": run, "since": origin.since})
+        checksum = crc32c(line, checksum)
+        yield line
     for count, file in enumerate(files, 1):  # noqa: B007 - the last one counts the files
         line = _line({"path": file.path, "chunk": str(file.chunk), "start_byte": file.start_byte})
         checksum = crc32c(line, checksum)
@@ -137,9 +148,9 @@ def _encoded(record: JournalRecord, files: Iterable[JournalFile]) -> Iterator[by
     yield _line({"files": count, "crc32c": checksum})
 
 
-def _head(record: JournalRecord) -> dict[str, Any]:
+def _head(record: JournalRecord, version: int) -> dict[str, Any]:
     head: dict[str, Any] = {
-        "cafcat_journal": VERSION,
+        "cafcat_journal": version,
         "sequence": record.sequence,
         "kind": record.kind,
         "happened_at": record.happened_at,
@@ -148,6 +159,8 @@ def _head(record: JournalRecord) -> dict[str, Any]:
         head["catalog"] = str(record.catalog)
     if record.chunk is not None:
         head["chunk"] = record.chunk._asdict() | {"uuid": str(record.chunk.uuid)}
+    if record.run is not None:
+        head["run"] = record.run._asdict()
     return head
 
 

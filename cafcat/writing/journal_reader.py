@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalOrigin, JournalRecord, JournalRun
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.model import MAX_PATH_BYTES, JournalKind
 from cafcat.stores.base import Store
@@ -28,6 +28,8 @@ characters, each escaped."""
 
 _BUFFERED_BYTES: Final = 1 << 20
 _INT64_MAX: Final = (1 << 63) - 1
+_MAX_RUN: Final = 10**15
+"""Largest valid number of a run. No catalog has so many, and a forged number must leave numbers for later runs."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
@@ -85,6 +87,20 @@ class JournalObject:
         for last in self._checked_files(first, lines):  # noqa: B007 - all of them are looked at
             self.file_count += 1
 
+    def origins(self) -> Iterator[JournalOrigin]:
+        """Return an iterator over the origins of the files of a moved chunk; an empty one if the record has none.
+
+        Raises:
+            Corrupt, NotFound, StoreFailed, AccessDenied: As `files` raises them.
+        """
+        lines = self._read_lines()
+        next(lines)
+        for line in lines:
+            found = _document(line)
+            if not _is_origin(found):
+                return
+            yield _origin(found, self._key)
+
     def files(self) -> Iterator[JournalFile]:
         """Return an iterator over the files of the record, in order of path.
 
@@ -110,11 +126,14 @@ class JournalObject:
         byte, checksum, count, line, last = 0, 0, 0, first, b""
         for following in lines:
             if byte:
-                file: JournalFile = self._parsed(_file, line, byte)
-                if last >= (last := file.path.encode()):
-                    raise self._corrupt("its paths are not in ascending order", byte)
-                yield file
-                count += 1
+                file: JournalFile | JournalOrigin = self._parsed(_file_or_origin, line, byte)
+                if isinstance(file, JournalFile):
+                    if last >= (last := file.path.encode()):
+                        raise self._corrupt("its paths are not in ascending order", byte)
+                    yield file
+                    count += 1
+                elif count:
+                    raise self._corrupt("a line about origins comes after a file", byte)
             checksum = crc32c(line + b"\n", checksum)
             byte += len(line) + 1
             line = following
@@ -177,7 +196,7 @@ def _document(line: bytes) -> dict[str, Any]:
 
 def _record(document: dict[str, Any], key: str) -> JournalRecord:
     version = document.get("cafcat_journal")
-    if version != VERSION:
+    if version not in (1, VERSION):
         if type(version) is int and version > VERSION:
             raise Unsupported(f"the journal record has version {version}; this cafcat reads version {VERSION}")
         raise ValueError("its first line is not the head of a journal record")
@@ -192,7 +211,10 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
         raise ValueError("only a commit and a move have a chunk, and each must have one")
     of = None if chunk is None else _chunk(chunk)
     catalog = None if document.get("catalog") is None else _uuid(document, "catalog")
-    return JournalRecord(found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of, catalog)
+    run = None if document.get("run") is None else _run(document["run"])
+    return JournalRecord(
+        found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of, catalog, run
+    )
 
 
 def _chunk(document: Any) -> JournalChunk:
@@ -219,6 +241,32 @@ def _chunk(document: Any) -> JournalChunk:
         index_crc32c,
         _time(document, "begun_at"),
     )
+
+
+def _run(document: Any) -> JournalRun:
+    if not isinstance(document, dict):
+        raise ValueError("its run is not a JSON object")
+    started_at, (host, version) = _time(document, "started_at"), (document.get("host"), document.get("version"))
+    if not all(
+        isinstance(text, str) and "\0" not in text and len(text) <= MAX_PATH_BYTES for text in (host, version)
+    ):
+        raise ValueError("host and version of its run are not texts")
+    return JournalRun(_number(document, "id", _MAX_RUN), started_at, str(host), str(version))
+
+
+def _is_origin(document: dict[str, Any]) -> bool:
+    """Return True for a line about origins. A foot has the number of files, too, and a checksum."""
+    return "files" in document and "crc32c" not in document
+
+
+def _origin(document: dict[str, Any], _key: str) -> JournalOrigin:
+    run = None if document.get("run") is None else _run(document["run"])
+    since = None if document.get("since") is None else _time(document, "since")
+    return JournalOrigin(_number(document, "files"), run, since)
+
+
+def _file_or_origin(document: dict[str, Any], key: str) -> JournalFile | JournalOrigin:
+    return _origin(document, key) if _is_origin(document) else _file(document, key)
 
 
 def _file(document: dict[str, Any], _key: str) -> JournalFile:

@@ -3,6 +3,7 @@
 import cafcat
 from tests.worlds.catalog_world import commit, sql
 from tests.worlds.places import Folder
+from tests.worlds.servers.services import Databases
 
 OLD = {"a/one": b"1", "a/b/two": b"22", "top": b"333"}
 
@@ -134,3 +135,31 @@ def test_who_did_what_is_recorded(local: cafcat.Repository) -> None:
     assert [row[0] for row in rows] == ["rm", "store rename"]
     assert rows[0][1] == {"paths": ["top"]}
     assert all(row[2] for row in rows)
+
+
+def test_a_rebuild_restores_runs_and_times(local: cafcat.Repository, folder: Folder, databases: Databases) -> None:
+    first = commit(local, OLD | {"gone": b"x"})
+    commit(local, {"a/one": b"1111", "new": b"5"})
+    local.rm(["gone"])
+    local.repack(max_unused=0.0, small=1 << 20)
+    commit(local, {"later": b"later"})
+    local.rm(["top"])
+    local.undelete(["top"])
+    local.prune(grace_seconds=0)
+    [(state,)] = sql(local, "SELECT state FROM chunks WHERE uuid = %s", first)
+    assert state == "deleted"
+    files = "SELECT file_path, run_id, current_since FROM cafcat_ops.files ORDER BY 1"
+    runs = "SELECT id, started_at, host, cafcat_version FROM ingest_runs ORDER BY id"
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=local.settings.home, store=folder.url) as other,
+    ):
+        other.rebuild()
+        assert sql(other, files) == sql(local, files)
+        assert sql(other, runs) == sql(local, runs)
+        assert {run.state for run in other.runs()} == {"rebuilt"}
+        assert files_of_run(other, 2) == {"a/one", "new"}
+        assert growth(other) == (5, sum(len(content) for content in (b"1111", b"22", b"333", b"5", b"later")))
+        with other.writer() as writer:
+            writer.add("after", b"")
+        assert max(run.id for run in other.runs()) == len(sql(local, runs)) + 1

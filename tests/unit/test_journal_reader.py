@@ -53,7 +53,7 @@ LYING = {
     "long line": b'{"cafcat_journal":1,"x":"' + b"x" * 70_000 + b'"}\n',
     "never a line": b"x" * 3_000_000,
     "other sequence": encoded(HEAD | {"sequence": 8}),
-    "later version": encoded(HEAD | {"cafcat_journal": 2}),
+    "later version": encoded(HEAD | {"cafcat_journal": 3}),
     "no kind": encoded(HEAD | {"kind": "delete"}),
     "list as kind": encoded(HEAD | {"kind": ["remove"]}),
     "no time": encoded(HEAD | {"happened_at": "2026-02-30T10:00:00.123456Z"}),

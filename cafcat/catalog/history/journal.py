@@ -15,16 +15,46 @@ from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
 from cafcat.model import JournalKind
 
-__all__ = ["MOST_UNWRITTEN", "Journal", "JournalChunk", "JournalFile", "JournalRecord", "append"]
+__all__ = [
+    "MOST_UNWRITTEN",
+    "Journal",
+    "JournalChunk",
+    "JournalFile",
+    "JournalOrigin",
+    "JournalRecord",
+    "JournalRun",
+    "append",
+]
 
 _PAGE_ROWS: Final = 5000
 _LOCK: Final = 0x6A6F726E
 """First key of the journal's advisory locks (PostgreSQL documentation, 13.3.5): "jorn" in ASCII."""
 _RECORD: Final = f"""
-SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, c.id, c.uuid, c.format, c.object_key,
+SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, r.id, {iso("r.started_at")}, r.host,
+       r.cafcat_version, c.id, c.uuid, c.format, c.object_key,
        c.size_bytes, c.data_bytes, c.index_start_byte, c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c,
        {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity)
-FROM journal AS j LEFT JOIN chunks AS c ON c.id = j.chunk_id
+FROM journal AS j LEFT JOIN chunks AS c ON c.id = j.chunk_id LEFT JOIN ingest_runs AS r ON r.id = c.run_id
+"""  # noqa: S608
+# Files are numbered in the order of their bytes. Among neighbours with one run and time, the number grows as fast
+# as the number among all files with this run and time, so the difference is the same for all of them.
+_ORIGINS: Final = f"""
+SELECT o.files, {iso("o.since")}, r.id, {iso("r.started_at")}, r.host, r.cafcat_version
+FROM (SELECT count(*) AS files, run_id, since, min(number) AS first
+      FROM (SELECT ingest_run_id AS run_id, current_since AS since,
+                   row_number() OVER (ORDER BY start_byte, end_byte, file_path) AS number,
+                   row_number() OVER (ORDER BY start_byte, end_byte, file_path)
+                   - row_number() OVER (PARTITION BY ingest_run_id, current_since
+                                        ORDER BY start_byte, end_byte, file_path) AS neighbours
+            FROM (SELECT ingest_run_id, current_since, start_byte, end_byte, file_path, caf_file_id FROM
+            file_locations
+                  WHERE caf_file_id = (SELECT id FROM chunks WHERE uuid = %s)
+                  UNION ALL
+                  SELECT ingest_run_id, current_since, start_byte, end_byte, file_path, caf_file_id
+                  FROM retired_locations WHERE caf_file_id = (SELECT id FROM chunks WHERE uuid = %s)) AS entries
+           ) AS numbered
+      GROUP BY run_id, since, neighbours) AS o
+LEFT JOIN ingest_runs AS r ON r.id = o.run_id ORDER BY o.first
 """  # noqa: S608
 MOST_UNWRITTEN: Final = 1000
 """Largest number of records that `Journal.unwritten` returns."""
@@ -65,6 +95,22 @@ class JournalChunk(NamedTuple):
     begun_at: str
 
 
+class JournalRun(NamedTuple):
+    """The ingest that brought a chunk or a file, with columns of `ingest_runs`.
+
+    Attributes:
+        id: Number of the run.
+        started_at: When the run began: ISO 8601, UTC.
+        host: Host name of the writer.
+        version: Version of cafcat.
+    """
+
+    id: int
+    started_at: str
+    host: str
+    version: str
+
+
 class JournalRecord(NamedTuple):
     """A journal record: the commit of one chunk, or one removal or restoration of files.
 
@@ -76,6 +122,7 @@ class JournalRecord(NamedTuple):
         unwritten: URLs of the stores into which the record still has to be written.
         chunk: The chunk that was committed; None if the record is about removed or restored files.
         catalog: UUID of the catalog that changed; None in objects that earlier versions of cafcat wrote.
+        run: The ingest that wrote the chunk; None if none did, and in objects of earlier versions.
     """
 
     sequence: int
@@ -85,6 +132,21 @@ class JournalRecord(NamedTuple):
     unwritten: tuple[str, ...]
     chunk: JournalChunk | None
     catalog: UUID | None = None
+    run: JournalRun | None = None
+
+
+class JournalOrigin(NamedTuple):
+    """Where consecutive files of a moved chunk came from, in the order of their bytes and then of their paths.
+
+    Attributes:
+        files: Number of files.
+        run: The ingest that brought them; None if no ingest did.
+        since: Since when their paths have this content: ISO 8601, UTC. None for files that were skipped.
+    """
+
+    files: int
+    run: JournalRun | None
+    since: str | None
 
 
 class JournalFile(NamedTuple):
@@ -198,6 +260,22 @@ class Journal:
                 return
             after = rows[-1][0]
 
+    def origins(self, chunk: UUID) -> list[JournalOrigin]:
+        """Return where the files of a chunk came from that repack or repair wrote.
+
+        Args:
+            chunk: UUID of the chunk.
+
+        Returns:
+            The origins, each of as many consecutive files as possible: often one for each former chunk.
+        """
+        with self._connection.by_index() as connection:
+            rows = connection.execute(_ORIGINS.encode(), (chunk, chunk)).fetchall()
+        return [
+            JournalOrigin(files, None if run_id is None else JournalRun(run_id, *run), since)
+            for files, since, run_id, *run in rows
+        ]
+
     def removals(self, after: int, until: int | None) -> Iterator[JournalRecord]:
         """Yield the records of removed and of restored files, in order of journal.id.
 
@@ -252,6 +330,9 @@ class Journal:
 
 
 def _record(row: Sequence[Any]) -> JournalRecord:
-    sequence, uuid, kind, happened_at, unwritten, chunk_id, *columns, catalog = row
+    sequence, uuid, kind, happened_at, unwritten, run_id, started_at, host, version, chunk_id, *columns, catalog = (
+        row
+    )
     chunk = None if chunk_id is None else JournalChunk(*columns)
-    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog)
+    run = None if run_id is None else JournalRun(run_id, started_at, host, version)
+    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog, run)

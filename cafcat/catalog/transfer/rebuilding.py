@@ -4,7 +4,7 @@ The objects and records are copied into temporary tables first, in the order in 
 statements on these tables determine the location of each path. docs/formats/journal.md has the rules.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.log_units import copy_units
 from cafcat.catalog.files.mapping import COLUMNS, Mapping
 from cafcat.catalog.history.events import record_event
-from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalRecord
+from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalOrigin, JournalRecord
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.stores.identity import set_catalog_uuid
 from cafcat.catalog.stores.stores import add_store
@@ -182,21 +182,41 @@ class Stage:
             yield from (FoundRecord(row[0], row[1], tuple(row[2]), tuple(row[3])) for row in rows)
             after = rows[-1][0], rows[-1][1]
 
-    def add_record(self, record: JournalRecord, catalog: UUID | None, files: Iterator[JournalFile] | None) -> None:
+    def add_record(
+        self,
+        record: JournalRecord,
+        catalog: UUID | None,
+        files: Iterator[JournalFile] | None,
+        origins: Iterable[JournalOrigin] = (),
+    ) -> None:
         """Add the content of a journal record, which was read from a store, to the temporary tables.
 
         Args:
             record: The record.
             catalog: UUID of the catalog that wrote the record; None if unknown.
             files: The files of the record; None if it has none.
+            origins: Where the files of a moved chunk came from.
         """
         chunk: tuple[Any, ...] = record.chunk or (None,) * len(JournalChunk._fields)
         values = (record.sequence, record.uuid, catalog, record.kind, record.happened_at, *chunk)
         row = self._connection.execute(statements.ADD_RECORD, values).fetchone()
-        if files is not None and row is not None:
+        assert row is not None  # noqa: S101 - RETURNING of one inserted row
+        if record.run is not None:
+            self._connection.execute(statements.ADD_RUN, (row[0], *record.run, True))
+        self._add_origins(row[0], origins)
+        if files is not None:
             with self._connection.cursor() as cursor, cursor.copy(statements.COPY_RECORD_FILES) as copy:
                 for path, chunk_uuid, start_byte in files:
                     copy.write_row((row[0], start_byte, chunk_uuid, path))
+
+    def _add_origins(self, number: int, origins: Iterable[JournalOrigin]) -> None:
+        first = 0
+        for files, run, since in origins:
+            if run is not None:
+                self._connection.execute(statements.ADD_RUN, (number, *run, False))
+            run_id = None if run is None else run.id
+            self._connection.execute(statements.ADD_ORIGIN, (number, first, first + files, run_id, since))
+            first += files
 
     def discard_other_catalogs(self, catalog: UUID | None) -> list[UUID]:
         """Drop the records of all catalogs but one, and the objects of all chunks without a record of this catalog.

@@ -32,6 +32,13 @@ CREATE TEMPORARY TABLE records (
 CREATE TEMPORARY TABLE record_files (
     n bigint NOT NULL, start_byte bigint NOT NULL, chunk uuid NOT NULL, file_path text COLLATE "C" NOT NULL
 ) ON COMMIT DROP;
+CREATE TEMPORARY TABLE record_runs (
+    n bigint NOT NULL, id bigint NOT NULL, started_at timestamptz NOT NULL, host text NOT NULL,
+    version text NOT NULL, of_chunk boolean NOT NULL
+) ON COMMIT DROP;
+CREATE TEMPORARY TABLE record_origins (
+    n bigint NOT NULL, first_file bigint NOT NULL, end_file bigint NOT NULL, run_id bigint, since timestamptz
+) ON COMMIT DROP;
 CREATE TEMPORARY TABLE entries (LIKE file_locations) ON COMMIT DROP;
 CREATE TEMPORARY TABLE found_ingestion_units (LIKE ingestion_units) ON COMMIT DROP;
 CREATE TEMPORARY TABLE found_chunk_times (LIKE chunk_times) ON COMMIT DROP;
@@ -49,6 +56,12 @@ SELECT sequence, uuid, array_agg(store ORDER BY store), array_agg(size_bytes ORD
 FROM found_records WHERE (sequence, uuid) > (%s, %s) GROUP BY 1, 2 ORDER BY 1, 2 LIMIT %s
 """
 
+ADD_RUN: Final = """
+INSERT INTO record_runs (n, id, started_at, host, version, of_chunk) VALUES (%s, %s, %s, %s, %s, %s)
+"""
+ADD_ORIGIN: Final = """
+INSERT INTO record_origins (n, first_file, end_file, run_id, since) VALUES (%s, %s, %s, %s, %s)
+"""
 ADD_RECORD: Final = """
 INSERT INTO records (sequence, uuid, catalog, kind, happened_at, chunk, format, object_key, size_bytes, data_bytes,
                    index_start_byte, index_end_byte, file_count, crc64nvme, index_crc32c, begun_at)
@@ -64,6 +77,8 @@ SELECT uuid FROM found_objects EXCEPT SELECT chunk FROM records ORDER BY 1
 """
 DISCARD_OTHERS: Final = (
     "DELETE FROM record_files WHERE n IN (SELECT n FROM other_records)",
+    "DELETE FROM record_runs WHERE n IN (SELECT n FROM other_records)",
+    "DELETE FROM record_origins WHERE n IN (SELECT n FROM other_records)",
     "DELETE FROM records WHERE n IN (SELECT n FROM other_records)",
     "DELETE FROM found_objects WHERE uuid NOT IN (SELECT chunk FROM records WHERE chunk IS NOT NULL)",
 )
@@ -123,7 +138,27 @@ INSERT INTO backups (state, store, object_key, size_bytes, begun_at, committed_a
 VALUES ('committed', %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 
-_COLUMNS: Final = "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding"
+_COLUMNS: Final = (
+    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding, ingest_run_id, "
+    "current_since"
+)
+
+# If two runs have one number, because the catalog was restored from an older backup, the later run counts.
+_RUNS: Final = """
+INSERT INTO ingest_runs (id, state, started_at, host, cafcat_version, process_id, sources, options)
+OVERRIDING SYSTEM VALUE
+SELECT DISTINCT ON (id) id, 'rebuilt', started_at, host, version, 0, '{}', '{}' FROM record_runs
+ORDER BY id, started_at DESC
+"""
+# Files of a chunk that repack or repair wrote have the runs and times that its record has.
+_ORIGINS: Final = """
+UPDATE entries SET ingest_run_id = o.run_id, current_since = o.since
+FROM (SELECT e.ctid AS place, p.n, row_number() OVER (PARTITION BY e.caf_file_id
+                                                     ORDER BY e.start_byte, e.end_byte, e.file_path) AS number
+      FROM entries AS e JOIN plan AS p ON p.id = e.caf_file_id WHERE p.kind = 'move') AS numbered
+JOIN record_origins AS o ON o.n = numbered.n AND numbered.number > o.first_file AND numbered.number <= o.end_file
+WHERE entries.ctid = numbered.place
+"""
 
 # Insert a record for every chunk that has none, after all other records, even those that could not be read.
 RECORDS_OF_ADOPTED: Final = """
@@ -159,12 +194,13 @@ SELECT {_COLUMNS}, sequence, kind, lead(kind) OVER later AS next_kind, lead(happ
            IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
 FROM (
     SELECT e.caf_file_id, e.start_byte, e.end_byte, e.crc32c, e.modified_at, e.file_path, e.content_bytes,
-           e.decoding, p.sequence, p.kind, p.happened_at
+           e.decoding, e.ingest_run_id, e.current_since, p.sequence, p.kind, p.happened_at
     FROM entries AS e JOIN plan AS p ON p.id = e.caf_file_id
     WHERE NOT EXISTS (SELECT FROM record_files AS f WHERE f.n = p.n AND f.file_path = e.file_path)
     UNION ALL
     SELECT p.id, f.start_byte, e.end_byte, e.crc32c, e.modified_at, f.file_path, e.content_bytes, e.decoding,
-           l.id, l.kind, l.happened_at
+           e.ingest_run_id, CASE WHEN l.kind = 'restore' THEN l.happened_at ELSE e.current_since END, l.id, l.kind,
+           l.happened_at
     FROM record_files AS f JOIN records AS l USING (n) LEFT JOIN plan AS p ON p.uuid = f.chunk
     LEFT JOIN entries AS e
         ON e.caf_file_id = p.id AND e.file_path = f.file_path AND e.start_byte = f.start_byte
@@ -212,19 +248,21 @@ INSERT INTO stores (url) SELECT store FROM plan WHERE store IS NOT NULL UNION SE
 ON CONFLICT DO NOTHING
 """
 _CHUNKS: Final = f"""
-INSERT INTO chunks (id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
+INSERT INTO chunks (id, run_id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
                     index_end_byte, file_count, live_file_count, live_bytes, crc64nvme, index_crc32c, begun_at,
                     committed_at, retired_at)
 OVERRIDING SYSTEM VALUE
-SELECT p.id, p.uuid, p.format, p.store, p.object_key, CASE WHEN l.files > 0 THEN 'committed' ELSE 'retired' END,
-       p.size_bytes, p.data_bytes, p.index_start_byte, p.index_end_byte, p.file_count, coalesce(l.files, 0),
-       coalesce(l.bytes, 0), p.crc64nvme, p.index_crc32c, p.begun_at, p.happened_at,
-       CASE WHEN l.files > 0 THEN NULL ELSE coalesce(r.retired_at, p.happened_at) END
+SELECT p.id, r.id, p.uuid, p.format, p.store, p.object_key,
+       CASE WHEN l.files > 0 THEN 'committed' ELSE 'retired' END, p.size_bytes, p.data_bytes, p.index_start_byte,
+       p.index_end_byte, p.file_count, coalesce(l.files, 0), coalesce(l.bytes, 0), p.crc64nvme, p.index_crc32c,
+       p.begun_at, p.happened_at,
+       CASE WHEN l.files > 0 THEN NULL ELSE coalesce(gone.retired_at, p.happened_at) END
 FROM plan AS p
 LEFT JOIN (SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes
            FROM file_locations GROUP BY 1) AS l ON l.caf_file_id = p.id
-LEFT JOIN (SELECT caf_file_id, max(retired_at) AS retired_at FROM retired_locations GROUP BY 1) AS r
-    ON r.caf_file_id = p.id
+LEFT JOIN (SELECT caf_file_id, max(retired_at) AS retired_at FROM retired_locations GROUP BY 1) AS gone
+    ON gone.caf_file_id = p.id
+LEFT JOIN record_runs AS r ON r.n = p.n AND r.of_chunk
 WHERE p.store IS NOT NULL ORDER BY p.id
 """  # noqa: S608
 
@@ -257,7 +295,9 @@ _TIMES: Final = "INSERT INTO chunk_times SELECT * FROM found_chunk_times ORDER B
 
 FINALIZE: Final = (
     _NUMBER_ADOPTED,
-    "ANALYZE entries, plan, records",
+    "ANALYZE entries, plan, records, record_origins",
+    _ORIGINS,
+    _RUNS,
     _SKIPPED_OF_ADOPTED,
     "ANALYZE record_files",
     _TIMELINE,
@@ -287,4 +327,6 @@ SEQUENCES: Final = """
 SELECT setval(pg_get_serial_sequence('journal', 'id'), greatest(%(last)s, coalesce(max(id), 1))) FROM journal
 UNION ALL
 SELECT setval(pg_get_serial_sequence('chunks', 'id'), max(id)) FROM chunks HAVING max(id) IS NOT NULL
+UNION ALL
+SELECT setval(pg_get_serial_sequence('ingest_runs', 'id'), max(id)) FROM ingest_runs HAVING max(id) IS NOT NULL
 """

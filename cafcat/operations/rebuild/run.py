@@ -21,6 +21,7 @@ from cafcat.errors import (
     StoreFailed,
     Unsupported,
 )
+from cafcat.model import JournalKind
 from cafcat.operations.audit import recorded
 from cafcat.operations.backup.keys import backup_time
 from cafcat.operations.belonging import catalog_of_backup
@@ -168,7 +169,9 @@ class Rebuild:
                     owner = catalogs.count(found.record)
                     of = damages[owner]
                     files = found.object.files() if found.object is not None and found.object.file_count else None
-                    stage.add_record(found.record, owner, files)
+                    is_move = found.object is not None and found.record.kind is JournalKind.MOVE
+                    origins = found.object.origins() if found.object is not None and is_move else ()
+                    stage.add_record(found.record, owner, files, origins)
                 for name, message in found.failures:
                     of.add(Damage(DamageKind.JOURNAL, name, message, None, found.object is None))
                 self._progress.advance(1, 0)
