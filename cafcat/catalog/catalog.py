@@ -400,4 +400,4 @@ class Catalog:
         """Return what runs the queries of the console's pages (`cafcat/catalog/console/`)."""
         from cafcat.catalog.console.reading import PageQueries
 
-        return PageQueries(self._connection)
+        return PageQueries(self._connection, self._database)

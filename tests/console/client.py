@@ -110,12 +110,12 @@ class Client:
             "server": ("cafcat.test", 80),
         }
         messages: list[Any] = []
-        answered = asyncio.Event()
+        requests = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> dict[str, Any]:
-            if messages and not messages[-1].get("more_body", True):
-                await answered.wait()
-            return {"type": "http.request", "body": body, "more_body": False}
+            if not requests:
+                await asyncio.Event().wait()  # the visitor does not leave
+            return requests.pop()
 
         async def keep(message: Any) -> None:
             messages.append(message)

@@ -1,5 +1,6 @@
 """The pages of the console: what they show, and that nothing of the catalog becomes markup or a script."""
 
+import csv
 import html
 import re
 from collections.abc import Iterator
@@ -326,6 +327,99 @@ def test_a_wrong_url_has_a_page_of_its_own(world: World, url: str, status: int) 
     answer = world.page(url, status)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "unexpected" not in answer.text
+
+
+def rows_of(answer: Answer) -> list[list[str]]:
+    """Return the first two cells of each row of the first table."""
+    table = answer.text.partition("<tbody>")[2].partition("</tbody>")[0]
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in table.split("</tr>")]
+    return [[html.unescape(re.sub("<[^>]*>", "", cell)).strip() for cell in row] for row in cells if row]
+
+
+@pytest.mark.parametrize(
+    ("order", "sort"), [("asc", "size_bytes"), ("desc", "dead_bytes"), ("desc", "committed_at")]
+)
+def test_a_view_is_sorted_and_paged_by_key(
+    world: World, monkeypatch: pytest.MonkeyPatch, order: str, sort: str
+) -> None:
+    whole = rows_of(world.page(f"view?name=chunk_health&sort={sort}&order={order}"))
+    assert len(whole) > 1
+    monkeypatch.setattr("cafcat.serve.console.pages.views._ROWS", 1)
+    url: str | None = f"view?name=chunk_health&sort={sort}&order={order}"
+    found: list[list[str]] = []
+    while url is not None:
+        answer = world.page(url)
+        found += rows_of(answer)
+        url = next((href for href in answer.hrefs if "&key=" in href), None)
+    assert found == whole
+
+
+@pytest.mark.parametrize(("name", "key"), [("files", "file_path"), ("folders", "folder_path"), ("runs", "run_id")])
+def test_every_row_of_a_view_is_on_one_page(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, key: str
+) -> None:
+    monkeypatch.setattr("cafcat.serve.console.pages.views._ROWS", 7)
+    url: str | None = f"view?name={name}"
+    number = 0
+    while url is not None:
+        answer = world.page(url)
+        number += len(rows_of(answer))
+        url = next((href for href in answer.hrefs if "&key=" in href), None)
+    lines = list(csv.reader(world.client.get(f"/-/csv?name={name}").text.splitlines()))
+    where = " WHERE depth = 1" if name == "folders" else ""
+    expected = world.repository.session.catalog.pages.rows(f"SELECT {key} AS key FROM cafcat_ops.{name}{where}")
+    assert number == len(expected)
+    assert len(lines) == number + 1
+    assert key in lines[0]
+
+
+def test_a_view_as_csv(world: World) -> None:
+    answer = world.client.get("/-/csv?name=chunk_health&sort=size_bytes&order=asc")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="chunk_health.csv"'
+    rows = list(csv.DictReader(answer.text.splitlines()))
+    assert [int(row["size_bytes"]) for row in rows] == sorted(int(row["size_bytes"]) for row in rows)
+    assert {row["chunk"] for row in rows} == {str(chunk.uuid) for chunk in world.repository.chunks()}
+    assert {row["is_adopted"] for row in rows} == {"f"}
+
+
+def test_duplicates_are_only_a_command(world: World) -> None:
+    assert "SELECT * FROM cafcat_ops.duplicates" in html.unescape(world.page("view?name=duplicates").text)
+    assert world.client.get("/-/csv?name=duplicates").status == 400
+
+
+def test_functions_take_arguments(world: World) -> None:
+    [chunk] = [
+        chunk
+        for chunk in world.repository.chunks()
+        if "damaged" in str(list(world.repository.chunk_files(str(chunk.uuid))))
+    ]
+    assert [row[0] for row in rows_of(world.page(f"view?name=lost_with&chunk={chunk.uuid}"))] == [
+        "damaged/one.txt",
+        "damaged/two.txt",
+    ]
+    changes = rows_of(world.page("view?name=changes_between&first_run=1&last_run=2"))
+    assert {(row[0], row[1]) for row in changes} == {("replaced", f"photos/notes/{n:03}.txt") for n in range(30)}
+    history = rows_of(world.page("view?name=file_history&file_path=photos/notes/001.txt"))
+    assert len(history) == 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "name=none",
+        "name=pg_authid",
+        "name=runs&sort=host",
+        "name=runs&sort=run_id;DROP",
+        "name=lost_with&chunk=x",
+        "name=changes_between&first_run=1&last_run=x",
+        "name=folders&depth=-1",
+        "name=runs&key=x'; DROP TABLE runs",
+        "name=chunk_health&sort=size_bytes&key=a&value=x",
+    ],
+)
+def test_odd_queries_of_views_are_refused(world: World, query: str) -> None:
+    assert world.client.get(f"/-/view?{query}".replace(" ", "+")).status in (400, 404)
 
 
 def test_pages_are_read_only(world: World) -> None:

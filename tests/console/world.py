@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import cafcat
+from cafcat.catalog.console.views import VIEWS
 
 __all__ = ["HOSTILE", "PICTURE", "fill", "pages"]
 
@@ -98,15 +99,22 @@ def files() -> dict[str, bytes]:
 
 def pages(repository: cafcat.Repository) -> dict[str, str]:
     """Return the URL of each page, below /-/, by a name."""
-    urls = {name: name for name in ("overview", "browse", "search", "chunks", "runs", "findings", "stores")}
+    urls = {
+        name: name for name in ("overview", "browse", "search", "chunks", "runs", "findings", "stores", "views")
+    }
     chunks = list(repository.chunks())
     runs = repository.runs(1)
+    urls |= {f"view-{name}": f"view?name={name}" for name in VIEWS}
     if chunks:
         urls["chunk"] = f"chunk?{urlencode({'uuid': chunks[0].uuid})}"
         urls["damaged"] = f"chunk?{urlencode({'uuid': chunks[-1].uuid})}"
         names = {"folder": "browse?path=photos/notes/", "text": "file?path=photos/notes/001.txt"}
         names |= {"image": "file?path=photos/cat.png", "audio": "file?path=photos/sound.wav"}
         names |= {"hex": "file?path=photos/random.bin", "odd": "browse?path=photos/odd/"}
+        names |= {"view-sorted": "view?name=chunk_health&sort=dead_bytes&order=desc"}
+        names |= {"view-lost": f"view?{urlencode({'name': 'lost_with', 'chunk': chunks[-1].uuid})}"}
+        names |= {"view-history": "view?name=file_history&file_path=photos/notes/001.txt"}
+        names |= {"view-changes": "view?name=changes_between&first_run=1&last_run=2"}
         names |= {"found": "search?q=photos/**/0?1.txt", "retired": "chunks?state=retired"}
         urls |= names
     if runs:

@@ -1,11 +1,21 @@
-"""Queries of the pages of files: searching paths."""
+"""Queries of the pages of files: totals of folders, searching paths."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cafcat.catalog.console.reading import PageQueries
+from cafcat.catalog.console.reading import PageQueries, Row
 
-__all__ = ["Matches", "search"]
+__all__ = ["Matches", "search", "totals"]
 
+_TOTALS: Final = """
+SELECT folder_path, sum(files)::bigint AS files, sum(bytes)::bigint AS bytes FROM (
+    SELECT folder_path, files, bytes FROM folder_totals
+    WHERE depth = ANY(%(depths)s) AND folder_path = ANY(%(folders)s)
+  UNION ALL
+    SELECT folder_path, files, bytes FROM folder_deltas
+    WHERE depth = ANY(%(depths)s) AND folder_path = ANY(%(folders)s)
+) AS changes GROUP BY folder_path
+"""
 _SEARCH: Final = """
 WITH scanned AS MATERIALIZED (
     SELECT file_path FROM file_locations WHERE file_path >= %(low)s {below} ORDER BY file_path LIMIT %(scan)s
@@ -28,6 +38,18 @@ class Matches(NamedTuple):
 
     paths: list[str]
     last: str | None
+
+
+def totals(queries: PageQueries, folders: Sequence[str]) -> Mapping[str, Row]:
+    """Return the number and the bytes of all files below each of these folders that has files.
+
+    Args:
+        queries: Runs the query, which reads the rows of these folders and no file.
+        folders: Folders, each with a slash at its end; "" for the whole catalog.
+    """
+    depths = sorted({folder.count("/") for folder in folders})
+    rows = queries.rows(_TOTALS, {"depths": depths, "folders": list(folders)})
+    return {row["folder_path"]: row for row in rows}
 
 
 def search(queries: PageQueries, low: str, high: str | None, regex: str | None, limit: int) -> Matches:

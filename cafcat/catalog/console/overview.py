@@ -14,13 +14,14 @@ SELECT state, count(*) AS chunks, coalesce(sum(size_bytes), 0)::bigint AS size_b
 FROM chunks GROUP BY state
 """
 _GROWTH: Final = """
-WITH added AS (
-    SELECT committed_at::date AS day, sum(data_bytes)::bigint AS bytes, sum(file_count)::bigint AS files
-    FROM chunks WHERE committed_at >= current_date - %(days)s::int + 1 AND moves_from IS NULL GROUP BY 1
+WITH grown AS (
+    SELECT (happened_at AT TIME ZONE 'UTC')::date AS day, sum(bytes_change)::bigint AS bytes,
+           sum(files_change)::bigint AS files
+    FROM events WHERE files_change IS NOT NULL AND happened_at >= current_date - %(days)s::int + 1 GROUP BY 1
 )
-SELECT series.day::date AS day, coalesce(added.bytes, 0) AS bytes, coalesce(added.files, 0) AS files
+SELECT series.day::date AS day, coalesce(grown.bytes, 0) AS bytes, coalesce(grown.files, 0) AS files
 FROM generate_series(current_date - %(days)s::int + 1, current_date, interval '1 day') AS series(day)
-LEFT JOIN added ON added.day = series.day::date ORDER BY 1
+LEFT JOIN grown ON grown.day = series.day::date ORDER BY 1
 """
 _RATES: Final = """
 SELECT id, started_at, bytes_added, seconds, (bytes_added / seconds)::bigint AS bytes_per_second,
@@ -62,7 +63,7 @@ def chunk_states(queries: PageQueries) -> Sequence[Row]:
 
 
 def growth(queries: PageQueries, days: int) -> Sequence[Row]:
-    """Return the bytes and files that ingests have packed on each of the last days (UTC), today being the last."""
+    """Return by how many bytes and files the live files grew on each of the last days (UTC), the last one today."""
     return queries.rows(_GROWTH, {"days": days})
 
 

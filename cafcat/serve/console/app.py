@@ -17,10 +17,12 @@ from cafcat.errors import AccessDenied, CafcatError, NotFound
 from cafcat.packed_files import PackedFiles
 from cafcat.serve.asgi import App, Receive, Scope, Send
 from cafcat.serve.console.attempts import Attempts
+from cafcat.serve.console.blocks import Blocks
 from cafcat.serve.console.contents import ContentOf
 from cafcat.serve.console.forms import FORM_COOKIE, fields_of, form_token, local_target
 from cafcat.serve.console.page import Page, Visit
 from cafcat.serve.console.pages import HOME, PAGES
+from cafcat.serve.console.pages.views import csv_of
 from cafcat.serve.console.rendering import link, render
 from cafcat.serve.console.sessions import COOKIE, SESSION_SECONDS, new_token
 from cafcat.serve.console.static import send_static
@@ -33,6 +35,8 @@ __all__ = ["PREFIX", "Console"]
 PREFIX: Final = b"/-/"
 """Path of all pages. Files are below /files/, so no name of a file is taken away."""
 _THREADS: Final = 8
+_EXPORTS: Final = 2
+"""Most results that are sent as CSV at the same time: each has a connection to the database."""
 _THEMES: Final = ("auto", "light", "dark")
 _THEME_COOKIE: Final = "cafcat_theme"
 _THEME_SECONDS: Final = 365 * 86_400
@@ -68,6 +72,7 @@ class Console:
         self._attempts = Attempts()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="cafcat-console")
         self._files = files
+        self._exports = asyncio.Semaphore(_EXPORTS)
         self._app = self._starlette()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,6 +89,7 @@ class Console:
         routes += [
             Route("/-/", self._home),
             Route("/-/raw", self._content),
+            Route("/-/csv", self._csv),
             Route("/-/static/{name}", send_static),
             Route("/-/login", self._login_page, methods=["GET"]),
             Route("/-/login", self._log_in, methods=["POST"]),
@@ -118,6 +124,19 @@ class Console:
             raise BadRequest(401, "log in to read files", [(b"www-authenticate", b'Cookie realm="cafcat"')])
         visit = Visit(self._repository, visitor, dict(request.query_params))
         return ContentOf(visit.visible_path("path"), self._files)
+
+    async def _csv(self, request: Request) -> App:
+        """Return what answers a request for all rows of a view."""
+        visitor = await self._in_thread(self._visitors.find, request)
+        if visitor is None or not visitor.sees_all:
+            raise BadRequest(403, _SHOWS_FOLDERS)
+        visit = Visit(self._repository, visitor, dict(request.query_params))
+        name, blocks = await self._in_thread(csv_of, visit)
+        headers = _HEADERS | {
+            "content-type": "text/csv; charset=utf-8",
+            "content-disposition": f'attachment; filename="{name}.csv"',
+        }
+        return Blocks(blocks, headers, self._pool, self._exports)
 
     def _rendered(self, page: Page, visit: Visit, request: Request) -> Response:
         content = page.query(visit)

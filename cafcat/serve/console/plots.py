@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["Bar", "Part", "bars", "dead_areas", "merged", "parts"]
+__all__ = ["Bar", "Part", "bars", "base_line", "dead_areas", "merged", "parts"]
 
 
 _LEAST_BARS: Final = 12
@@ -15,13 +15,15 @@ class Bar(NamedTuple):
 
     Attributes:
         x: Left edge.
-        height: Its height, from 0 to the height of the plot.
+        y: Upper edge.
         width: Its width.
+        height: Its height; 0 for a value of 0.
     """
 
     x: float
-    height: float
+    y: float
     width: float
+    height: float
 
 
 class Part(NamedTuple):
@@ -38,19 +40,30 @@ class Part(NamedTuple):
     kind: str
 
 
+def base_line(values: Sequence[float], height: float) -> float:
+    """Return the distance of the line of the value 0 from the upper edge of a plot."""
+    low, high = min(0, *values, 0), max(0, *values, 0)
+    return round(high / (high - low) * height, 2) if high > low else height
+
+
 def bars(values: Sequence[float], width: float, height: float) -> list[Bar]:
-    """Return bars for values, the highest of which has the full height.
+    """Return bars for values, above the line of 0 or below it. They are as high as the plot together.
 
     Args:
         values: The values, from left to right.
         width: Width of the plot.
         height: Height of the plot.
     """
-    most = max(values, default=0) or 1
+    low, high = min(0, *values, 0), max(0, *values, 0)
+    base = base_line(values, height)
     step = width / max(len(values), _LEAST_BARS)
-    # A small value must not look like none.
-    heights = [max(value / most * height, 1.5) if value else 0.0 for value in values]
-    return [Bar(round(n * step, 2), round(tall, 2), round(step * 0.8, 2)) for n, tall in enumerate(heights)]
+    found = []
+    for n, value in enumerate(values):
+        # A small value must not look like none.
+        tall = max(abs(value) / ((high - low) or 1) * height, 1.5) if value else 0.0
+        top = min(base, height - tall) if value < 0 else max(base - tall, 0)
+        found.append(Bar(round(n * step, 2), round(top, 2), round(step * 0.8, 2), round(tall, 2)))
+    return found
 
 
 def parts(values: Iterable[tuple[str, float]], width: float) -> list[Part]:

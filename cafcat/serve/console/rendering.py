@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -71,6 +72,8 @@ def _environment() -> "Environment":
         shown=_shown,
         shown_line=_shown_line,
         ns_time=_ns_time,
+        plain=_plain,
+        plain_number=_plain_number,
         shell=shlex.quote,
     )
     return environment
@@ -83,6 +86,18 @@ def _size(size_bytes: int | None) -> str:
 def _number(value: int | None) -> str:
     """Return a number with spaces between groups of three digits that do not break."""
     return "-" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def _plain_number(value: int | float | Decimal) -> str:
+    """Return a number of a table as `_number` does, with its decimals."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def _plain(value: object) -> str:
+    """Return any value of a table as text."""
+    if isinstance(value, datetime):
+        return _time(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _time(time: datetime | None) -> str:

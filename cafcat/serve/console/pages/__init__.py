@@ -3,7 +3,19 @@
 from typing import Final
 
 from cafcat.serve.console.page import Page
-from cafcat.serve.console.pages import browse, chunk, chunks, file, findings, overview, run, runs, search, stores
+from cafcat.serve.console.pages import (
+    browse,
+    chunk,
+    chunks,
+    file,
+    findings,
+    overview,
+    run,
+    runs,
+    search,
+    stores,
+    views,
+)
 
 __all__ = ["HOME", "PAGES"]
 
@@ -15,9 +27,11 @@ PAGES: Final[tuple[Page, ...]] = (
     runs.PAGE,
     findings.PAGE,
     stores.PAGE,
+    views.PAGE,
     file.PAGE,
     chunk.PAGE,
     run.PAGE,
+    views.VIEW_PAGE,
 )
 HOME: Final = overview.PAGE.name
 """Name of the page that visitors see first."""

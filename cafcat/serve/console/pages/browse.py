@@ -1,5 +1,6 @@
 """Folders: their files and folders, page by page."""
 
+from cafcat.catalog.console.files import totals
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
 from cafcat.serve.console.page import Content, Page, Visit
@@ -25,7 +26,9 @@ def browse(visit: Visit) -> Content:
     if folder and not found and not after:
         raise NotFound("the catalog has no such folder")
     more = found[_ENTRIES - 1].path[len(folder) :] if len(found) > _ENTRIES else None
-    return _content(folder, found[:_ENTRIES], after=after, more=more)
+    below = [entry.path for entry in found[:_ENTRIES] if isinstance(entry, Folder)]
+    found_totals = totals(visit.queries, [folder, *below])
+    return _content(folder, found[:_ENTRIES], after=after, more=more) | {"totals": found_totals}
 
 
 def _entry(path: str) -> Location | Folder:
@@ -53,7 +56,15 @@ def _content(folder: str, entries: list[Location | Folder], *, after: str, more:
     crumbs = [(part, "/".join(parts[: n + 1]) + "/") for n, part in enumerate(parts)]
     rows = [(entry, entry.path[len(folder) :], isinstance(entry, Folder)) for entry in entries]
     title = parts[-1] if parts else "Browse"
-    return {"title": title, "folder": folder, "crumbs": crumbs, "rows": rows, "after": after, "more": more}
+    return {
+        "title": title,
+        "folder": folder,
+        "crumbs": crumbs,
+        "rows": rows,
+        "after": after,
+        "more": more,
+        "totals": {},
+    }
 
 
 PAGE = Page("browse", "Browse", browse, in_navigation=True, shows_all=False)
