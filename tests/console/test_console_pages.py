@@ -431,7 +431,7 @@ def test_pages_are_read_only(world: World) -> None:
 def test_static_files_are_cached_for_ever(world: World) -> None:
     page = world.page("overview").text
     names = re.findall(r'(?:href|src)="(static/[^"]+)"', page)
-    assert len(names) == 2
+    assert len(names) == 3
     for name in names:
         assert re.search(r"-[0-9a-f]{16}\.", name)
         assert world.page(name).headers["cache-control"] == "public, max-age=31536000, immutable"

@@ -1,4 +1,4 @@
-"""The style sheet and the script of the console. Their URLs have a hash of the content, so they never change."""
+"""The style sheet, script and icon of the console. Their URLs have a hash of the content, so they never change."""
 
 import hashlib
 from functools import cache
@@ -12,7 +12,11 @@ from cafcat.errors import NotFound
 
 __all__ = ["send_static", "static_url"]
 
-_KINDS: Final = {"console.css": "text/css; charset=utf-8", "htmx.min.js": "text/javascript; charset=utf-8"}
+_KINDS: Final = {
+    "console.css": "text/css; charset=utf-8",
+    "htmx.min.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
