@@ -334,7 +334,8 @@ def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
 
 def _record_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
     head, files = parse_record(data)
-    if (head["cafcat_journal"], head["sequence"], head["kind"]) != (1, row.id, row.kind):
+    version = 2 if row.kind == "move" else 1
+    if (head["cafcat_journal"], head["sequence"], head["kind"]) != (version, row.id, row.kind):
         yield "its head is not that of its row"
     if chunk is not None:
         names = ("object_key", "size_bytes", "index_start_byte", "file_count", "crc64nvme", "index_crc32c")
@@ -349,10 +350,14 @@ def _record_problems(data: bytes, row: Any, chunk: Any) -> Iterator[str]:
 def parse_record(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return head and files of a journal record. Raises ValueError if the record is incomplete."""
     *before, foot = data.splitlines(keepends=True)
-    documents = [json.loads(line) for line in before]
-    if json.loads(foot) != {"files": len(documents) - 1, "crc32c": crc32c(b"".join(before))}:
+    head, *documents = [json.loads(line) for line in before]
+    files = [document for document in documents if "path" in document]
+    if json.loads(foot) != {"files": len(files), "crc32c": crc32c(b"".join(before))}:
         raise ValueError("the foot of a journal record is wrong")
-    return documents[0], documents[1:]
+    origins = sum(document["files"] for document in documents if "path" not in document)
+    if head["kind"] == "move" and origins != head["chunk"]["file_count"]:
+        raise ValueError("the record of a move does not have the origins of all files")
+    return head, files
 
 
 def _removals_known(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
