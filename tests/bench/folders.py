@@ -1,7 +1,7 @@
 """python -m tests.bench.folders --rows N: time of the total of a folder, against a SUM over its files.
 
-The catalog has N synthetic files, 500 in a folder, in three levels of folders. Each folder is asked for in turn with
-its peer.
+The catalog has N synthetic files, 500 in a folder, in three levels of folders. Each folder is asked for in turn
+with its peer.
 """
 
 import argparse

@@ -1,7 +1,9 @@
 """The views of cafcat_ops tell the truth after every kind of change."""
 
 import cafcat
-from tests.worlds.catalog_world import commit, sql
+from cafcat.model import OnConflict
+from cafcat.progress import Progress
+from tests.worlds.catalog_world import begin, commit, sql
 from tests.worlds.places import Folder
 from tests.worlds.servers.services import Databases
 
@@ -163,3 +165,34 @@ def test_a_rebuild_restores_runs_and_times(local: cafcat.Repository, folder: Fol
         with other.writer() as writer:
             writer.add("after", b"")
         assert max(run.id for run in other.runs()) == len(sql(local, runs)) + 1
+
+
+def test_folders_of_odd_names_are_counted_alike_by_every_way(local: cafcat.Repository) -> None:
+    """A new chunk counts its folders in Python, all other changes in SQL; db check compares them."""
+    names = [
+        "/lead",
+        "a//b",
+        "a/b/c",
+        "a/b",
+        "a/\n/x",
+        "ü/é/日本",
+        "%s/{0}/\\1",
+        "_/%",
+        "a.b/c",
+        "A/b",
+        "x/" * 40 + "y",
+    ]
+    chunk = begin(local, {name: name.encode() for name in sorted(names, key=str.encode)})
+    chunk.finish(OnConflict.REPLACE, Progress())
+    assert local.session.catalog.reports.findings() == []
+    commit(local, dict.fromkeys(names[:6], b"new") | {"b/c": b""})
+    local.rm(names[3:8])
+    local.undelete(names[4:6])
+    assert local.session.catalog.reports.findings() == []
+    local.session.catalog.folders.fold()
+    assert sql(local, "SELECT count(*) FROM folder_deltas") == [(0,)]
+    assert local.session.catalog.reports.findings() == []
+    assert [total.path for total in local.folder_totals("a")] == ["a/\n/", "a//", "a/b/"]
+    local.rm(folders=["."])
+    assert list(local.folder_totals("", 50)) == []
+    assert sql(local, "SELECT count(*) FROM folder_totals") == [(0,)]

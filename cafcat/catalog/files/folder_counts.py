@@ -27,16 +27,28 @@ class OpenFolder:
 
     Attributes:
         path: The folder, with a slash at its end; "" for the folder of all files.
+        length: Number of characters of the path.
         files: Number of files in the folder and in its subfolders that are complete.
         bytes: Total size of these files.
     """
 
-    __slots__ = ("bytes", "files", "path")
+    __slots__ = ("bytes", "files", "length", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.length = len(path)
         self.files = 0
         self.bytes = 0
+
+    def add(self, files: int, size_bytes: int) -> None:
+        """Count further files of the folder, or of a folder in it.
+
+        Args:
+            files: Number of files.
+            size_bytes: Their total size.
+        """
+        self.files += files
+        self.bytes += size_bytes
 
 
 class FolderCounts(Spool):
@@ -71,9 +83,7 @@ class FolderCounts(Spool):
 
     def _complete_last(self) -> None:
         folder = self._open.pop()
-        parent = self._open[-1]
-        parent.files += folder.files
-        parent.bytes += folder.bytes
+        self._open[-1].add(folder.files, folder.bytes)
         self._rows.append(_encode(folder.path, folder.files, folder.bytes))
         if len(self._rows) >= _FLUSH_ROWS:
             self._flush_rows()

@@ -103,7 +103,8 @@ class Mapping(Spool):
             TemporaryFileFailed: The temporary file cannot be written.
         """
         last, ascending, rows, source = self.last_path, self.ascending, self._rows, self._source
-        folder = self._folder
+        # The files of a folder are counted when the next one begins: nothing is added up for each file.
+        folder, size_bytes, counted_rows, counted_bytes = self._folder, self.size_bytes, len(rows), self.size_bytes
         for (path, start, end, crc32c, modified_ns, content_bytes, decoding), etag in zip(
             entries, etags, strict=True
         ):
@@ -113,19 +114,21 @@ class Mapping(Spool):
             ascending = ascending and path > last
             last = path
             folder_end = path.rfind("/") + 1
-            if path[:folder_end] != folder.path:
+            if folder_end != folder.length or not path.startswith(folder.path):
+                folder.add(len(rows) - counted_rows, size_bytes - counted_bytes)
+                counted_rows, counted_bytes = len(rows), size_bytes
                 folder = self.folders.open(path[:folder_end])
             row = self._encode(path.encode(), start, end, crc32c, modified_ns)
             if decoding is None:
                 rows.append(row + (NULL if etag is None else _encode_text(etag)) + _NOT_DECODED + source)
-                size_bytes = end - start
+                size_bytes += end - start
             else:
-                size_bytes = end - start if content_bytes is None else content_bytes
-                rows.append(row + _encode_text(etag) + _SIZE.pack(8, size_bytes) + _encode_text(decoding) + source)
-            folder.files += 1
-            folder.bytes += size_bytes
-            self.size_bytes += size_bytes
-        self.last_path, self.ascending, self._folder = last, ascending, folder
+                decoded_bytes = end - start if content_bytes is None else content_bytes
+                decoded = _SIZE.pack(8, decoded_bytes) + _encode_text(decoding)
+                rows.append(row + _encode_text(etag) + decoded + source)
+                size_bytes += decoded_bytes
+        folder.add(len(rows) - counted_rows, size_bytes - counted_bytes)
+        self.last_path, self.ascending, self._folder, self.size_bytes = last, ascending, folder, size_bytes
         self.file_count += len(entries)
         if len(rows) >= _FLUSH_ROWS:
             self.flush()
