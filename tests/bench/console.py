@@ -68,6 +68,7 @@ def measured(databases: Databases, folder: Path, rows: int, rounds: int) -> Time
             urls |= {"chunk of 10,000": f"chunk?uuid={chunk}", "file of many": f"file?path={quote(str(path))}"}
             urls |= {"many folders": "browse?path=synthetic/", "no match": "search?q=synthetic/**/none"}
             urls |= {f"view {name}": f"view?name={name}" for name in ("files", "folders", "chunk_health", "runs")}
+            urls |= {"view lost_with": f"view?name=lost_with&chunk={chunk}"}
             return timed(repository, urls, rounds)
 
 

@@ -1,4 +1,6 @@
-"""The console in a headless Chromium: all pages, narrow and wide, light and dark, with and without JavaScript.
+"""The console in a headless Chromium: all pages of an empty catalog and of one with a million files.
+
+They are seen narrow and wide, light and dark, with and without JavaScript.
 
 Skipped without the program `chromium`.
 """
@@ -14,6 +16,7 @@ from cafcat.serve.s3.options import S3Options
 from tests.console.browser import chromium, served
 from tests.console.world import fill, pages
 from tests.worlds.servers.services import Databases
+from tests.worlds.size_world import SizeWorld
 from tests.worlds.waiting import wait_until
 
 pytest.importorskip("uvicorn")
@@ -37,7 +40,7 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.fixture(scope="module", params=["empty", "filled"])
+@pytest.fixture(scope="module", params=["empty", "million"])
 def site(
     request: pytest.FixtureRequest, databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
@@ -46,8 +49,9 @@ def site(
         databases.fresh(databases.template()) as url,
         cafcat.open(database_url=url, home=folder / "home", store=(folder / "store").as_uri()) as repository,
     ):
-        if request.param == "filled":
+        if request.param == "million":
             fill(repository, folder)
+            SizeWorld(folder, url).grow(1_000_000)
         with served(repository, s3=PUBLIC) as root:
             yield Site(root, seen(repository), repository)
 

@@ -270,7 +270,31 @@ def list_versions(world: SizeWorld, repository: cafcat.Repository, round: str) -
     versions.find_removal(first.path, first.chunk, first.start_byte, first.end_byte)
 
 
+def console_pages(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
+    """Look at the pages of the console that read rows of files. A search reads more paths, but a fixed number."""
+    from cafcat.serve.console.page import Visit
+    from cafcat.serve.console.pages import browse, chunk, file, views
+    from cafcat.serve.console.visitors import Visitor
+    from cafcat.serve.s3.visible import Visible
+
+    uuid, path = world.chunk_of("tree"), world.paths("tree")[0]
+    for page, values in (
+        (chunk, {"uuid": uuid}),
+        (chunk, {"uuid": uuid, "after": path}),
+        (browse, {"path": "tree/"}),
+        (file, {"path": path}),
+        (views, {"name": "files"}),
+        (views, {"name": "files", "key": path}),
+        (views, {"name": "folders"}),
+        (views, {"name": "file_history", "file_path": path}),
+        (views, {"name": "lost_with", "chunk": uuid}),
+    ):
+        shown = views.VIEW_PAGE if page is views else page.PAGE
+        shown.query(Visit(repository, Visitor(None, Visible([""])), values))
+
+
 READING: list[Verb] = [
+    console_pages,
     read_one,
     read_many,
     list_all_below,

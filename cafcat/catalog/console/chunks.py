@@ -38,7 +38,11 @@ _FILES: Final = f"""
 SELECT file_path, start_byte, end_byte, {size_of()} AS size_bytes, modified_at
 FROM file_locations WHERE caf_file_id = %(chunk)s
 """  # noqa: S608
-_SORTED: Final = " AND file_path > %(after)s ORDER BY file_path LIMIT %(limit)s"
+# OFFSET 0 makes the server find the rows of the chunk before it sorts them. Without it, the planner reads the index
+# on the paths of all files, which has the wanted order: 2 seconds in 10 million rows.
+_SORTED: Final = f"""
+SELECT * FROM ({_FILES} AND file_path > %(after)s OFFSET 0) AS found ORDER BY file_path LIMIT %(limit)s
+"""  # noqa: S608
 
 
 def chunks_page(queries: PageQueries, state: str | None, before: int, limit: int) -> Sequence[Row]:
@@ -101,5 +105,5 @@ def files(queries: PageQueries, chunk_id: int, *, after: str | None, limit: int)
             None: any files, in no order, however many the chunk has.
         limit: Most files.
     """
-    statement = _FILES + (" LIMIT %(limit)s" if after is None else _SORTED)
+    statement = f"{_FILES} LIMIT %(limit)s" if after is None else _SORTED
     return queries.rows(statement, {"chunk": chunk_id, "after": after, "limit": limit})

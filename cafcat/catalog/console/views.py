@@ -24,6 +24,8 @@ class View:
         filters: SQL types of the columns that a query must select by, because no index serves other queries.
         arguments: SQL types of the arguments of a function, by their names; empty for a view.
         defaults: Values of filters that need not be given.
+        table: Table with the key of each row of a large view. Pages read the keys there first, so that the planner
+            cannot begin with another table. None: pages read the view.
         descending: True if the default is the largest first.
         is_whole: True if every query reads the rows of all files, so that the console only shows the command.
     """
@@ -34,6 +36,7 @@ class View:
     filters: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
+    table: str | None = None
     descending: bool = False
     is_whole: bool = False
 
@@ -64,7 +67,7 @@ _OF_CHUNKS: Final = {"committed_at": "timestamptz", "size_bytes": "bigint", "sto
 VIEWS: Final[Mapping[str, View]] = {
     view.name: view
     for view in (
-        View("files", "file_path", {"file_path": "text"}),
+        View("files", "file_path", {"file_path": "text"}, table="file_locations"),
         View("file_history", "current_since", {"current_since": "timestamptz"}, filters={"file_path": "text"}),
         View(
             "folders",
@@ -96,6 +99,11 @@ VIEWS: Final[Mapping[str, View]] = {
 }
 """All views and functions that the console shows, by name."""
 
+_BY_KEY: Final = """
+SELECT found.* FROM (SELECT {key} AS page_key FROM {table} {rest}) AS page
+CROSS JOIN LATERAL (SELECT * FROM {view} WHERE {key} = page.page_key OFFSET 0) AS found
+ORDER BY {order}
+"""
 _VIEW_COMMENTS: Final = """
 SELECT NULL AS name, obj_description(c.oid, 'pg_class') AS comment FROM pg_class AS c
 WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = %(name)s
@@ -121,11 +129,16 @@ def view_page(
         place: The order, by a column of `view.sorts`, and where the page begins.
         limit: Most rows.
     """
-    statement = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {} LIMIT {}").format(
-        _source(view, values),
-        _all_of([*_filters(view, values), *_after(view, place)]),
-        _order(view, place),
-        sql.Literal(limit),
+    conditions = _all_of([*_filters(view, values), *_after(view, place)])
+    rest = sql.SQL("WHERE {} ORDER BY {} LIMIT {}").format(conditions, _order(view, place), sql.Literal(limit))
+    if view.table is None:
+        return queries.composed(sql.SQL("SELECT * FROM {} {}").format(_source(view, values), rest))
+    statement = sql.SQL(_BY_KEY).format(
+        key=sql.Identifier(view.key),
+        table=sql.Identifier(view.table),
+        rest=rest,
+        view=_source(view, values),
+        order=_order(view, place),
     )
     return queries.composed(statement)
 
@@ -156,7 +169,8 @@ def _source(view: View, values: Mapping[str, str]) -> sql.Composable:
     if not view.arguments:
         return name
     given = [_typed(values[argument], kind) for argument, kind in view.arguments.items()]
-    return sql.SQL("{}({})").format(name, sql.SQL(", ").join(given))
+    # OFFSET 0: else the planner could read the paths of all files, in order, for the rows of one chunk.
+    return sql.SQL("(SELECT * FROM {}({}) OFFSET 0) AS found").format(name, sql.SQL(", ").join(given))
 
 
 def _filters(view: View, values: Mapping[str, str]) -> list[sql.Composable]:
