@@ -53,7 +53,7 @@ def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "-q")
     cafcat("rm", "tree/a.txt", "--yes", "-q")
     result = lost("restore")
-    assert "1 change came after the backup and are not in the catalog: to have them, run" in result.err
+    assert "the backup lacks 1 later change: to have every change, run" in result.err
 
 
 def test_json_output(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -69,8 +69,8 @@ def restore(call: Call, options: RestoreOptions) -> int:
         report = run(session, options)
     if not call.json and report.newer_records:
         call.output.notice(
-            f"{plural(report.newer_records, 'change')} came after the backup and are not in the catalog: "
-            "to have them, run `cafcat rebuild` with an empty catalog instead"
+            f"the backup lacks {plural(report.newer_records, 'later change')}: "
+            "to have every change, run `cafcat rebuild` with an empty catalog instead"
         )
     if report.moved_from is not None:
         call.warn(f"the store {report.moved_from} is at {report.store} now: the catalog reads it from there")
