@@ -84,11 +84,20 @@ def test_restore_brings_all_rows_back(world: World) -> None:
     assert (restored.object_key, restored.rows, restored.journal_id) == (report.object_key, report.rows, 3)
     assert (restored.newer_records, restored.newer_unknown) == (0, ())
     after = contents(empty)
-    assert after["events"].pop()[4] == "catalog_restored"
+    assert [after["events"].pop()[4] for _ in range(2)] == ["command", "catalog_restored"]
     assert after == before
     assert empty.session.catalog.reports.findings() == world.repository.session.catalog.reports.findings()
     assert sql(empty, "SELECT state, object_key, size_bytes, journal_id FROM backups") == [row]
     assert world.differences(empty) == []
+
+
+def test_a_restore_that_failed_does_not_refuse_the_next_one(world: World) -> None:
+    fill(world)
+    world.repository.backup()
+    empty = world.empty()
+    with pytest.raises(NotFound, match="there is no backup 1999"):
+        empty.restore("1999")
+    assert empty.restore().rows["file_locations"] == 4
 
 
 def test_restored_catalog_accepts_new_rows(local: World) -> None:

@@ -339,6 +339,8 @@ class Loader:
 def _lock_empty(connection: PgConnection) -> None:
     """Lock all tables against other writers. Check that they are empty, and empty those of _ALWAYS_FILLED.
 
+    Events of commands are no content: a restore that failed has left one. They are removed, too.
+
     Raises:
         Conflict: Another table has rows.
         Locked: Another session is writing to the catalog, for longer than --lock-timeout if that is given.
@@ -348,6 +350,7 @@ def _lock_empty(connection: PgConnection) -> None:
         acquire(connection, f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE", default_seconds=0)
     except CatalogLocked as error:
         raise Locked(f"another command is writing to the catalog: {error.message}", hint=error.hint) from error
+    connection.execute("DELETE FROM events WHERE kind = 'command'")
     for table in TABLES:
         if table in _ALWAYS_FILLED:
             continue
