@@ -682,9 +682,10 @@ class ExtractReport:
     Attributes:
         files: Number of files that were written.
         bytes: Their total size.
-        files_failed: Number of files that failed.
+        files_failed: Number of files that failed, and of names that the catalog does not have.
         failed: The files that failed, with their reasons; only the first thousand.
         interrupted: True if the user stopped the extract.
+        files_skipped: Number of files whose path has no parts but those that are removed.
     """
 
     files: int = 0
@@ -692,6 +693,7 @@ class ExtractReport:
     files_failed: int = 0
     failed: list[FileProblem] = field(default_factory=list)
     interrupted: bool = False
+    files_skipped: int = 0
 
 
 @dataclass(slots=True)

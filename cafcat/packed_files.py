@@ -3,7 +3,7 @@
 import copy
 import io
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cafcat.reading.batch import Batch
     from cafcat.reading.plan import ReadPlan
     from cafcat.reading.reader import FileReader
+    from cafcat.reading.tree_files import TreeFiles
 
 __all__ = ["PackedFiles"]
 
@@ -459,22 +460,32 @@ class PackedFiles(CatalogQueries):
 
     def extract(
         self,
-        prefix: str,
+        prefix: str | Iterable[str],
         directory: str | os.PathLike[str],
         *,
+        paths: Iterable[str] | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strip: int = 0,
         overwrite: bool = False,
         executor: "Executor | None" = None,
         share_password: bool = False,
     ) -> ExtractReport:
-        """Write all files below a folder of the catalog into a directory, with their modification times.
+        """Write files of the catalog into a directory, with their modification times.
 
         Each file appears complete, durable and compared with its checksum, or not at all, and never outside the
         directory. A file that fails is reported; the others are written. Below the directory, each file has its
-        whole path of the catalog, not only the part below `prefix`.
+        whole path of the catalog, not only the part below `prefix`. Any number of files takes the same memory.
 
         Args:
-            prefix: A folder of the catalog, or a file; "" for all files.
+            prefix: A folder of the catalog, a file, or a pattern as in `glob`, which also stands for everything
+                below the folders that it matches; or several of them; "" for all files. Of several, those without
+                a file are reported.
             directory: The directory to write to, which is created if it is missing.
+            paths: Paths of single files in place of `prefix`, which must be "" then. A missing file is reported.
+            include: Patterns as in .gitignore, for whole paths of the catalog: only extract files that match one.
+            exclude: Patterns as in .gitignore, for whole paths of the catalog: leave out files that match one.
+            strip: Number of leading parts that are removed from each path. Files without further parts are skipped.
             overwrite: True to replace existing files.
             executor: Extract on the workers of this executor, on any number of hosts. All of them reach the
                 directory by its path. An existing file with the content of the catalog then counts as extracted,
@@ -482,41 +493,67 @@ class PackedFiles(CatalogQueries):
             share_password: With an executor: send the URL of the database to the workers even if it has a password.
 
         Returns:
-            The numbers of extracted and failed files. `interrupted` is true if the Progress was stopping.
+            The numbers of extracted, failed and skipped files. `interrupted` is true if the Progress was stopping.
 
         Raises:
-            NotFound: The catalog has no such folder or file.
+            NotFound: The catalog has no file for any prefix.
+            InvalidInput: Two files would have the same name, because of `strip`: nothing was written. Or an
+                argument is invalid.
             Conflict, InvalidInput, OutputFailed: The directory cannot be created or written to.
             AccessDenied, Unavailable: A store denies access or is out of reach, or the workers cannot be used.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
+        if strip < 0:
+            raise InvalidInput(f"strip must be at least 0, not {strip}")
         output = output_of(self.session.settings, directory, overwrite=overwrite)
+        files = self._tree_files(prefix, paths, include, exclude)
         if executor is not None:
             from cafcat.operations.extract_on_cluster import extract_on_cluster
 
-            return extract_on_cluster(self.session, prefix, output, executor, share_password=share_password)
+            return extract_on_cluster(
+                self.session, files, output, executor, strip=strip, share_password=share_password
+            )
         from cafcat.reading.extract import extract_tree
 
-        return extract_tree(
-            self._reader,
-            self.session.catalog.reading.files,
-            prefix,
-            output,
-            progress=self.session.progress,
-        )
+        return extract_tree(self._reader, files, output, strip=strip, progress=self.session.progress)
 
-    def plan_extract(self, prefix: str) -> "ReadPlan":
+    def plan_extract(
+        self,
+        prefix: str | Iterable[str],
+        *,
+        paths: Iterable[str] | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> "ReadPlan":
         """Return the requests that `extract` would send to the stores, without reading any file.
 
         Args:
-            prefix: A folder of the catalog, or a file; "" for all files.
+            prefix: Folders, files and patterns, as for `extract`.
+            paths: Paths of single files in place of `prefix`, as for `extract`.
+            include: Patterns as in .gitignore, as for `extract`.
+            exclude: Patterns as in .gitignore, as for `extract`.
 
         Raises:
-            NotFound: The catalog has no such folder or file.
+            NotFound: The catalog has no file for any prefix.
         """
         from cafcat.reading.extract import plan_tree
 
-        return plan_tree(self._reader, self.session.catalog.reading.files, prefix)
+        return plan_tree(self._reader, self._tree_files(prefix, paths, include, exclude))
+
+    def _tree_files(
+        self,
+        prefix: str | Iterable[str],
+        paths: Iterable[str] | None,
+        include: Sequence[str],
+        exclude: Sequence[str],
+    ) -> "TreeFiles":
+        from cafcat.reading.tree_files import tree_files
+        from cafcat.sources.filter import PathFilter
+
+        prefixes = list(filter(None, [prefix]) if isinstance(prefix, str) else prefix)
+        names = None if paths is None else _names(paths)
+        patterns = PathFilter(list(_names(include)), list(_names(exclude))) if include or exclude else None
+        return tree_files(self._reader, self.session.catalog.reading.files, prefixes, names, patterns)
 
 
 def _names(paths: Iterable[str]) -> Iterable[str]:

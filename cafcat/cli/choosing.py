@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -95,25 +95,21 @@ def choose(paths: Sequence[str] | None, files_from: str | None, *, null: bool) -
 def _names_in(listing: str, *, null: bool) -> Iterator[str]:
     from cafcat.sources.names import names_in
 
-    blocks = _blocks(sys.stdin.buffer, "stdin") if listing == "-" else _blocks(_opened(listing), listing)
+    blocks = _blocks(listing)
+    next(blocks)  # opens the list
     return names_in(blocks, f"--files-from {listing}", null_separated=null)
 
 
-def _opened(listing: str) -> BinaryIO:
+def _blocks(listing: str) -> Iterator[bytes]:
+    """Yield an empty block once the list is open, then its bytes. The end of the iterator closes the list."""
+    from cafcat.sources.names import LIST_BLOCK_BYTES
+
     try:
-        return open(listing, "rb")
+        with sys.stdin.buffer if listing == "-" else open(listing, "rb") as file:
+            yield b""
+            while block := file.read(LIST_BLOCK_BYTES):
+                yield block
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound("no such list of files", path=listing) from error
     except OSError as error:
         raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=listing) from error
-
-
-def _blocks(file: BinaryIO, label: str) -> Iterator[bytes]:
-    from cafcat.sources.names import LIST_BLOCK_BYTES
-
-    with file:
-        try:
-            while block := file.read(LIST_BLOCK_BYTES):
-                yield block
-        except OSError as error:
-            raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=label) from error

@@ -10,10 +10,11 @@ from cafcat.errors import CafcatError
 from cafcat.model import ExtractReport, Location
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.reachable_stores import reachable_of
-from cafcat.reading.extract import REPORTED_FAILURES, Extraction
+from cafcat.progress import Progress
+from cafcat.reading.extract import REPORTED_FAILURES, Extraction, report_failure
 from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output
-from cafcat.reading.plan import PLANNED_FILES
+from cafcat.reading.tree_files import TreeFiles, TreePage
 from cafcat.session import Session
 
 __all__ = ["extract_on_cluster"]
@@ -23,46 +24,50 @@ _MOST_BYTES: Final = 1 << 30
 
 
 class _Files(NamedTuple):
-    """The files that one call extracts, and the output directory."""
+    """The files that one call extracts, the output directory, and the number of removed parts of the paths."""
 
     locations: Sequence[Location]
     output: Output
+    strip: int
 
 
 def extract_on_cluster(
-    session: Session, prefix: str, output: Output, executor: Executor, *, share_password: bool
+    session: Session, files: TreeFiles, output: Output, executor: Executor, *, strip: int, share_password: bool
 ) -> ExtractReport:
-    """Write all files below a folder of the catalog into a directory, on the workers of an executor.
+    """Write files of the catalog into a directory, on the workers of an executor.
 
     A call that was lost is repeated. So an existing file with the content of the catalog counts as extracted.
 
     Args:
         session: Receives the progress. If the user stops it, the calls in flight are waited for.
-        prefix: Folder or file of the catalog, as the user typed it.
+        files: The files.
         output: The directory, which all workers reach by its path.
         executor: Runs the calls.
+        strip: Number of leading parts of the paths that are removed.
         share_password: True to send the URL of the database to the workers even if it has a password.
 
     Returns:
         The numbers of extracted and failed files.
 
     Raises:
-        NotFound: No file or folder has the name.
+        InvalidInput: Two files have the same name after the removal of leading parts. Nothing was written.
         InvalidInput, Unavailable: The workers cannot be used, or a call failed too often.
         Conflict, OutputFailed: The directory cannot be created or written to.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    files = session.catalog.files
-    file_count, size_bytes = files.totals(prefix)
+    files.check_outputs(strip)
+    file_count, size_bytes = files.totals()
     calls = ClusterCalls(session, executor, share_password=share_password)
-    report = ExtractReport()
+    report, missing = ExtractReport(), ExtractReport()
     tree: OutputTree[Location]
     with OutputTree(output) as tree:
         stores = reachable_of(session, (row.url for row in session.catalog.stores.rows()))
         calls.check(stores, folder=output.path)
         session.progress.begin("extract", files=file_count, size_bytes=size_bytes)
         parts = (
-            _Files(part, output) for page in files.pages(prefix, page_rows=PLANNED_FILES) for part in _parts(page)
+            _Files(part, output, strip)
+            for page in files.pages()
+            for part in _parts(_found(page, missing, session.progress))
         )
         try:
             with closing(calls.run(_extract_files, parts)) as ended:
@@ -75,7 +80,14 @@ def extract_on_cluster(
             raise
         finally:
             session.progress.end()
-    return replace(report, interrupted=calls.interrupted)
+    return replace(_together(report, missing), interrupted=calls.interrupted)
+
+
+def _found(page: TreePage, missing: ExtractReport, progress: Progress) -> Sequence[Location]:
+    """Return the files of a page, after the names without a file were reported."""
+    for name, error in page.failed:
+        report_failure(missing, progress, name, error)
+    return page.locations
 
 
 def _parts(page: Sequence[Location]) -> Iterator[Sequence[Location]]:
@@ -95,7 +107,7 @@ def _extract_files(session: Session, part: _Files) -> ExtractReport:
     reader = session.reader(session.progress)
     tree: OutputTree[Location]
     with OutputTree(part.output) as tree:
-        extraction = Extraction(reader, tree, progress=session.progress, keeps_same=True)
+        extraction = Extraction(reader, tree, progress=session.progress, strip=part.strip, keeps_same=True)
         try:
             extraction.write(part.locations)
         except CafcatError:
@@ -112,4 +124,5 @@ def _together(report: ExtractReport, other: ExtractReport) -> ExtractReport:
         report.bytes + other.bytes,
         report.files_failed + other.files_failed,
         [*report.failed, *other.failed][:REPORTED_FAILURES],
+        files_skipped=report.files_skipped + other.files_skipped,
     )

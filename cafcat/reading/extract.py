@@ -5,18 +5,19 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Final
 
-from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
 from cafcat.reading.coalescing import RangeRead
+from cafcat.reading.output_names import stripped
 from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output
-from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_reads
+from cafcat.reading.plan import ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
+from cafcat.reading.tree_files import TreeFiles
 
-__all__ = ["REPORTED_FAILURES", "Extraction", "extract_tree", "plan_tree"]
+__all__ = ["REPORTED_FAILURES", "Extraction", "extract_tree", "plan_tree", "report_failure"]
 
 REPORTED_FAILURES: Final = 1000
 """Most failed files that the report lists; further ones are only counted."""
@@ -26,6 +27,7 @@ fast enough."""
 _KINDS: Final = {
     "corrupt": ProblemKind.CORRUPT,
     "conflict": ProblemKind.EXISTS,
+    "not_found": ProblemKind.MISSING,
     "not_installed": ProblemKind.UNREADABLE,
     "store_failed": ProblemKind.UNREADABLE,
     "unsupported": ProblemKind.UNREADABLE,
@@ -34,19 +36,19 @@ _KINDS: Final = {
 
 def extract_tree(
     reader: FileReader,
-    catalog: Lookup,
-    prefix: str,
+    files: TreeFiles,
     output: Output,
     *,
+    strip: int,
     progress: Progress,
 ) -> ExtractReport:
-    """Write all files below a folder of the catalog into a directory, for `PackedFiles.extract`.
+    """Write files of the catalog into a directory, for `PackedFiles.extract`.
 
     Args:
         reader: Reads the files.
-        catalog: Lists the files.
-        prefix: Folder or file of the catalog, as the user typed it.
+        files: The files.
         output: The directory, which is created if it is missing, and whether to replace existing files.
+        strip: Number of leading parts of the paths that are removed.
         progress: Receives the progress. Its checkpoint is called between files, and between blocks of files larger
             than 1 MiB: if it raises, the current file is dropped and the exception passes on. If `progress` is
             stopping, the extraction ends after the current file.
@@ -55,19 +57,22 @@ def extract_tree(
         The numbers of extracted and failed files; `interrupted` is true if `progress` was stopping.
 
     Raises:
-        NotFound: No file or folder has the name.
+        InvalidInput: Two files have the same name after the removal of leading parts. Nothing was written.
         Conflict, InvalidInput, OutputFailed: The directory cannot be created or written to.
         AccessDenied, Unavailable: A store denies access or is out of reach.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    files, size_bytes = catalog.totals(prefix)
+    files.check_outputs(strip)
+    file_count, size_bytes = files.totals()
     tree: OutputTree[Location]
     with OutputTree(output) as tree:
-        extraction = Extraction(reader, tree, progress=progress)
-        progress.begin("extract", files=files, size_bytes=size_bytes)
+        extraction = Extraction(reader, tree, progress=progress, strip=strip)
+        progress.begin("extract", files=file_count, size_bytes=size_bytes)
         try:
-            for page in catalog.pages(prefix, page_rows=PLANNED_FILES):
-                extraction.write(page)
+            for page in files.pages():
+                for name, error in page.failed:
+                    report_failure(extraction.report, progress, name, error)
+                extraction.write(page.locations)
                 if extraction.report.interrupted:
                     break
             extraction.commit()
@@ -79,16 +84,12 @@ def extract_tree(
     return extraction.report
 
 
-def plan_tree(reader: FileReader, catalog: Lookup, prefix: str) -> ReadPlan:
-    """Return the reads that `extract_tree` would need, without reading any file.
-
-    Raises:
-        NotFound: No file or folder has the name.
-    """
-    catalog.totals(prefix)
+def plan_tree(reader: FileReader, files: TreeFiles) -> ReadPlan:
+    """Return the reads that `extract_tree` would need, without reading any file."""
     plan = ReadPlan()
-    for page in catalog.pages(prefix, page_rows=PLANNED_FILES):
-        for read in _reads(reader, page):
+    for page in files.pages():
+        plan.failed += page.failed
+        for read in _reads(reader, page.locations):
             plan.add(read, reader.object_of(read.files[0].location))
     return plan
 
@@ -96,6 +97,15 @@ def plan_tree(reader: FileReader, catalog: Lookup, prefix: str) -> ReadPlan:
 def _reads(reader: FileReader, page: Sequence[Location]) -> Iterator[RangeRead[ReadRequest]]:
     requests = (ReadRequest.of(location.path, location) for location in page)
     return range_reads(in_read_order(requests), reader.stores)
+
+
+def report_failure(report: ExtractReport, progress: Progress, path: str, error: CafcatError) -> None:
+    """Count a file that could not be extracted, and emit its problem."""
+    problem = FileProblem(path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
+    report.files_failed += 1
+    if len(report.failed) < REPORTED_FAILURES:
+        report.failed.append(problem)
+    progress.emit(problem)
 
 
 class Extraction:
@@ -111,6 +121,7 @@ class Extraction:
         tree: OutputTree[Location],
         *,
         progress: Progress,
+        strip: int = 0,
         keeps_same: bool = False,
     ) -> None:
         """Create an extraction. This writes nothing yet.
@@ -119,12 +130,14 @@ class Extraction:
             reader: Reads the files.
             tree: The directory that receives the files.
             progress: Receives the progress, and can stop the extraction: see `extract_tree`.
+            strip: Number of leading parts of the paths that are removed. Files without further parts are skipped.
             keeps_same: True to leave an existing file with the same content as it is, and to count it as extracted;
                 False to report it as a conflict.
         """
         self._reader = reader
         self._tree = tree
         self._progress = progress
+        self._strip = strip
         self._keeps_same = keeps_same
         self.report = ExtractReport()
 
@@ -186,31 +199,32 @@ class Extraction:
 
     def _write(self, request: ReadRequest, blocks: Iterator[bytes]) -> None:
         location = request.location
+        name = stripped(location.path, self._strip)
+        if not name:
+            self.report.files_skipped += 1
+            return
         try:
-            if location.path.endswith("/") and not location.size_bytes:
-                self._tree.make_folder(location.path[:-1])  # S3 consoles store an empty folder like this
+            if name.endswith("/") and not location.size_bytes:
+                self._tree.make_folder(name[:-1])  # S3 consoles store an empty folder like this
                 self._count(location)
             else:
-                self._reader.save(request, blocks, partial(self._write_file, location))
+                self._reader.save(request, blocks, partial(self._write_file, name, location))
         except (Conflict, InvalidInput, *FILE_ERRORS) as error:
             self._report_failure(location, error)
 
-    def _write_file(self, location: Location, blocks: Iterator[bytes]) -> None:
+    def _write_file(self, name: str, location: Location, blocks: Iterator[bytes]) -> None:
         if location.size_bytes > _SMALL_BYTES:
             blocks = self._stoppable(blocks)
-        self._tree.write(location.path, blocks, location.modified_ns, location)
+        self._tree.write(name, blocks, location.modified_ns, location)
 
     def _report_failure(self, location: Location, error: CafcatError) -> None:
         if self._keeps_same and isinstance(error, Conflict) and self._is_there(location):
             self._count(location)
             return
-        problem = FileProblem(location.path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
-        self.report.files_failed += 1
-        if len(self.report.failed) < REPORTED_FAILURES:
-            self.report.failed.append(problem)
-        self._progress.emit(problem)
+        report_failure(self.report, self._progress, location.path, error)
 
     def _is_there(self, location: Location) -> bool:
         with suppress(Conflict):
-            return self._tree.has(location.path, location.size_bytes, location.crc32c)
+            name = stripped(location.path, self._strip)
+            return self._tree.has(name, location.size_bytes, location.crc32c)
         return False

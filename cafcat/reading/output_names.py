@@ -50,11 +50,15 @@ class OutputNames:
         return True
 
     def check(self) -> None:
-        """Check that no two different paths have the same output. Raises InvalidInput."""
+        """Check that no two different paths have the same output; an output of "" stands for none.
+
+        Raises:
+            InvalidInput: Two paths have the same output.
+        """
         before = before_path = b""
         for record in self._sorted:
             output, _, path = record.partition(_END)
-            if output == before and path != before_path and before_path:
+            if output and output == before and path != before_path:
                 first, second = before_path.decode(), path.decode()
                 raise InvalidInput(f"{first!r} and {second!r} have {self._what}", hint=self._hint)
             before, before_path = output, path

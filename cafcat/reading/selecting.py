@@ -1,5 +1,6 @@
 """Finds the files that names and shell patterns of the user mean. The catalog matches the patterns."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -27,14 +28,17 @@ class Selection(NamedTuple):
     Attributes:
         ranges: Ranges with these files and no others; disjoint, and in the order of paths.
         missing: The prefixes and patterns for which the catalog has no file, as they were typed.
+        common: A text with which the paths of all these files begin, except for a file with the name of a folder
+            that this text ends with.
     """
 
     ranges: Sequence[PathRange]
     missing: Sequence[str]
+    common: str
 
-    def first_missing(self) -> NotFound:
-        """Return the error about the first missing prefix or pattern. There must be one."""
-        return NotFound(NO_SUCH_PREFIX, path=self.missing[0])
+    def errors(self) -> list[tuple[str, CafcatError]]:
+        """Return each missing prefix or pattern with its error."""
+        return [(name, NotFound(NO_SUCH_PREFIX, path=name)) for name in self.missing]
 
 
 def glob_range(pattern: str, *, below: bool = False) -> PathRange:
@@ -71,7 +75,12 @@ def select(catalog: PresenceCatalog, names: Sequence[str]) -> Selection:
         groups[number] = [glob_range(names[number], below=True)]
     matched = set(patterns).difference(patterns[n] for n in catalog.absent([groups[n] for n in patterns]))
     missing = [names[number] for number in absent if number not in matched]
-    return Selection(disjoint([one for group in groups for one in group]), missing)
+    begins = [
+        literal_prefix(from_root(name)) if number in matched else folder_of(name)
+        for number, name in enumerate(names)
+    ]
+    common = os.path.commonprefix(begins)  # noqa: RUF071 - by characters: the end need not be that of a folder
+    return Selection(disjoint([one for group in groups for one in group]), missing, common)
 
 
 def expanded(files: Lookup, names: Iterable[str], *, below: bool = False) -> Iterator[str]:

@@ -158,7 +158,14 @@ def test_extract_restores_the_tree(filled: Cafcat, tmp_path: Path) -> None:
         assert (tmp_path / "all" / path).read_bytes() == content
         assert (tmp_path / "all" / path).stat().st_mtime_ns == (MODIFIED + number) * 10**9 + 123_456_000
     summary = filled("extract", "tree/folder", "-C", tmp_path / "part", "--json").documents[-1]["summary"]
-    assert summary == {"files": 2, "bytes": 2001, "files_failed": 0, "failed": [], "interrupted": False}
+    assert summary == {
+        "files": 2,
+        "bytes": 2001,
+        "files_failed": 0,
+        "failed": [],
+        "interrupted": False,
+        "files_skipped": 0,
+    }
     assert [name for _, _, names in os.walk(tmp_path / "part") for name in names] == ["c.txt", "d.TXT"]
     assert filled("extract", ".", "-C", tmp_path / "dot", "-q").out == b""
     assert (tmp_path / "dot" / "tree" / "a.txt").exists()

@@ -458,7 +458,7 @@ def names(problems: Sequence[FileProblem]) -> list[tuple[str, ProblemKind]]:
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of the coordinator extracts at most ten files."""
-    monkeypatch.setattr("cafcat.operations.extract_on_cluster.PLANNED_FILES", 10)
+    monkeypatch.setattr("cafcat.reading.tree_files.PLANNED_FILES", 10)
 
 
 @pytest.mark.usefixtures("few_at_once")

@@ -223,8 +223,14 @@ def find(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
     assert list(repository.find("tree", name="*7.txt"))
 
 
+def glob(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
+    assert list(repository.glob("tree/**/*7.txt"))
+    assert len(list(repository.expand(["tree/**"]))) == FILES
+
+
 def plan_extract(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
     assert repository.plan_extract("tree").files == FILES
+    assert repository.plan_extract(["tree/**/*7.txt", "tree/none*", "tree/"], exclude=["*7.txt"]).files < FILES
 
 
 def extract(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
@@ -300,6 +306,7 @@ READING: list[Verb] = [
     list_all_below,
     list_one_level,
     find,
+    glob,
     plan_extract,
     extract,
     chunk_files,

@@ -1,11 +1,12 @@
 """The command `cafcat extract`: its flags, progress and output."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.choosing import FilesFrom, Null, choose
 from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.reading.get import Explain, Force
@@ -22,32 +23,56 @@ def extract(
     directory: Annotated[
         str, typer.Option("--directory", "-C", metavar="DIR", help="Directory to write to; created if missing.")
     ],
-    prefix: Annotated[
-        str,
+    prefixes: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="PREFIX",
+            metavar="PREFIX...",
             parser=parse_text,
-            help="Folder or file of the catalog. Default: everything.",
+            help="Folders, files or patterns such as 'photos/2024-*'. Default: everything.",
             show_default=False,
         ),
-    ] = "",
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", metavar="PATTERN", parser=parse_text, help="Only files that match, as in .gitignore."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude", metavar="PATTERN", parser=parse_text, help="Leave out files that match, as in .gitignore."
+        ),
+    ] = None,
+    strip: Annotated[
+        int, typer.Option("--strip", metavar="N", min=0, help="Remove N leading parts of each path.")
+    ] = 0,
+    files_from: FilesFrom = None,
+    null: Null = False,
     force: Force = False,
     explain: Explain = False,
     cluster: Cluster = None,
     share_password: SharePassword = False,
 ) -> int:
-    """Copy a folder of the catalog to disk, with modification times. Default: everything.
+    """Copy folders of the catalog to disk, with modification times. Default: everything.
 
     Example: cafcat extract photos/2024 -C /tmp/photos
     """
     from cafcat.cli.progress import ShownProgress
     from cafcat.cli.stopping import StopOnSignal
 
+    chosen = choose(prefixes or [""], files_from, null=null)
+    files: dict[str, Any] = {
+        "prefix": prefixes or "",
+        "paths": chosen.listed if chosen.has_list else None,
+        "include": include or (),
+        "exclude": exclude or (),
+    }
     if explain:
-        with call.reading() as repository:
-            from cafcat.cli.reading.plans import show_plan
+        from cafcat.cli.reading.plans import show_plan
 
-            return show_plan(call, repository.plan_extract(prefix))
+        with call.reading() as repository:
+            return show_plan(call, repository.plan_extract(**files))
     stop = StopOnSignal("the open file", as_json=call.json)
     with (
         executor_of(cluster) as executor,
@@ -57,12 +82,18 @@ def extract(
     ):
         progress.stop = stop
         report = repository.with_progress(progress).extract(
-            prefix, directory, overwrite=force, executor=executor, share_password=share_password
+            directory=directory,
+            strip=strip,
+            overwrite=force,
+            executor=executor,
+            share_password=share_password,
+            **files,
         )
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}" if report.files_failed else ""
+    skipped = f", skipped {report.files_skipped} with too short paths" if report.files_skipped else ""
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
-    line = f"{first}extracted {plural(report.files, 'file')}{failed}, {work}"
+    line = f"{first}extracted {plural(report.files, 'file')}{failed}{skipped}, {work}"
     summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
     call.summarize({"summary": summary}, [line])
     if report.interrupted:

@@ -1,0 +1,157 @@
+"""The files that an extract writes: those below prefixes and patterns, or those in a list of paths."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from cafcat.catalog.files.lookup import Lookup
+from cafcat.errors import CafcatError, InvalidInput
+from cafcat.model import Location
+from cafcat.reading.output_names import OutputNames, stripped
+from cafcat.reading.plan import PLANNED_FILES
+from cafcat.reading.reader import FileReader
+from cafcat.reading.selecting import select
+from cafcat.sources.filter import PathFilter
+
+__all__ = ["FilesBelow", "ListedFiles", "TreeFiles", "TreePage", "tree_files"]
+
+_ONE_NAME = "the same name below the folder, after their leading parts are removed"
+_FEWER_PARTS = "remove fewer parts, or extract them into two folders"
+
+
+class TreePage(NamedTuple):
+    """Some files of an extract.
+
+    Attributes:
+        locations: Where they are: up to 5,000 files.
+        failed: Names without a file, each with its error.
+    """
+
+    locations: Sequence[Location]
+    failed: Sequence[tuple[str, CafcatError]] = ()
+
+
+class TreeFiles(Protocol):
+    """The files of one extract."""
+
+    def totals(self) -> tuple[int | None, int | None]:
+        """Return the number of the files and their total size in bytes; None for each that is unknown."""
+
+    def pages(self) -> Iterator[TreePage]:
+        """Yield the files, each once, and the names without a file."""
+
+    def check_outputs(self, strip: int) -> None:
+        """Check that no two files get the same name if leading parts of their paths are removed.
+
+        Args:
+            strip: Number of parts that are removed.
+
+        Raises:
+            InvalidInput: Two files get the same name.
+        """
+
+
+def tree_files(
+    reader: FileReader,
+    catalog: Lookup,
+    prefixes: Sequence[str],
+    paths: Iterable[str] | None,
+    filter: PathFilter | None,
+) -> TreeFiles:
+    """Return the files of an extract.
+
+    Args:
+        reader: Looks up paths.
+        catalog: Lists files.
+        prefixes: Folders, files and patterns, as typed; empty for all files.
+        paths: Paths of single files in place of prefixes; None for none.
+        filter: Includes or leaves out files by their whole paths; None for all files.
+
+    Raises:
+        InvalidInput: Both prefixes and paths are given, or no path can have a name.
+        NotFound: There is no file for any of the prefixes.
+    """
+    if paths is None:
+        return FilesBelow(catalog, prefixes or [""], filter)
+    if prefixes:
+        raise InvalidInput("a list names single files, and cannot be combined with folders")
+    return ListedFiles(reader, paths, filter)
+
+
+class FilesBelow:
+    """The files below prefixes and patterns, in the order of paths. Memory does not depend on their number."""
+
+    def __init__(self, catalog: Lookup, prefixes: Sequence[str], filter: PathFilter | None) -> None:
+        """Find the prefixes and patterns in the catalog.
+
+        Raises:
+            NotFound: There is no file for any of them.
+            InvalidInput: No path can have one of the names.
+        """
+        self._catalog = catalog
+        self._filter = filter
+        self._selection = select(catalog, prefixes)
+        if len(self._selection.missing) == len(prefixes):
+            raise self._selection.errors()[0][1]
+
+    def totals(self) -> tuple[int | None, int | None]:
+        """Return the number of the files and their total size; None for each if files are filtered."""
+        return (None, None) if self._filter is not None else self._catalog.totals_in(self._selection.ranges)
+
+    def pages(self) -> Iterator[TreePage]:
+        """Yield the missing prefixes, then the files."""
+        missing = self._selection.errors()
+        if missing:
+            yield TreePage([], missing)
+        found = (location for page in self._found() for location in page)
+        while page := list(islice(found, PLANNED_FILES)):
+            yield TreePage(page)
+
+    def _found(self) -> Iterator[Sequence[Location]]:
+        for page in self._catalog.pages_in(self._selection.ranges, page_rows=PLANNED_FILES):
+            yield page if self._filter is None else [one for one in page if self._filter.includes(one.path)]
+
+    def check_outputs(self, strip: int) -> None:
+        """Check that no two files get the same name. The paths are only read if they can get the same name."""
+        if self._selection.common.count("/") >= strip:
+            return  # the removed parts are the same for all files
+        with OutputNames(_ONE_NAME, _FEWER_PARTS) as names:
+            for page in self._catalog.paths_in(self._selection.ranges):
+                for path in page:
+                    if self._filter is None or self._filter.includes(path):
+                        names.add(path, stripped(path, strip))
+            names.check()
+
+
+class ListedFiles:
+    """The files with the paths of a list, sorted by path. A path that is listed twice counts once."""
+
+    def __init__(self, reader: FileReader, paths: Iterable[str], filter: PathFilter | None) -> None:
+        """Read the list. If it is long, it is sorted in a temporary file."""
+        self._reader = reader
+        self._names = OutputNames(_ONE_NAME, _FEWER_PARTS)
+        self._impossible: list[str] = []
+        for path in paths:
+            if (filter is None or filter.includes(path)) and not self._names.add(path, path):
+                self._impossible.append(path)
+
+    def totals(self) -> tuple[int | None, int | None]:
+        """Return (None, None): the files are looked up later."""
+        return None, None
+
+    def pages(self) -> Iterator[TreePage]:
+        """Yield the files, and the paths that the catalog does not have."""
+        names = iter(self._names)
+        paths = self._impossible
+        while paths or (paths := list(islice(names, PLANNED_FILES))):
+            found = self._reader.locate_many(paths)
+            locations = [one for one in found.values() if not isinstance(one, CafcatError)]
+            yield TreePage(locations, [(path, one) for path, one in found.items() if isinstance(one, CafcatError)])
+            paths = []
+
+    def check_outputs(self, strip: int) -> None:
+        """Check that no two files get the same name."""
+        with OutputNames(_ONE_NAME, _FEWER_PARTS) as names:
+            for path in self._names:
+                names.add(path, stripped(path, strip))
+            names.check()
