@@ -18,6 +18,7 @@ __all__ = [
     "IndexMissing",
     "InvalidInput",
     "Locked",
+    "NotConfirmed",
     "NotFound",
     "NotInstalled",
     "OutputFailed",
@@ -112,6 +113,12 @@ class Corrupt(CafcatError):
     """Bytes contradict their format, index or checksum. Reading a file whose chunk is missing raises this, too."""
 
     kind = "corrupt"
+
+
+class NotConfirmed(CafcatError):
+    """Nothing was done, because the user did not confirm what would be destroyed."""
+
+    kind = "not_confirmed"
 
 
 class Unsupported(CafcatError):

@@ -137,7 +137,7 @@ def _start(
 ) -> None: ...
 
 
-app.callback()(with_shared_options(_start))
+app.callback()(with_shared_options(_start, is_program=True))
 
 
 def run(arguments: Sequence[str]) -> int:

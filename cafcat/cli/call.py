@@ -4,11 +4,12 @@ The shared options are declared once, and added to the program, every group and 
 before and after the name of the command.
 """
 
+import copy
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -80,6 +81,26 @@ def _shared(
 
 
 _SHARED: Final = dict(inspect.signature(_shared).parameters)
+_OF_EVERY_COMMAND: Final = (
+    "json",
+    "quiet",
+    "verbose",
+    "debug",
+    "home",
+    "database_url",
+    "store",
+    "config",
+    "profile",
+)
+_EPILOG: Final = "`cafcat --help` has the options of every command, such as --json, --quiet and --database-url."
+
+
+def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return the parameter of an option so that a help does not show the option."""
+    kind, option = get_args(parameter.annotation)
+    option = copy.copy(option)
+    option.hidden = True
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 class Call:
@@ -219,6 +240,7 @@ def with_shared_options(
     reads: bool = False,
     measured: bool = False,
     is_group: bool = False,
+    is_program: bool = False,
 ) -> Callable[..., int | None]:
     """Return the function of a command in the form that typer calls, with the shared options added.
 
@@ -236,8 +258,11 @@ def with_shared_options(
             `--fresh`.
         measured: True for a long command, which cron jobs run: it gets `--metrics-file`.
         is_group: True for a group of commands whose `function` runs if no command of it is named.
+        is_program: True for the program itself, whose help shows the options of every command.
     """
     shared = dict(_SHARED)
+    if not is_program:
+        shared |= {name: _hidden(shared[name]) for name in _OF_EVERY_COMMAND}
     if store is not None:
         help_of_store = typer.Option("--store", metavar="URL", help=store)
         shared["store"] = shared["store"].replace(annotation=Annotated[str | None, help_of_store])
@@ -309,7 +334,7 @@ def verb(
         measured: True for a long command, which cron jobs run: it gets `--metrics-file`.
     """
     shared = with_shared_options(function, store, commits=commits, moves=moves, reads=reads, measured=measured)
-    app.command(name)(shared)
+    app.command(name, epilog=_EPILOG)(shared)
 
 
 def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:

@@ -29,6 +29,7 @@ EXIT_CODES = {
     "refused": USAGE,
     "not_found": 4,
     "corrupt": DAMAGE,
+    "not_confirmed": 9,
     "catalog_revision": 10,
     "catalog_unavailable": 10,
     "locked": 11,

@@ -94,7 +94,7 @@ InputFormat = Annotated[
 ZeroPadding = Annotated[bool, Flag("--zero-padding", "End a CAR at the first section of size zero.")]
 DryRun = Annotated[bool, Flag("--dry-run", "Change nothing; only show what would be done.")]
 UnlessYes = Annotated[
-    bool, Unless("--yes", "Do the work. Without this flag, the command only shows what would be done.")
+    bool, Unless("--yes", "Do the work without a question. By default, the command shows the work and asks.")
 ]
 JoinStore = Annotated[bool, Flag("--join-store", "Write into the store although another catalog uses it.")]
 SharePassword = Annotated[

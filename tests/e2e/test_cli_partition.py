@@ -30,7 +30,8 @@ def test_init_and_current_show_partitions(cafcat: Cafcat) -> None:
 
 def test_partition_shows_the_space_first_and_changes_with_yes(cafcat: Cafcat) -> None:
     add_rows(cafcat)
-    shown = cafcat("db", "partition", "4").text
+    assert "nobody can be asked" in cafcat("db", "partition", "4", code=9).err
+    shown = cafcat("db", "partition", "4", "--dry-run").text
     assert "of disk until its end" in shown
     assert "of write-ahead log" in shown
     assert layout(cafcat) == 0
@@ -55,7 +56,7 @@ def test_an_unfinished_change_is_shown_and_cancelled(cafcat: Cafcat) -> None:
     add_rows(cafcat)
     with open_repository(database_url=cafcat.database_url) as repository:
         repository.session.catalog.layout.begin(4)
-    assert "in the phase copying" in cafcat("db", "partition", "4").text
+    assert "in the phase copying" in cafcat("db", "partition", "4", "--dry-run").text
     assert "a change to 4 partitions is unfinished" in cafcat("db", "partition", "8", "--yes", code=1).err
     assert cafcat("db", "partition", "--cancel", "--json").document == {"cancelled": True}
     assert layout(cafcat) == 0

@@ -17,6 +17,9 @@ def tree(cafcat: Cafcat) -> Cafcat:
     return cafcat
 
 
+NOBODY = "cafcat: nothing was done, because nobody can be asked; run it again with --yes\n"
+
+
 def paths(cafcat: Cafcat) -> set[str]:
     return {document["path"] for document in cafcat("find", "--json").documents}
 
@@ -40,8 +43,9 @@ def test_a_file_is_removed_and_brought_back(tree: Cafcat) -> None:
 
 def test_a_folder_needs_yes(tree: Cafcat) -> None:
     odd = sum(len(TREE[path]) for path in TREE if "/odd/" in path)
-    dry = tree("rm", "-r", "tree/odd")
-    assert dry.lines == [f"would remove 7 files ({odd} B)", "run it again with --yes"]
+    dry = tree("rm", "-q", "-r", "tree/odd", code=9)
+    assert (dry.text, dry.err) == ("", NOBODY)
+    assert tree("rm", "-r", "tree/odd", code=9).lines == [f"would remove 7 files ({odd} B)"]
     assert paths(tree) == set(TREE)
     assert tree("rm", "-r", "tree/odd", "--dry-run", "--yes").text.startswith("would remove 7 files")
     assert tree("rm", "-r", "tree/odd", "--yes").text.startswith("removed 7 files (")

@@ -32,13 +32,14 @@ def test_nothing_to_repack(cafcat: Cafcat) -> None:
 
 def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
-    dry = cafcat("repack")
+    dry = cafcat("repack", "--dry-run")
     assert dry.lines == [
         f"chunk {chunk}: 2.0 kB dead (67%); 1 live file, 1.0 kB",
         "would copy 1 live file (1.0 kB) out of 1 chunk, with 2.0 kB dead",
-        "run it again with --yes",
     ]
-    assert cafcat("repack").text == dry.text
+    asked = cafcat("repack", code=9)
+    assert asked.text == dry.text
+    assert "nobody can be asked" in asked.err
     done = cafcat("repack", "--yes", "-v")
     assert re.fullmatch(
         r"copied 1 live file \(1.0 kB\) into 1 new chunk \(1.2 kB\); 1 of 1 chunk retired: prune removes them\n",
@@ -54,7 +55,8 @@ def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
 
 def test_json_output(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
-    first, second = cafcat("repack", "--json").documents
+    first, second = cafcat("repack", "--json", "--dry-run").documents
+    assert cafcat("repack", "--json", code=9).error["kind"] == "not_confirmed"
     expected = {"chunk": chunk, "data_bytes": 3000, "dead_bytes": 2000, "live_bytes": 1000, "live_files": 1}
     assert {key: first["chosen"][key] for key in expected} == expected
     assert (second["summary"]["chunks"], second["summary"]["dry_run"]) == (1, True)
@@ -72,10 +74,17 @@ def test_options_that_select_chunks(cafcat: Cafcat) -> None:
     first, second = waste(cafcat), waste(cafcat, "other")
     assert cafcat("repack", "--max-unused", "70%").text == "nothing to repack\n"
     assert (
-        cafcat("repack", "--max-unused", "70%", "--small", "1MB", "--json").documents[-1]["summary"]["chunks"] == 2
+        cafcat("repack", "--max-unused", "70%", "--small", "1MB", "--json", "--dry-run").documents[-1]["summary"][
+            "chunks"
+        ]
+        == 2
     )
-    assert cafcat("repack", "--max-unused", "70%", "--chunk", second[:8]).lines[0].startswith(f"chunk {second}")
-    limited = cafcat("repack", "--max-repack-size", "1500").lines
+    assert (
+        cafcat("repack", "--max-unused", "70%", "--chunk", second[:8], "--dry-run")
+        .lines[0]
+        .startswith(f"chunk {second}")
+    )
+    limited = cafcat("repack", "--max-repack-size", "1500", "--dry-run").lines
     assert limited[0].startswith(f"chunk {first}")
     assert limited[2] == "1 chunk left for another time: --max-repack-size"
     assert "no chunk in the store" in cafcat("repack", "--store", cafcat.folder / "elsewhere", code=4).err

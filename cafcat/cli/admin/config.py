@@ -21,7 +21,10 @@ _NONE: Final = {
 
 
 def config(call: Call) -> None:
-    """Show all settings and named stores, with their origins. Passwords in URLs are hidden."""
+    """Show all settings and named stores, with their origins. Passwords in URLs are hidden.
+
+    Example: cafcat config --json
+    """
     settings = call.settings()
     origins = settings.origins
     values = _values(settings)

@@ -1,12 +1,14 @@
 """The command `cafcat help`."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cafcat.cli.app import app as program
 from cafcat.cli.call import Call, verb
-from cafcat.errors import InvalidInput
+from cafcat.errors import InvalidInput, OutputFailed
+from cafcat.support.quantities import plural
 
 __all__ = ["register"]
 
@@ -16,11 +18,17 @@ def help(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="VERB", help="A command, such as `ingest` or `db init`.")
     ] = None,
+    man: Annotated[
+        str | None, typer.Option("--man", metavar="FOLDER", help="Write manual pages of all commands into FOLDER.")
+    ] = None,
 ) -> None:
     """Print the help of a command. Default: the list of all commands.
 
     Example: cafcat help runs show
     """
+    if man is not None:
+        _write_manual(call, man)
+        return
     context: Any = typer.main.get_command(program).make_context("cafcat", [], resilient_parsing=True)
     for word in words or []:
         below = getattr(context.command, "get_command", None)
@@ -31,6 +39,18 @@ def help(
         context = command.make_context(word, [], parent=context, resilient_parsing=True)
     text = context.command.get_help(context)
     call.output.show({"help": text}, [text])
+
+
+def _write_manual(call: Call, folder: str) -> None:
+    from cafcat.cli.admin.man import write_pages
+
+    try:
+        names = write_pages(typer.main.get_command(program), Path(folder))
+    except OSError as error:
+        raise OutputFailed(f"cannot write {error.filename}: {error.strerror}") from error
+    call.output.show(
+        {"folder": str(Path(folder).absolute()), "pages": names}, [f"wrote {plural(len(names), 'page')}"]
+    )
 
 
 def register(app: typer.Typer) -> None:

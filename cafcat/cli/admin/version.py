@@ -9,7 +9,10 @@ __all__ = ["register", "show"]
 
 
 def show(call: Call) -> None:
-    """Print the version."""
+    """Print the version.
+
+    Example: cafcat version
+    """
     call.output.show({"version": __version__}, [f"cafcat {__version__}"])
 
 

@@ -18,7 +18,10 @@ def ls(
     call: Call,
     state: Annotated[ChunkState | None, typer.Option("--state", help="Only list chunks in this state.")] = None,
 ) -> None:
-    """List the chunks of the catalog, one per line."""
+    """List the chunks of the catalog, one per line.
+
+    Example: cafcat chunks ls
+    """
     with call.files() as repository:
         for chunk in repository.chunks(state):
             call.output.show(asdict(chunk), [_row(chunk)])
@@ -39,7 +42,10 @@ def show(
     ],
     files: Annotated[bool, typer.Option("--files", help="List the files in the chunk, too.")] = False,
 ) -> None:
-    """Show one chunk, and its files with --files."""
+    """Show one chunk, and its files with --files.
+
+    Example: cafcat chunks show 1b4e28ba --files
+    """
     with call.files() as repository:
         chunk = repository.chunk(uuid)
         call.output.fields(asdict(chunk))

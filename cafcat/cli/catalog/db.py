@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, group, verb
+from cafcat.cli.confirming import DryRun, confirm
 from cafcat.cli.errors import DAMAGE
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
@@ -29,13 +30,19 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Create cafcat's tables in an empty database."""
+    """Create cafcat's tables in an empty database.
+
+    Example: cafcat --database-url postgresql://host/catalog db init
+    """
     revision = call.database().init(partitions)
     call.output.show({"revision": revision}, [f"the database is ready, at revision {revision}"])
 
 
 def upgrade(call: Call) -> None:
-    """Upgrade the database to the schema of this version of cafcat."""
+    """Upgrade the database to the schema of this version of cafcat.
+
+    Example: cafcat db upgrade
+    """
     before, after = call.database().upgrade()
     if before is None:
         line = f"the database is ready, at revision {after}"
@@ -47,7 +54,10 @@ def upgrade(call: Call) -> None:
 
 
 def current(call: Call) -> None:
-    """Show the schema revision of the database, the needed revision, and the layout of the table of files."""
+    """Show the schema revision of the database, the needed revision, and the layout of the table of files.
+
+    Example: cafcat db current --json
+    """
     database = call.database()
     found, needed = database.current()
     partitions = database.partitions() if found == needed else None
@@ -57,7 +67,10 @@ def current(call: Call) -> None:
 
 
 def check(call: Call) -> int:
-    """Check the catalog for contradictions, and for signs that it was lost. The exit code is 5 if there are any."""
+    """Check the catalog for contradictions, and for signs that it was lost. The exit code is 5 if there are any.
+
+    Example: cafcat db check
+    """
     findings = call.database().check()
     with call.files() as repository:
         if (lost := warn_if_lost(call, repository)) is not None:
@@ -73,10 +86,11 @@ def partition(
         int | None,
         typer.Argument(metavar="[N]", help="Partitions of the table of files, 2 to 1024; 0 for a plain table."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Change the layout, or continue a change.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Undo an unfinished change.")] = False,
 ) -> None:
-    """Change the layout of the table of files while it is in use. Without --yes, only show the disk space.
+    """Change the layout of the table of files while it is in use. Shows the disk space first, and asks.
 
     Example: cafcat db partition 16 --yes
     """
@@ -91,10 +105,12 @@ def partition(
             document: dict[str, Any] = {"cancelled": had_change}
             lines = ["undone" if had_change else "no change is unfinished"]
         else:
-            plan = operations.run(session, partitions, dry_run=True)
-            if yes and not plan.changed:
-                call.warn(_need(plan))
-            report = operations.run(session, partitions) if yes else plan
+            report = operations.run(session, partitions, dry_run=True)
+            if not report.changed and not dry_run:
+                call.warn(_need(report))
+                if not yes:
+                    confirm(call, "Change the layout?")
+                report = operations.run(session, partitions)
             document, lines = {"summary": asdict(report)}, [_outcome(report)]
     call.summarize(document, lines)
 
@@ -112,7 +128,7 @@ def _outcome(report: "PartitionReport") -> str:
     if report.changed:
         return f"the catalog has {layout}"
     state = f"an unfinished change is in the phase {report.unfinished}; " if report.unfinished else ""
-    return f"{state}{_need(report)}; --yes starts it"
+    return f"{state}{_need(report)}"
 
 
 def url(call: Call) -> None:
@@ -125,7 +141,10 @@ def url(call: Call) -> None:
 
 
 def stop(call: Call) -> None:
-    """Stop the embedded database. The next command that needs it starts it again."""
+    """Stop the embedded database. The next command that needs it starts it again.
+
+    Example: cafcat db stop
+    """
     stopped = call.database().stop()
     call.output.show({"stopped": stopped}, ["stopped" if stopped else "was not running"])
 

@@ -42,7 +42,10 @@ def add(
 
 
 def list_(call: Call) -> None:
-    """List the access keys, without their secrets."""
+    """List the access keys, without their secrets.
+
+    Example: cafcat keys list
+    """
     with call.files() as repository:
         for key in repository.session.catalog.access_keys.all():
             call.output.show(key._asdict(), [call.output.shown(_row(key))])
@@ -61,7 +64,10 @@ def revoke(
         typer.Argument(metavar="ID", parser=parse_text, help="Name of the access key, as `keys list` shows it."),
     ],
 ) -> None:
-    """Revoke an access key for ever. Running servers refuse it within 5 seconds."""
+    """Revoke an access key for ever. Running servers refuse it within 5 seconds.
+
+    Example: cafcat keys revoke CAFCATEXAMPLE
+    """
     from cafcat.operations.audit import audited
     from cafcat.serve.s3.keys import revoke_key
 

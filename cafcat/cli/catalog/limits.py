@@ -46,7 +46,10 @@ def set_(
 
 
 def list_(call: Call) -> None:
-    """List the limits, and how many processes share each of them now."""
+    """List the limits, and how many processes share each of them now.
+
+    Example: cafcat limits list
+    """
     with call.repository() as repository:
         for row in repository.limits():
             call.output.show(row._asdict(), [call.output.shown(_row(row))])
@@ -62,7 +65,10 @@ def _row(row: "LimitRow") -> str:
 
 
 def remove(call: Call, *, url: _Url) -> None:
-    """Remove a limit."""
+    """Remove a limit.
+
+    Example: cafcat limits remove s3://photos
+    """
     with call.repository() as repository:
         found = repository.remove_limit(url)
     call.output.show({"removed": found}, [call.output.shown(f"removed the limit of {found}")])

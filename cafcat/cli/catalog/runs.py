@@ -26,7 +26,10 @@ RunId = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run, as
 def runs(
     call: Call, limit: Annotated[int, typer.Option("--limit", min=1, help="Number of runs, newest first.")] = 20
 ) -> None:
-    """List the latest ingests."""
+    """List the latest ingests.
+
+    Example: cafcat runs --limit 5
+    """
     with call.files() as repository:
         for run in repository.runs(limit):
             call.output.show(asdict(run), [call.output.shown(_row(run))])
@@ -42,7 +45,10 @@ def _row(run: Run) -> str:
 
 
 def pause(call: Call, *, run: RunId) -> None:
-    """Pause a running ingest. Within 5 seconds, its processes begin no further file, until the run is resumed."""
+    """Pause a running ingest. Within 5 seconds, its processes begin no further file, until the run is resumed.
+
+    Example: cafcat runs pause 7
+    """
     with call.repository() as repository:
         repository.pause_run(run)
     hint = f"`cafcat runs resume {run}` continues it"
@@ -50,14 +56,20 @@ def pause(call: Call, *, run: RunId) -> None:
 
 
 def resume(call: Call, *, run: RunId) -> None:
-    """Let a paused ingest go on."""
+    """Let a paused ingest go on.
+
+    Example: cafcat runs resume 7
+    """
     with call.repository() as repository:
         repository.resume_run(run)
     call.output.show({"resumed": run}, [f"run {run} goes on within 5 seconds"])
 
 
 def show(call: Call, *, run: RunId) -> None:
-    """Show an ingest, with the progress of its shards on each host."""
+    """Show an ingest, with the progress of its shards on each host.
+
+    Example: cafcat runs show 7
+    """
     with call.files() as repository:
         call.output.show(*_shown_run(call, repository, run))
 
@@ -70,7 +82,10 @@ def watch(
         float, typer.Option("--interval", metavar="SECONDS", min=0.2, help="Time between two looks.")
     ] = 2.0,
 ) -> None:
-    """Show the progress of an ingest again and again, until it has ended or Ctrl-C is pressed."""
+    """Show the progress of an ingest again and again, until it has ended or Ctrl-C is pressed.
+
+    Example: cafcat runs watch 7
+    """
     lines: list[str] = []
     with call.files() as repository, suppress(KeyboardInterrupt):
         while True:
@@ -136,7 +151,10 @@ def _handled(shards: Sequence[ShardSummary]) -> str:
 
 
 def stats(call: Call) -> None:
-    """Show the totals of the catalog."""
+    """Show the totals of the catalog.
+
+    Example: cafcat stats --json
+    """
     with call.files() as repository:
         totals = asdict(repository.stats())
         warn_if_lost(call, repository)
@@ -153,7 +171,12 @@ def _shown(name: str, value: object) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat runs` and `stats` to the commands of the program."""
-    below = group(app, "runs", "List the latest ingests; show, watch, compare, pause and resume them.", alone=runs)
+    below = group(
+        app,
+        "runs",
+        "List the latest ingests; show, watch, compare, pause and resume them.\n\nExample: cafcat runs --limit 5",
+        alone=runs,
+    )
     verb(below, "show", show)
     verb(below, "watch", watch)
     verb(below, "diff", diff)

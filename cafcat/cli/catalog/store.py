@@ -45,7 +45,10 @@ class _Progress(ShownProgress):
 
 
 def ls(call: Call) -> None:
-    """List the stores of the catalog, with the numbers of their objects."""
+    """List the stores of the catalog, with the numbers of their objects.
+
+    Example: cafcat store ls
+    """
     with call.repository() as repository:
         for store in repository.stores():
             call.output.show(store._asdict(), [call.output.shown(_row(store))])
@@ -85,7 +88,10 @@ def add(
 
 
 def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]) -> None:
-    """Give a store of the catalog another name."""
+    """Give a store of the catalog another name.
+
+    Example: cafcat store rename old new
+    """
     with call.repository() as repository:
         configured = repository.configured_name(old)
         renamed = repository.rename_store(old, name)
@@ -95,7 +101,10 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
 
 
 def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
-    """Remove an unused store from the catalog. Objects in the store stay."""
+    """Remove an unused store from the catalog. Objects in the store stay.
+
+    Example: cafcat store rm old
+    """
     with call.repository() as repository:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)
@@ -203,6 +212,8 @@ def check(
 
     Writes test objects of up to 5 MiB below the store's prefix, and removes them. If the catalog has the store, the
     failed checks are stored in the catalog. docs/s3.md lists how cafcat replaces missing features.
+
+    Example: cafcat store check s3://bucket/chunks
     """
     with call.repository() as repository:
         checked = repository.check_store(url)

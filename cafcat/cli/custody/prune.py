@@ -1,11 +1,12 @@
 """The command `cafcat prune`: its flags, progress and output."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.confirming import DryRun, confirm
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
@@ -39,11 +40,22 @@ class _Progress(ShownProgress):
             self._print(f"chunk {event.uuid} {self._would}{what}{since}")
 
 
-def prune(call: Call, options: PruneOptions) -> int:
-    """Remove chunks that had no files for a grace period. Without --yes, only shows the result.
+def prune(call: Call, options: PruneOptions, *, only_show: DryRun = False) -> int:
+    """Remove chunks that had no files for a grace period. Shows them first, and asks, unless --yes is given.
 
     Example: cafcat prune --grace 30d --yes
     """
+    if not options.dry_run and not only_show:
+        return _prune(call, options)[0]
+    code, report = _prune(call, replace(options, dry_run=True))
+    if code or only_show or not (report.objects or report.let_go):
+        return code
+    confirm(call, f"Remove {plural(report.objects + report.let_go, 'object')}?")
+    return _prune(call, replace(options, dry_run=False))[0]
+
+
+def _prune(call: Call, options: PruneOptions) -> tuple[int, "PruneReport"]:
+    """Run the operation, print its summary, and return exit code and report."""
     with operation(
         call,
         _Progress(call, dry_run=options.dry_run),
@@ -55,7 +67,7 @@ def prune(call: Call, options: PruneOptions) -> int:
         report = run(session, options)
     grace = format_duration(options.grace_seconds)
     call.summarize({"summary": asdict(report)}, _summary(report, grace), report.failed)
-    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
+    return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0, report
 
 
 def _summary(report: "PruneReport", grace: str) -> list[str]:
@@ -69,8 +81,6 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
     if report.copies_waiting:
         copies = f"{report.copies_waiting} {'copy' if report.copies_waiting == 1 else 'copies'}"
         lines.append(f"{copies} that a migration left less than {grace} ago: kept for now")
-    if report.dry_run and (report.objects or report.let_go):
-        lines.append("run it again with --yes")
     if report.interrupted:
         lines[0] = f"interrupted; {lines[0]}"
     return lines

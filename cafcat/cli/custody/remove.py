@@ -9,6 +9,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.choosing import Chosen, FilesFrom, Null, Paths, choose
+from cafcat.cli.confirming import confirm
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, timestamp
@@ -52,21 +53,36 @@ def rm(
     *,
     paths: Paths = None,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Remove folders with everything below them; needs --yes.")
+        bool, typer.Option("--recursive", "-r", help="Remove folders with everything below them.")
     ] = False,
     files_from: FilesFrom = None,
     null: Null = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only show the result.")] = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Remove folders (-r), and files that match patterns. Default: only show them."),
+        typer.Option("--yes", help="Do not ask before folders (-r), and files that match patterns, are removed."),
     ] = False,
 ) -> int:
     """Remove files from the catalog. undelete brings them back until prune removes their bytes.
 
+    Folders and patterns are counted first, and the command asks.
+
     Example: cafcat rm -r photos/2019 --yes
     """
     chosen = _chosen(paths, files_from, null=null, recursive=recursive)
+    asks, report = _rm(call, chosen, recursive=recursive, dry_run=dry_run, yes=yes)
+    if asks and report.files:
+        confirm(call, f"Remove {plural(report.files, 'file')}?")
+        _, report = _rm(call, chosen, recursive=recursive, dry_run=False, yes=True)
+    return SOME_FAILED if report.files_failed else 0
+
+
+def _rm(call: Call, chosen: Chosen, *, recursive: bool, dry_run: bool, yes: bool) -> tuple[bool, "RemoveReport"]:
+    """Run the operation, and print its summary.
+
+    Returns:
+        True if the files were only counted, because the user has to be asked first; and the report.
+    """
     progress = _Progress(call, single=chosen.is_single)
     with operation(call, progress, at_hand="the removal", if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
@@ -77,19 +93,19 @@ def rm(
         named = patterns if recursive else chosen.paths
         names = chain(expanded(files, named, below=recursive), chosen.listed)
         folders = [path for path in chosen.paths if recursive and path not in patterns]
-        only_shown = not yes and (recursive or bool(patterns))
-        report = run(session, RmOptions(names, folders=folders, dry_run=dry_run or only_shown))
-    call.summarize({"summary": asdict(report)}, _removed(report, can_do=only_shown))
-    return SOME_FAILED if report.files_failed else 0
+        asks = not yes and not dry_run and (recursive or bool(patterns))
+        report = run(session, RmOptions(names, folders=folders, dry_run=dry_run or asks))
+    call.summarize({"summary": asdict(report)}, [_removed(report)])
+    return asks, report
 
 
-def _removed(report: "RemoveReport", *, can_do: bool) -> list[str]:
+def _removed(report: "RemoveReport") -> str:
     done = "would remove" if report.dry_run else "removed"
     line = f"{done} {plural(report.files, 'file')} ({format_size(report.bytes)})"
     if report.chunks_retired:
         have = "would have" if report.dry_run else "has" if report.chunks_retired == 1 else "have"
         line += f"; {plural(report.chunks_retired, 'chunk')} {have} no file left"
-    return [line, "run it again with --yes"] if can_do and report.files else [line]
+    return line
 
 
 def undelete(

@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.clusters import Cluster, executor_of
+from cafcat.cli.confirming import DryRun, confirm
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
@@ -53,13 +54,24 @@ def _line(chunk: ChunkChosen) -> str:
     return f"chunk {chunk.chunk}: {format_size(chunk.dead_bytes)} dead ({share:.0f}%); {live}"
 
 
-def repack(call: Call, options: RepackOptions, *, cluster: Cluster = None) -> int:
-    """Rewrite chunks with much dead space. Without --yes, only shows the result.
+def repack(call: Call, options: RepackOptions, *, cluster: Cluster = None, only_show: DryRun = False) -> int:
+    """Rewrite chunks with much dead space. Shows them first, and asks, unless --yes is given.
 
     The live files of these chunks are copied into new chunks.
 
     Example: cafcat repack --max-unused 50% --max-repack-size 100GB --yes
     """
+    if not options.dry_run and not only_show:
+        return _repack(call, options, cluster)[0]
+    code, report = _repack(call, replace(options, dry_run=True), cluster)
+    if code or only_show or not report.chunks:
+        return code
+    confirm(call, f"Rewrite {plural(report.chunks, 'chunk')}?")
+    return _repack(call, replace(options, dry_run=False), cluster)[0]
+
+
+def _repack(call: Call, options: RepackOptions, cluster: str | None) -> tuple[int, "RepackReport"]:
+    """Run the operation, print its summary, and return exit code and report."""
     with (
         executor_of(cluster) as executor,
         operation(
@@ -73,7 +85,7 @@ def repack(call: Call, options: RepackOptions, *, cluster: Cluster = None) -> in
 
         report = run(session, replace(options, executor=executor))
     call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
-    return _exit_code(report)
+    return _exit_code(report), report
 
 
 def _exit_code(report: "RepackReport") -> int:
@@ -92,8 +104,6 @@ def _summary(report: "RepackReport") -> list[str]:
         lines.append(f"{plural(report.taken, 'chunk')} left alone: their files are being copied right now")
     if report.waiting:
         lines.append(f"{plural(report.waiting, 'chunk')} left for another time: --max-repack-size")
-    if report.dry_run and report.chunks:
-        lines.append("run it again with --yes")
     return lines
 
 
