@@ -311,6 +311,19 @@ class CatalogQueries:
         """
         return self.session.catalog.reports.query(sql)
 
+    def has_logs(self, name: str) -> bool:
+        """Return True if an archive of logs has a log file below a folder, or of that name.
+
+        Args:
+            name: Name of the folder or log file, as typed.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        from cafcat.logs.searching import folder_of_logs
+
+        return self.session.catalog.logs.has_any(folder_of_logs(name))
+
     def lost_catalog(self) -> CafcatError | None:
         """Return an error with the remedies if this catalog is empty, but the store of the settings is in use.
 

@@ -420,8 +420,9 @@ class Repository(PackedFiles):
             to_ms: Latest time of a record, inclusive, in milliseconds since 1970; None for no limit.
             ignore_case: True to ignore the case of letters.
             projection: Columns of the records that are returned; empty for all columns.
-            warn: Called with each warning that a copy of an archive is searched, that an archive is damaged, or
-                that no record can match the query. None: the Progress of this repository receives these warnings.
+            warn: Called with each warning that a copy of an archive is searched, that an archive is damaged, that
+                no record can match the query, or that archives have no times. None: the Progress of this repository
+                receives these warnings.
 
         Returns:
             The search, which begins when its `records()` are iterated. Afterwards its `report` has the totals.

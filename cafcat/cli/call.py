@@ -182,10 +182,12 @@ class Call:
         with self.files() as repository:
             try:
                 yield repository
-            except NotFound:
+            except NotFound as error:
+                from cafcat.cli.reading.log_names import add_log_hint
                 from cafcat.cli.reading.lost import warn_if_lost
 
                 warn_if_lost(self, repository)
+                add_log_hint(repository, error)
                 raise
 
     def database(self) -> "Database":

@@ -3,22 +3,24 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cafcat.catalog.files.log_units import ExistingLogs
-from cafcat.errors import Conflict, InvalidInput
+from cafcat.errors import Conflict, InvalidInput, shown_path
 from cafcat.events import ChunkCommitted
 from cafcat.formats.clp import program
 from cafcat.formats.clp.annotating import LogSource, annotate
 from cafcat.formats.clp.reader import ClpReader
+from cafcat.logs.timestamp_keys import head_of
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.problems import Problems
 from cafcat.sources.base import LocalSource, Source
 from cafcat.stores.local.files import LocalFile
-from cafcat.support.quantities import to_microseconds
+from cafcat.support.quantities import plural, to_microseconds
 from cafcat.support.spool import temporary_file_of
 from cafcat.support.temporary_folder import temporary_folder
 from cafcat.writing.archive_chunk import ArchiveChunk
@@ -30,6 +32,8 @@ _MOST_FILES: Final = 10_000
 _MOST_NAME_BYTES: Final = 1 << 20
 """Largest number of files and of bytes of their names in one archive. The metadata of an archive has room for far
 more."""
+_MOST_GROUPS: Final = 8
+"""Largest number of timestamp keys whose log files are collected at the same time."""
 _WARNINGS: Final = 20
 _BLOCK_BYTES: Final = 64 << 10
 _HINT: Final = "`cafcat rm -r` removes an archive from the catalog; then its log files can be ingested again"
@@ -45,8 +49,41 @@ def check_log_sources(sources: Sequence[Source]) -> None:
             )
 
 
+@dataclass(slots=True)
+class _Group:
+    """Log files that are collected for one archive.
+
+    Attributes:
+        timestamp_key: JSON key that holds the timestamp of their records; None if there is none.
+        files: The log files.
+        size_bytes: Their total size in bytes.
+        name_bytes: Total size of their names in bytes.
+    """
+
+    timestamp_key: str | None
+    files: list[SourceFile] = field(default_factory=list)
+    size_bytes: int = 0
+    name_bytes: int = 0
+
+    def has_room(self, file: SourceFile, most_bytes: int) -> bool:
+        """Return True if a log file fits into the archive, whose log files may have `most_bytes`."""
+        return not self.files or (
+            self.size_bytes + file.size_bytes <= most_bytes
+            and self.name_bytes + len(file.path.encode()) <= _MOST_NAME_BYTES
+            and len(self.files) < _MOST_FILES
+        )
+
+    def add(self, file: SourceFile) -> None:
+        """Add a log file."""
+        self.files.append(file)
+        self.size_bytes += file.size_bytes
+        self.name_bytes += len(file.path.encode())
+
+
 class LogIngest:
     """One ingest of log files: collects them in groups, and makes an archive and a chunk of each group.
+
+    An archive has one timestamp key. So the log files of a group have the same one.
 
     Attributes:
         report: The totals so far. Its files and bytes are those of log files.
@@ -68,7 +105,7 @@ class LogIngest:
             target: Catalog, store, format, run and owner of new chunks.
             target_bytes: Largest total size of the log files in one archive, in bytes. A larger log file gets an
                 archive of its own.
-            timestamp_key: JSON key that holds the timestamp of a record; None if there is none.
+            timestamp_key: JSON key that holds the timestamp of a record. None: find it for each log file.
             on_conflict: FAIL raises Conflict for a log file that the catalog has with another size or time. With
                 the other values, the log file is reported as a problem and left out.
             dry_run: True to count the log files without making archives or chunks.
@@ -85,10 +122,12 @@ class LogIngest:
         self._on_conflict = on_conflict
         self._dry_run = dry_run
         self._progress = progress
-        self._group: list[SourceFile] = []
+        self._groups: dict[str | None, _Group] = {}
+        self._last_key: str | None = None
         self._paths: set[str] = set()
         self._dry_facts: dict[str, tuple[int, int]] = {}
-        self._bytes = self._name_bytes = 0
+        self._without_times: list[str] = []
+        self._without_times_count = 0
         self.report = IngestReport(run=None if dry_run else target.run, dry_run=dry_run)
         self._problems = Problems(target.catalog, self.report, progress)
 
@@ -113,12 +152,13 @@ class LogIngest:
         try:
             for source in sources:
                 self._pack_source(source)
-            self._pack_group()
+            self._pack_groups()
         except SourceBroke as broke:
-            self._pack_group()
+            self._pack_groups()
             raise broke.reason from broke
         finally:
             self._problems.record()
+            self._warn_of_missing_times()
 
     def _pack_source(self, source: Source) -> None:
         for found in batches_of(source):
@@ -136,9 +176,9 @@ class LogIngest:
             files = files[self._add_files(files) :]
 
     def _add_files(self, files: Sequence[SourceFile]) -> int:
-        """Add the new ones of these log files to the group, until the group has to be packed before the next file.
+        """Add the new ones of these log files to groups, until a group has to be packed before the next file.
 
-        The group is then packed. Call this again for the other files: they may now be in the catalog.
+        This group is then packed. Call this again for the other files: they may now be in the catalog.
 
         Returns:
             The number of files, from the first on, that were added, or that the catalog has.
@@ -155,12 +195,44 @@ class LogIngest:
             elif "\n" in file.path:
                 message = "clp-s cannot read a file with a newline in its name"
                 self._problems.add(FileProblem(file.path, ProblemKind.NAME, message))
-            elif self._group and not self._can_add(file):
-                self._pack_group()
+            elif file.path in self._paths:
+                self._pack_groups()
                 return n
-            else:
-                self._add(file)
+            elif not self._has_added(file):
+                return n
         return len(files)
+
+    def _has_added(self, file: SourceFile) -> bool:
+        """Add a log file to the group with its timestamp key, and return True. If the group is full, pack it first.
+
+        Returns:
+            False if groups were packed, and the file was not added.
+        """
+        key = self._key_of(file)
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) == _MOST_GROUPS:
+                self._pack_groups()
+                return False
+            group = self._groups[key] = _Group(key)
+        if not group.has_room(file, self._target_bytes):
+            self._pack_group(self._groups.pop(key))
+            return False
+        group.add(file)
+        self._paths.add(file.path)
+        return True
+
+    def _key_of(self, file: SourceFile) -> str | None:
+        """Return the timestamp key that the user named, or the key that the log file's first records have.
+
+        A file without records goes into the archive of the file before it.
+        """
+        if self._timestamp_key is not None or self._dry_run:
+            return self._timestamp_key
+        head = head_of(file.locator)
+        if not head.is_blank:
+            self._last_key = head.timestamp_key
+        return self._last_key
 
     def _existing(self, files: Sequence[SourceFile]) -> ExistingLogs:
         """Return which log files of a batch the catalog has, or would have by now if this is a dry run."""
@@ -180,40 +252,63 @@ class LogIngest:
         kind = ProblemKind.CONFLICT if self._on_conflict is OnConflict.SKIP else ProblemKind.EXISTS
         self._problems.add(FileProblem(file.path, kind, f"{message}; {_HINT}"))
 
-    def _can_add(self, file: SourceFile) -> bool:
-        """Return True if the group has room for a log file, and no log file with the same path."""
-        return (
-            file.path not in self._paths
-            and self._bytes + file.size_bytes <= self._target_bytes
-            and self._name_bytes + len(file.path.encode()) <= _MOST_NAME_BYTES
-            and len(self._group) < _MOST_FILES
-        )
+    def _pack_groups(self) -> None:
+        """Pack all collected log files, and forget them."""
+        while self._groups:
+            self._pack_group(self._groups.pop(next(iter(self._groups))))
 
-    def _add(self, file: SourceFile) -> None:
-        self._group.append(file)
-        self._paths.add(file.path)
-        self._bytes += file.size_bytes
-        self._name_bytes += len(file.path.encode())
+    def _pack_group(self, group: _Group) -> None:
+        """Make an archive of a group of log files, and a chunk of the archive. Forget the paths of the group.
 
-    def _pack_group(self) -> None:
-        """Make an archive of the collected log files, and a chunk of the archive. Forget the collected files.
+        A later record of a log file may have a time that clp-s cannot read. Such log files get an archive without
+        times.
 
         With `dry_run`, only count the files. Once the user ends the ingest, only forget them.
         """
-        group, self._group = self._group, []
-        self._paths.clear()
-        self._bytes = self._name_bytes = 0
-        if not group or self._is_stopping():
+        files = group.files
+        self._paths.difference_update(file.path for file in files)
+        if not files or self._is_stopping():
             return
         if self._dry_run:
-            self._count(group)
-            self._dry_facts.update((file.path, _facts_of(file)) for file in group)
+            self._count(files)
+            self._dry_facts.update((file.path, _facts_of(file)) for file in files)
             return
+        unreadable = self._make_archive(files, group.timestamp_key)
+        if unreadable and not self._is_stopping():
+            self._make_archive(unreadable, None)
+
+    def _make_archive(self, files: Sequence[SourceFile], timestamp_key: str | None) -> Sequence[SourceFile]:
+        """Make an archive of log files, and a chunk of the archive.
+
+        Returns:
+            The log files that are still to be packed, without a timestamp key: clp-s cannot read their times.
+        """
         with temporary_folder("cafcat-logs-", "an archive of logs") as folder:
-            archive = _ArchiveRun(folder, self._timestamp_key, self._problems, self._progress)
-            made = archive.make(group)
+            is_found = timestamp_key is not None and self._timestamp_key is None
+            archive = _ArchiveRun(folder, timestamp_key, self._problems, self._progress, is_key_found=is_found)
+            made = archive.make(files)
             if made is not None:
                 self._commit(*made)
+                if timestamp_key is None:
+                    self._note_missing_times(made[1])
+            return archive.with_unreadable_times
+
+    def _note_missing_times(self, files: Sequence[SourceFile]) -> None:
+        found = [file.path for file in files if file.size_bytes]
+        self._without_times_count += len(found)
+        self._without_times += found[: _NAMED_FILES - len(self._without_times)]
+
+    def _warn_of_missing_times(self) -> None:
+        """Warn of the log files that were packed without a timestamp key, and name the first of them."""
+        if not self._without_times_count:
+            return
+        more = self._without_times_count - len(self._without_times)
+        named = ", ".join(map(shown_path, sorted(self._without_times))) + (f" and {more:,} more" if more else "")
+        files = plural(self._without_times_count, "log file")
+        self._progress.warn(
+            f"no usual timestamp key with times that clp-s can read is in {files} ({named}): a search by time "
+            "cannot select their records; name the key with --timestamp-key"
+        )
 
     def _commit(self, path: Path, files: Sequence[SourceFile]) -> None:
         sources = [LogSource(file.path, file.size_bytes, file.modified_ns) for file in files]
@@ -251,9 +346,31 @@ class _ArchiveRun:
 
     The links have the names that the log files get in the catalog. Instead of a link, a log file of only white
     space gets an empty file.
+
+    Attributes:
+        with_unreadable_times: Log files that are not in the archive, because clp-s cannot read their times.
     """
 
-    def __init__(self, folder: Path, timestamp_key: str | None, problems: Problems, progress: Progress) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        timestamp_key: str | None,
+        problems: Problems,
+        progress: Progress,
+        *,
+        is_key_found: bool = False,
+    ) -> None:
+        """Prepare to make an archive.
+
+        Args:
+            folder: The temporary folder.
+            timestamp_key: JSON key that holds the timestamp of a record; None if there is none.
+            problems: Receives a problem for each rejected log file.
+            progress: Receives warnings. If its checkpoint raises, clp-s is ended.
+            is_key_found: True if the user did not name the key. Then log files with other times are no problem.
+        """
+        self.with_unreadable_times: list[SourceFile] = []
+        self._is_key_found = is_key_found
         self._links = folder / "links"
         self._names = folder / "names"
         self._output = folder / "archives"
@@ -289,11 +406,18 @@ class _ArchiveRun:
                         self._progress.warn(f"clp-s: {warning}")
                     [path] = self._output.iterdir()
                     return path, files
-            for problem in rejected:
-                self._problems.add(problem)
-            gone = {problem.path for problem in rejected}
-            files = [file for file in files if file.path not in gone]
+            left_out = {problem.path: problem for problem in rejected}
+            for file in files:
+                if file.path in left_out:
+                    self._leave_out(file, left_out[file.path])
+            files = [file for file in files if file.path not in left_out]
         return None
+
+    def _leave_out(self, file: SourceFile, problem: FileProblem) -> None:
+        if self._is_key_found and _UNREADABLE_TIME in problem.message:
+            self.with_unreadable_times.append(file)
+        else:
+            self._problems.add(problem)
 
     def _link(self, file: SourceFile) -> bool:
         link = self._links / file.path
@@ -373,6 +497,10 @@ class _ArchiveRun:
         return rejected or [FileProblem(file.path, ProblemKind.TOO_LARGE, later) for file in files[middle:]]
 
 
+_UNREADABLE_TIME: Final = "Failed to parse timestamp"
+"""Words in the message of clp-s about a record whose time it cannot read."""
+_NAMED_FILES: Final = 3
+"""Largest number of log files without times that a warning names."""
 _CHANGED: Final = "changed while clp-s read it: the next `cafcat ingest` packs it"
 
 

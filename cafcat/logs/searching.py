@@ -25,6 +25,7 @@ from cafcat.formats.clp import CLP, program
 from cafcat.progress import Progress
 from cafcat.stores.base import FileStore, Store
 from cafcat.support.checksums import crc64nvme, to_base64
+from cafcat.support.quantities import plural
 from cafcat.support.spool import temporary_file_of
 
 __all__ = ["FoundRecord", "LogSearch", "SearchQuery", "SearchReport", "folder_of_logs"]
@@ -140,7 +141,7 @@ class LogSearch:
             stores: The stores of the catalog by their URL.
             query: The search.
             progress: Receives a warning if another copy of an archive is searched, if `cafcat verify` found an
-                archive damaged, or if no record can match the query.
+                archive damaged, if no record can match the query, or if archives have no times.
 
         Raises:
             InvalidInput: clp-s cannot parse the query.
@@ -151,7 +152,7 @@ class LogSearch:
         self._stores_by_url = stores
         self._query = query
         self._progress = progress
-        self._without_match = 0
+        self._without_match = self._without_times = 0
         self.report = SearchReport()
 
     def records(self) -> Generator[FoundRecord, None, None]:
@@ -166,13 +167,20 @@ class LogSearch:
         """
         query, logs = self._query, self._catalog.logs
         self.report.archives = logs.count(CLP.name)
+        is_by_time = query.from_ms is not None or query.to_ms is not None
         for archive in logs.archives(CLP.name, query.prefix, query.from_ms, query.to_ms):
+            self._without_times += is_by_time and not archive.has_times
             with closing(self._records_of(archive)) as found:
                 for record in found:
                     self.report.records += 1
                     yield FoundRecord(record, archive.uuid)
         if self._without_match and self._without_match == self.report.searched:
             self._progress.warn(_NO_MATCH)
+        if self._without_times:
+            self._progress.warn(
+                f"{plural(self._without_times, 'archive')} without times: all records were searched, whatever "
+                "their time; `cafcat ingest --timestamp-key KEY` makes archives with times"
+            )
 
     def _records_of(self, archive: SearchedArchive) -> Generator[bytes, None, None]:
         count = 0
@@ -237,7 +245,7 @@ class LogSearch:
         store = self._stores_by_url[url]
         with self._open(store, archive) as file:
             try:
-                yield from self._run(file)
+                yield from self._run(file, archive)
             except program.MatchesNothing:
                 self._without_match += 1
             except program.ProgramFailed:
@@ -245,8 +253,8 @@ class LogSearch:
                     _check(store, archive)
                 raise
 
-    def _run(self, file: str | int) -> Generator[bytes, None, None]:
-        query = self._query
+    def _run(self, file: str | int, archive: SearchedArchive) -> Generator[bytes, None, None]:
+        query = self._query if archive.has_times else self._query._replace(from_ms=None, to_ms=None)
         return program.search(
             file,
             query.text,

@@ -142,8 +142,9 @@ def test_the_catalog_leaves_out_archives_of_other_times(
     found, report = search(repository, "level: *", from_ms=from_ms, to_ms=to_ms)
     arguments = [] if from_ms is None else ["--tge", str(from_ms)]
     arguments += [] if to_ms is None else ["--tle", str(to_ms)]
-    assert found == searched_by_hand(clp_program, archives[:3], "level: *", *arguments)
-    assert (report.archives, report.searched) == (4, searched)
+    without_times = searched_by_hand(clp_program, archives[3:], "level: *")
+    assert found == sorted(searched_by_hand(clp_program, archives[:3], "level: *", *arguments) + without_times)
+    assert (report.archives, report.searched) == (4, searched + 1)
 
 
 def float_seconds_searches() -> list[Any]:
@@ -249,7 +250,7 @@ def test_archive_that_cannot_be_searched_fails_alone(
     assert found == searched_by_hand(clp_program, archives[2:], "level: ERROR")
     assert (report.archives, report.searched, len(report.failed)) == (5, 2, 3)
     missing, larger, damaged = report.failed
-    assert str(archives[0]) in missing
+    assert archives[0].name in missing
     assert "bytes instead of" in larger
     assert "clp-s: " in damaged
 

@@ -114,11 +114,11 @@ def test_times_of_one_key_are_the_widest() -> None:
     ("times", "found"),
     [
         ((None, None), {"early", "late", "unknown", "none"}),
-        ((0, 100), {"early", "unknown"}),
-        ((100, 100), {"early", "unknown"}),
-        ((101, 199), {"unknown"}),
-        ((200, None), {"late", "unknown"}),
-        ((None, 49), {"unknown"}),
+        ((0, 100), {"early", "unknown", "none"}),
+        ((100, 100), {"early", "unknown", "none"}),
+        ((101, 199), {"unknown", "none"}),
+        ((200, None), {"late", "unknown", "none"}),
+        ((None, 49), {"unknown", "none"}),
     ],
 )
 def test_archives_are_chosen_by_time(

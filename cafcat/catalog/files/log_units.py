@@ -48,8 +48,9 @@ WHERE c.state <> 'deleted' {{below}} AND (u.file_name, u.chunk_id, u.number) > (
 ORDER BY u.file_name, u.chunk_id, u.number LIMIT %(limit)s
 """  # noqa: S608
 
-# A search by time includes archives with unknown times, and excludes archives whose records have no times.
-_IN_TIME: Final = """(%(from)s::numeric IS NULL AND %(to)s::numeric IS NULL OR EXISTS (
+_HAS_TIMES: Final = "EXISTS (SELECT FROM chunk_times AS t WHERE t.chunk_id = c.id)"
+# A search by time includes archives with unknown times, and archives without a timestamp key.
+_IN_TIME: Final = f"""(%(from)s::numeric IS NULL AND %(to)s::numeric IS NULL OR NOT {_HAS_TIMES} OR EXISTS (
     SELECT FROM chunk_times AS t WHERE t.chunk_id = c.id
       AND coalesce(t.end_ms >= %(from)s::numeric, true) AND coalesce(t.begin_ms <= %(to)s::numeric, true)))"""
 _ARCHIVES: Final = """
@@ -60,7 +61,7 @@ _WITH_LOGS: Final = f"AND c.id = ANY (ARRAY(SELECT DISTINCT chunk_id FROM ({_ARC
 _SEARCHED: Final = f"""
 SELECT c.id, c.uuid, c.format, c.store, c.object_key, c.size_bytes, c.crc64nvme,
        (SELECT coalesce(array_agg(k.store ORDER BY k.id), '{{{{}}}}') FROM chunk_copies AS k
-        WHERE k.chunk_id = c.id AND k.state = 'committed')
+        WHERE k.chunk_id = c.id AND k.state = 'committed'), {_HAS_TIMES}
 {_ARCHIVES} {{with_logs}} AND {_IN_TIME} AND c.id > %(after)s ORDER BY c.id LIMIT %(limit)s
 """  # noqa: S608
 _COUNT: Final = f"SELECT count(*) {_ARCHIVES}"
@@ -144,6 +145,7 @@ class SearchedArchive(NamedTuple):
         size_bytes: Size of its object.
         crc64nvme: CRC-64/NVME of its object in base64; None if unknown.
         copies: URLs of the stores with a committed copy of it, active or retired, under the same key.
+        has_times: False if it was made without a timestamp key, so that no search by time finds its records.
     """
 
     id: int
@@ -154,6 +156,7 @@ class SearchedArchive(NamedTuple):
     size_bytes: int
     crc64nvme: str | None
     copies: Sequence[str]
+    has_times: bool
 
 
 class ExistingLogs(NamedTuple):
@@ -174,22 +177,23 @@ class LogUnits:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def below(self, prefix: str) -> Iterator[StoredUnit]:
+    def below(self, prefix: str, page_rows: int = _PAGE_ROWS) -> Iterator[StoredUnit]:
         """Yield the log files below a folder, and those with the folder's name, in the order of their names.
 
         A log file that is in several archives is yielded for each of them. Deleted archives are left out.
 
         Args:
             prefix: The folder, without a slash at its end; "" for all log files.
+            page_rows: Largest number of rows that one query returns.
         """
         name, chunk, number = prefix, *_BEFORE_FIRST
         statement = _PAGE.format(below=f"AND {_BELOW}" if prefix else "")
         while True:
-            values = {"prefix": prefix, "name": name, "chunk": chunk, "number": number, "limit": _PAGE_ROWS}
+            values = {"prefix": prefix, "name": name, "chunk": chunk, "number": number, "limit": page_rows}
             with self._connection.by_index() as connection:
                 rows = connection.execute(statement.encode(), values).fetchall()
             yield from (StoredUnit(row[0], *row[3:]) for row in rows)
-            if len(rows) < _PAGE_ROWS:
+            if len(rows) < page_rows:
                 return
             name, chunk, number = rows[-1][:3]
 
@@ -198,7 +202,7 @@ class LogUnits:
     ) -> Iterator[SearchedArchive]:
         """Yield committed archives that may contain matches of a search, in the order of chunks.id.
 
-        If from_ms or to_ms is given, archives with unknown times are yielded, but not those whose records have no
+        If from_ms or to_ms is given, archives with unknown times are yielded, too, and so are archives without
         times.
 
         Args:
@@ -217,6 +221,10 @@ class LogUnits:
             if len(rows) < _PAGE_ROWS:
                 return
             after = rows[-1][0]
+
+    def has_any(self, prefix: str) -> bool:
+        """Return True if there is a log file below a folder, or of that name. Deleted archives do not count."""
+        return next(self.below(prefix, 1), None) is not None
 
     def count(self, archive_format: str) -> int:
         """Return the number of all committed archives of a format."""

@@ -9,6 +9,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
+from cafcat.cli.reading.log_names import add_log_hint
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
@@ -58,14 +59,15 @@ def ls(
                 call.output.line(f"{_columns(item, total, human=human)}  {text}" if long else text)
         if not found:
             warn_if_lost(call, repository)
-    if not found:
-        _check_is_everything(prefix)
+            _check_is_everything(repository, prefix)
 
 
-def _check_is_everything(prefix: str) -> None:
+def _check_is_everything(repository: "PackedFiles", prefix: str) -> None:
     """Raise NotFound unless a prefix below which the catalog has nothing stands for the whole catalog."""
     if prefix not in ("", ".", "./"):
-        raise NotFound(NO_SUCH_PREFIX, path=prefix, hint="`cafcat ls` lists the catalog")
+        error = NotFound(NO_SUCH_PREFIX, path=prefix, hint="`cafcat ls` lists the catalog")
+        add_log_hint(repository, error)
+        raise error
 
 
 def _with_totals(
@@ -159,7 +161,7 @@ def find(
         if not any_found:
             warn_if_lost(call, repository)
             if not any(True for _ in repository.list_folder(prefix)):
-                _check_is_everything(prefix)
+                _check_is_everything(repository, prefix)
 
 
 def stat(call: Call, paths: Paths = None, files_from: FilesFrom = None, null: Null = False) -> int:

@@ -9,6 +9,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import SOME_FAILED
+from cafcat.cli.reading.log_names import NO_LOGS
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import plural
 
@@ -78,6 +79,10 @@ def search(
             warn=call.warn,
         )
         _print_records(call, found, silent=count)
+        if not found.report.archives:
+            call.warn("the catalog has no archive of logs; `cafcat ingest --format clp-s` makes archives of logs")
+        elif not found.report.records and not repository.has_logs(prefix):
+            call.warn(NO_LOGS.format(prefix=prefix))
     return _end(call, found.report, count=count)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.reading.log_names import NO_LOGS
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import plural
 
@@ -35,7 +36,9 @@ def units(
     Example: cafcat units app/2026-11
     """
     with call.repository() as repository:
+        found = False
         for unit in repository.units(prefix):
+            found = True
             if call.json:
                 call.output.document(_document(unit))
             else:
@@ -43,6 +46,8 @@ def units(
                 times = f"{time_text(unit.begin_ms) or '?'} to {time_text(unit.end_ms) or '?'}"
                 name = call.output.shown(unit.log_file or "(no name)")
                 call.output.line(f"{name}  {records}  {unit.chunk}  {times}")
+        if prefix and not found:
+            call.warn(NO_LOGS.format(prefix=prefix))
 
 
 def _document(unit: "StoredUnit") -> dict[str, Any]:
