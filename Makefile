@@ -12,6 +12,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # Of the random examples of explore, fuzz and nightly. A failure prints the seed.
 SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 
+# Which part of the slow tests.
+PART := 0/1
+
 .PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema clean
 
 help:  ## list these targets
@@ -33,8 +36,8 @@ test-fast: $(READY)  ## the unit tests, and every verb once
 test: $(READY)  ## the tests, without the slow ones
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
-test-slow: $(READY)  ## the tests that `make test` leaves out: all kill steps, formats and servers, 300,000 files, 6 GB
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+test-slow: $(READY)  ## the tests that `make test` leaves out: all kill steps, formats and servers, 300,000 files, 6 GB; PART=0/3 for a third
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow --part $(PART)
 
 test-all: test test-slow  ## all tests
 

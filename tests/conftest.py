@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import signal
+import zlib
 
 import pytest
 
@@ -75,9 +76,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test` leaves out, before `-m` is applied."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="I/N", help="run the I-th of N parts of the tests, from 0 on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test` leaves out, before `-m` is applied, and leave out those of other parts."""
     add_markers(items)
+    part = config.getoption("--part")
+    if part is not None:
+        number, parts = map(int, part.split("/"))
+        items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts == number % parts]
 
 
 def pytest_collection_finish() -> None:
