@@ -45,8 +45,8 @@ def test_sql(filled: Cafcat) -> None:
     assert str(document.pop("time")).startswith("2026-11-21")
     assert document == {
         "one": 1,
-        "half": "2.5",
-        "ten": "10",
+        "half": 2.5,
+        "ten": 10,
         "nothing": None,
         "text": "a\nb",
         "nan": "NaN",
