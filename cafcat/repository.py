@@ -5,7 +5,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, cast, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    BinaryIO,
+    Concatenate,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from cafcat import __version__
 from cafcat.errors import InvalidInput
@@ -62,6 +73,7 @@ if TYPE_CHECKING:
     from cafcat.operations.stores.migrate import MigrateReport
     from cafcat.operations.stores.move import StoreMoveReport
     from cafcat.operations.write.run import Writer
+    from cafcat.reading.outputs import Output
     from cafcat.snapshots.writing import SnapshotReport
 
 __all__ = ["Repository", "open"]
@@ -352,20 +364,23 @@ class Repository(PackedFiles):
     def export(
         self,
         prefixes: Iterable[str],
-        output: str | os.PathLike[str],
+        output: str | os.PathLike[str] | BinaryIO,
         *,
         format: str | None = None,
         overwrite: bool = False,
     ) -> "ExportReport":
         """Write all files below folders of the catalog, as of one moment, into one archive, under the same paths.
 
-        Every file is compared with its checksum. If a chunk's own object cannot be read, a copy is read. The output
+        Every file is compared with its checksum. If a chunk's own object cannot be read, a copy is read. A file
         appears complete and durable, or not at all: a single file that cannot be read ends the export.
 
         Args:
-            prefixes: Folders and files of the catalog; an empty list for all files.
-            output: Name of the archive to write.
-            format: Format of the archive; None for the format that belongs to the suffix of the output's name.
+            prefixes: Folders and files of the catalog, and patterns as in `glob`, which also stand for everything
+                below the folders that they match; an empty list for all files.
+            output: Name of the archive to write; or a binary file object, which may be a pipe. It is not closed,
+                and has an archive without its end after an error. A CAR cannot be written into it.
+            format: Format of the archive: "tar", "zip", or a format of chunks. None for the format that belongs to
+                the suffix of the output's name.
             overwrite: True to replace an existing file.
 
         Returns:
@@ -373,7 +388,7 @@ class Repository(PackedFiles):
             archive.
 
         Raises:
-            NotFound: The catalog has no file or folder with one of the names.
+            NotFound: The catalog has no file for one of the names.
             Corrupt, StoreFailed: A file can be read neither from its chunk nor from a copy.
             Conflict: The output exists and overwrite is false, or is a folder; or an object was replaced while
                 it was read.
@@ -384,7 +399,11 @@ class Repository(PackedFiles):
         from cafcat.operations.export.run import export_archive
         from cafcat.operations.names import check_names
 
-        target = output_of(self.session.settings, output, overwrite=overwrite)
+        target: Output | BinaryIO
+        if isinstance(output, str | os.PathLike):
+            target = output_of(self.session.settings, output, overwrite=overwrite)
+        else:
+            target = output
         names = list(check_names(prefixes))
         return export_archive(self.session, self._reader, names, target, format)
 

@@ -1,12 +1,45 @@
 """Chooses the format of a new archive from its file name, or from the name that the user gave."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from cafcat.errors import InvalidInput, NotInstalled, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 
-__all__ = ["format_of_output"]
+__all__ = ["MEMBER_FORMATS", "export_format", "format_of_output"]
+
+
+MEMBER_FORMATS: Final = ("tar", "zip")
+"""Formats that an export can write, but that chunks cannot have."""
+
+
+def export_format(output: Path | None, name: str | None) -> str:
+    """Return the name of the format for an export. This does not check whether the format can be written.
+
+    Args:
+        output: path of the new archive; None for a stream.
+        name: name of the format; None to choose the format by the suffix of the file name, in any case of letters.
+
+    Raises:
+        InvalidInput: no format has this name, the file name has the suffix of no format, or a stream has no name of
+            a format.
+    """
+    if name in MEMBER_FORMATS:
+        return name
+    if name is not None:
+        try:
+            return formats.validate_name(name)
+        except InvalidInput as error:
+            error.hint = f"{error.hint}, {', '.join(MEMBER_FORMATS)}"
+            raise
+    if output is None:
+        raise InvalidInput("the archive has no file name that shows its format", hint="use --format tar")
+    for suffix in MEMBER_FORMATS:
+        if output.name.lower().endswith(f".{suffix}"):
+            return suffix
+    return _by_suffix(output, [f"{name} (.{name})" for name in MEMBER_FORMATS]).name
 
 
 def format_of_output(output: Path, name: str | None) -> Format:
@@ -19,13 +52,24 @@ def format_of_output(output: Path, name: str | None) -> Format:
     Raises:
         InvalidInput: no format has this name, or the file name has the suffix of no format.
     """
-    if name is not None:
-        return formats.by_name(formats.validate_name(name))
+    return _by_suffix(output) if name is None else formats.by_name(formats.validate_name(name))
+
+
+def _by_suffix(output: Path, others: Sequence[str] = ()) -> Format:
+    """Return the format whose suffix a file name has.
+
+    Args:
+        output: path of the new archive.
+        others: further formats for the hint of the error.
+
+    Raises:
+        InvalidInput: the file name has the suffix of no format.
+    """
     for archive_format in formats.all_formats():
         if output.name.lower().endswith(archive_format.suffix):
             return archive_format
     writable = [one for one in formats.all_formats() if _is_writable(one)]
-    choices = sorted(f"{one.name} ({one.suffix})" for one in writable)
+    choices = sorted([*others, *(f"{one.name} ({one.suffix})" for one in writable)])
     hint = f"give the file one of these suffixes, or use --format: {', '.join(choices)}"
     raise InvalidInput("the file name of the new archive has no known suffix", path=str(output), hint=hint)
 

@@ -3,16 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from typing import BinaryIO, Final
 
+from cafcat.errors import OutputFailed
 from cafcat.formats.base import UNLIMITED, Format, Writer
 from cafcat.model import NewFile
 from cafcat.progress import Progress
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output, new_output
+from cafcat.reading.reader import FileReader
+from cafcat.reading.request import ReadRequest
 from cafcat.support.new_file import write_all
 
-__all__ = ["FileSink", "NewArchive", "new_archive", "new_file"]
+__all__ = ["FileSink", "NewArchive", "StreamSink", "new_archive", "new_file", "new_sink"]
 
 _WHOLE_FILE_BYTES: Final = 1 << 20
 """Files up to this size in bytes are read completely and written in groups; larger files are streamed."""
@@ -46,11 +50,60 @@ class FileSink:
             write_all(self._file, data)
         self.size_bytes += len(data)
 
+    def cut(self, size_bytes: int) -> None:
+        """Remove all bytes of the archive after the first `size_bytes`."""
+        with disk_errors(self._label):
+            os.ftruncate(self._file, size_bytes)
+            os.lseek(self._file, size_bytes, os.SEEK_SET)
+        self.size_bytes = size_bytes
+
     def rewrite_head(self, data: bytes) -> None:
         """Overwrite the first bytes of the archive. No bytes may be appended afterwards."""
         with disk_errors(self._label):
             os.lseek(self._file, 0, os.SEEK_SET)
             write_all(self._file, data)
+
+
+class StreamSink:
+    """A Sink that writes a new archive into a stream, such as standard output, whose bytes cannot be changed again.
+
+    Attributes:
+        size_bytes: number of bytes written so far.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Prepare to write into a binary file object. The sink does not close it."""
+        self._stream = stream
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Append the bytes to the archive.
+
+        Raises:
+            OutputFailed: the stream fails. The reader's end of a pipe raises BrokenPipeError.
+        """
+        rest = memoryview(data)
+        try:
+            while rest:
+                written = self._stream.write(rest)
+                if not written:
+                    raise OutputFailed("the output did not take all bytes", hint="give a blocking binary stream")
+                rest = rest[written:]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputFailed(f"the output cannot be written: {error.strerror or error}") from error
+        self.size_bytes += len(data)
+
+
+@contextmanager
+def new_sink(output: Output | BinaryIO) -> Iterator[FileSink | StreamSink]:
+    """Provide a sink for a new file, as `new_file` does, or for a stream."""
+    if isinstance(output, Output):
+        with new_file(output) as sink:
+            yield sink
+    else:
+        yield StreamSink(output)
 
 
 @contextmanager
@@ -69,14 +122,14 @@ def new_file(output: Output) -> Iterator[FileSink]:
 
 
 @contextmanager
-def new_archive(output: Output, archive_format: Format, *, progress: Progress) -> Iterator["NewArchive"]:
-    """Provide an object that writes a new archive into a new file.
+def new_archive(output: Output | BinaryIO, archive_format: Format, *, progress: Progress) -> Iterator["NewArchive"]:
+    """Provide an object that writes a new archive into a new file, or into a stream.
 
     When the context ends without an error, the archive is finalized, and the file gets its name, durably. If the
     `with` block raises, the temporary file is removed, and an existing file of this name stays unchanged.
 
     Args:
-        output: the file to write.
+        output: the file to write, or a stream.
         archive_format: format of the archive.
         progress: receives the number of files and bytes.
 
@@ -86,10 +139,10 @@ def new_archive(output: Output, archive_format: Format, *, progress: Progress) -
         OutputFailed: the file cannot be written.
         Refused: the format cannot store the name of a collected file, or the archive is full.
         StoreFailed: a temporary file of the format's writer failed.
-        Unsupported: archives of the format can only be read.
+        Unsupported: archives of the format can only be read, or cannot be written into a stream.
         NotInstalled: a library that the format needs is not installed.
     """
-    with new_file(output) as sink:
+    with new_sink(output) as sink:
         archive = NewArchive(archive_format.writer(sink), progress)
         yield archive
         archive.finalize()
@@ -118,6 +171,20 @@ class NewArchive:
         self._group: list[NewFile] = []
         self._group_bytes = 0
         self.file_count = self.content_bytes = self.size_bytes = 0
+
+    def save(self, reader: FileReader, request: ReadRequest, blocks: Iterator[bytes]) -> None:
+        """Add a whole file of the catalog, whose content is compared with its checksum.
+
+        Args:
+            reader: reads the file from a copy if it proves to be damaged.
+            request: the file.
+            blocks: its bytes, as `FileReader.files` returns them.
+
+        Raises:
+            CafcatError: the file cannot be read, as `FileReader.stream` raises it, or added, as `add` raises it.
+        """
+        location = request.location
+        reader.save(request, blocks, partial(self.add, location.path, location.size_bytes, location.modified_ns))
 
     def add(self, path: str, size_bytes: int, modified_ns: int | None, blocks: Iterator[bytes]) -> None:
         """Add a file to the archive.

@@ -12,7 +12,16 @@ from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.support.spool import Spool
 
-__all__ = ["ERRORS_MEMBER", "FORMATS", "ON_ERROR", "ArchiveStream", "OnError", "member_writer"]
+__all__ = [
+    "ERRORS_MEMBER",
+    "FORMATS",
+    "ON_ERROR",
+    "ArchiveStream",
+    "OnError",
+    "SpooledFile",
+    "member_writer",
+    "spooled",
+]
 
 ERRORS_MEMBER: Final = ".cafcat-errors.json"
 """Name of the last member, which lists the files that were left out."""
@@ -75,7 +84,7 @@ def member_writer(format: str) -> MemberWriter:
     raise InvalidInput(f"no such format of a stream: {format!r}", hint="use tar or zip")
 
 
-class _Checked(NamedTuple):
+class SpooledFile(NamedTuple):
     """A large file that was read completely, and proved to be undamaged.
 
     Attributes:
@@ -173,7 +182,7 @@ class ArchiveStream:
             return self._small(name, request, result or b"")
         if self._skips or self._members.needs_checksum:
             blocks = self._reader.stream(request)
-            return self._large(name, request, self._reader.save(request, blocks, _checked))
+            return self._large(name, request, self._reader.save(request, blocks, spooled))
         return self._unchecked(name, request)
 
     def _small(self, name: str, request: ReadRequest | None, data: bytes) -> Iterator[bytes]:
@@ -182,7 +191,7 @@ class ArchiveStream:
         yield data
         yield self._members.trailer(len(data))
 
-    def _large(self, name: str, request: ReadRequest, checked: _Checked) -> Iterator[bytes]:
+    def _large(self, name: str, request: ReadRequest, checked: SpooledFile) -> Iterator[bytes]:
         with checked.spool as spool:
             yield self._members.header(name, _size_of(request), request.modified_ns, checked.crc32)
             spool.seek(0)
@@ -200,7 +209,7 @@ def _size_of(request: ReadRequest) -> int:
     return request.location.size_bytes
 
 
-def _checked(blocks: Iterator[bytes]) -> _Checked:
+def spooled(blocks: Iterator[bytes]) -> SpooledFile:
     """Read all blocks of a file into a temporary file. Errors of the iteration are raised."""
     spool, crc32 = Spool("a file of an archive", _SPOOL_BYTES), 0
     try:
@@ -211,7 +220,7 @@ def _checked(blocks: Iterator[bytes]) -> _Checked:
     except BaseException:
         spool.close()
         raise
-    return _Checked(spool, crc32)
+    return SpooledFile(spool, crc32)
 
 
 def _joined(parts: Iterator[bytes]) -> Generator[bytes, None, None]:

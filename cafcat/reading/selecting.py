@@ -73,7 +73,8 @@ def select(catalog: PresenceCatalog, names: Sequence[str]) -> Selection:
     patterns = [number for number in absent if is_glob(names[number])]
     for number in patterns:
         groups[number] = [glob_range(names[number], below=True)]
-    matched = set(patterns).difference(patterns[n] for n in catalog.absent([groups[n] for n in patterns]))
+    unmatched = catalog.absent([groups[number] for number in patterns]) if patterns else []
+    matched = set(patterns).difference(patterns[n] for n in unmatched)
     missing = [names[number] for number in absent if number not in matched]
     begins = [
         literal_prefix(from_root(name)) if number in matched else folder_of(name)

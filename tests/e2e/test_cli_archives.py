@@ -1,5 +1,7 @@
 """inspect of all formats, convert and export: output, exit codes and leftovers."""
 
+import io
+import json
 import os
 import re
 import resource
@@ -7,6 +9,8 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
@@ -25,7 +29,7 @@ from cafcat.formats.clp.packing import pack_head
 from cafcat.operations.convert.run import ConvertReport
 from cafcat.operations.export.run import ExportReport
 from cafcat.testing.formats import BytesArchive, ListSink, pack
-from tests.e2e.conftest import CLI_PAGE, TREE, WAITING_LOCKS, Cafcat, documented_keys
+from tests.e2e.conftest import CLI_PAGE, TREE, WAITING_LOCKS, Cafcat, documented_keys, write_tree
 from tests.worlds.archives.car_archives import cid, directory, file, leaf, v1
 from tests.worlds.archives.written_formats import WRITTEN
 from tests.worlds.servers.s3_server import S3Server
@@ -231,17 +235,18 @@ def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
     out = alone.folder
     assert "--output" in filled("export", "tree", code=2).err
     assert "no such file or folder" in filled("export", "tree", "nothing", "-o", out / "x.caf", code=4).err
-    error = filled("export", "tree", "-o", out / "x.zip", "--json", code=2).error
-    assert (error["kind"], error["path"]) == ("invalid_input", str(out / "x.zip"))
+    error = filled("export", "tree", "-o", out / "x.rar", "--json", code=2).error
+    assert (error["kind"], error["path"]) == ("invalid_input", str(out / "x.rar"))
     assert "caf (.caf), car (.car), chunkio (.cio)" in error["hint"]
     assert "only the program clp-s" in filled("export", "tree", "-o", out / "x.clp", code=1).err
     for verb in (
-        ["export", "tree", "-o", "-"],
         ["snapshot", "-o", "-"],
         ["convert", "x.caf", "-", "--format", "car"],
     ):
         assert "cannot be standard output" in filled(*verb, code=2).err
-    assert "no format 'zip'" in filled("export", "tree", "-o", out / "x", "--format", "zip", code=2).err
+    assert "no format 'rar'" in filled("export", "tree", "-o", out / "x", "--format", "rar", code=2).err
+    assert "--format tar" in filled("export", "tree", "-o", "-", code=2).err
+    assert "cannot be written to this output" in filled("export", "-o", "-", "--format", "car", code=1).err
     assert left_in(out) == set()
     filled("export", "tree", "-q", "-o", out / "x.caf")
     assert "already" in filled("export", "tree", "-o", out / "x.caf", code=1).err
@@ -255,6 +260,47 @@ def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
     assert in_archive(out / "x.caf") == TREE
     assert "only CARs have blocks" in alone("inspect", "--blocks", "x.caf", code=2).err
     assert left_in(out) == {"x.caf", "text"}
+
+
+def test_export_to_standard_output(filled: Cafcat) -> None:
+    result = filled("export", "tree/folder", "tree/[ab].*", "-o", "-", "--format", "tar")
+    with tarfile.open(fileobj=io.BytesIO(result.out), mode="r|") as tar:
+        found = {info.name: (tar.extractfile(info) or pytest.fail("no file")).read() for info in tar}
+    names = ("tree/a.txt", "tree/b.bin", "tree/folder/c.txt", "tree/folder/deep/d.TXT")
+    assert found == {name: TREE[name] for name in names}
+    assert re.fullmatch(r"cafcat: exported 4 files .* to tar: standard output, 20.5 kB\n", result.err)
+    result = filled("export", "tree", "-o", "-", "--format", "zip", "--json")
+    with zipfile.ZipFile(io.BytesIO(result.out)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == TREE
+    summary = json.loads(result.err)["summary"]
+    assert (summary["output"], summary["files"], summary["size_bytes"]) == ("-", len(TREE), len(result.out))
+    assert filled("export", "tree", "-o", "-", "--format", "caf", "-q").err == ""
+    assert "no such file or folder" in filled("export", "none*", "-o", "-", "--format", "tar", code=4).err
+
+
+def test_export_refuses_a_terminal(filled: Cafcat) -> None:
+    primary, terminal = os.openpty()
+    command = filled.command("export", "-o", "-", "--format", "tar")
+    done = subprocess.run(
+        command, cwd=filled.folder, env=filled.environment, stdout=terminal, stderr=subprocess.PIPE, check=False
+    )
+    os.close(primary)
+    os.close(terminal)
+    assert (done.returncode, b"not written to a terminal" in done.stderr) == (2, True)
+
+
+def test_a_damaged_file_ends_an_export_to_standard_output(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree")
+    place = cafcat("locate", "tree/b.bin", "--json").document
+    with Path(place["object"]).open("r+b") as archive:
+        archive.seek(place["start_byte"])
+        archive.write(b"damaged")
+    result = cafcat("export", "tree", "-o", "-", "--format", "tar", "--json", code=5)
+    assert (result.error["kind"], result.error["path"]) == ("corrupt", "tree/b.bin")
+    assert not result.out.endswith(bytes(1024))
+    cafcat("export", "tree", "-o", "x.zip", code=5)
+    assert list(cafcat.folder.glob("*x.zip*")) == []
 
 
 def test_damage_is_exit_5_and_leaves_nothing(filled: Cafcat, alone: Cafcat) -> None:

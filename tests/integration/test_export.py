@@ -164,7 +164,7 @@ def test_refusals_before_a_byte_is_written(repository: cafcat.Repository, tmp_pa
     with pytest.raises(InvalidInput, match="not a device or pipe"):
         repository.export(["a"], tmp_path / "pipe.caf", overwrite=True)
     with pytest.raises(InvalidInput, match="has no known suffix"):
-        repository.export(["a"], tmp_path / "x.zip")
+        repository.export(["a"], tmp_path / "x.rar")
     with pytest.raises(Unsupported, match="only the program clp-s"):
         repository.export(["a"], tmp_path / "x.clp")
     with pytest.raises(InvalidInput, match="must be a list"):

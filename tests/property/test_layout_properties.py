@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import cafcat
 from cafcat.catalog.files.lookup import FindFilter, PathScope
+from cafcat.catalog.files.ranges import scope_ranges
 from cafcat.model import Folder, Location, OnConflict
 from tests.worlds.servers.services import Databases
 
@@ -105,9 +106,9 @@ def listings(repository: cafcat.Repository, folder: str) -> Iterator[object]:
     ]
     yield shown(catalog.files.entry(folder)) if folder else None
     yield catalog.files.totals("")
-    scopes = [PathScope(name, folder or None)]
+    ranges = scope_ranges(PathScope(name, folder or None))
     with catalog.export() as export:
-        yield export.first_absent(scopes), export.totals(scopes), sorted(map(shown, export.files(scopes)), key=str)
+        yield export.absent([ranges]), export.totals(ranges), sorted(map(shown, export.files(ranges)), key=str)
     with catalog.consistent_read() as files:
         yield files.totals(folder or None, name)
         yield [(row[0], row[4]) for page in files.files(folder or None, name) for row in page]

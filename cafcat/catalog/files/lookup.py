@@ -339,7 +339,7 @@ class Lookup:
         """
         from cafcat.catalog.files.ranges import PRESENT, parameters_of
 
-        present = {number for (number,) in self._range(PRESENT, parameters_of(groups))} if groups else set()
+        present = {number for (number,) in self._range(PRESENT, parameters_of(groups))}
         return [number for number in range(len(groups)) if number not in present]
 
     def pages_in(self, ranges: "Sequence[PathRange]", page_rows: int = PAGE_ROWS) -> Iterator[Sequence[Location]]:

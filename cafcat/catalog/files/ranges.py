@@ -59,6 +59,11 @@ class PathRange(NamedTuple):
     high: str
     regex: str | None = None
 
+    @property
+    def is_everything(self) -> bool:
+        """True for the range of all paths."""
+        return self == ("", _AFTER_ALL, None)
+
 
 def prefix_range(prefix: str, regex: str | None = None) -> PathRange:
     """Return the range of all paths that begin with a text, or those of them that match a regular expression."""
@@ -83,11 +88,14 @@ def disjoint(ranges: Sequence[PathRange]) -> list[PathRange]:
     low = ""
     for edge, changes in groupby(sorted(edges, key=itemgetter(0)), key=itemgetter(0)):
         if active and low < edge:
-            found.append(PathRange(low, edge, _either(active)))
-        for _, change, regex in changes:
-            active[regex] += change
-            if not active[regex]:
-                del active[regex]
+            regex = _either(active)
+            if found and found[-1].high == low and found[-1].regex == regex:
+                low = found.pop().low
+            found.append(PathRange(low, edge, regex))
+        for _, change, changed in changes:
+            active[changed] += change
+            if not active[changed]:
+                del active[changed]
         low = edge
     return found
 

@@ -1,8 +1,9 @@
 """The commands `cafcat convert` and `export`, which write an archive as a file of the user."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, TypeVar
 
 import typer
 
@@ -11,6 +12,7 @@ from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.options import ZeroPadding
 from cafcat.cli.progress import ShownProgress
 from cafcat.cli.stopping import interrupted_by_signals
+from cafcat.errors import InvalidInput
 from cafcat.stores.registry import find_kind
 from cafcat.support.arguments import parse_new_file, parse_text
 from cafcat.support.quantities import format_size, plural
@@ -30,6 +32,7 @@ _Format = Annotated[
 ]
 _Overwrite = Annotated[bool, typer.Option("--overwrite", "--force", "-f", help="Replace an existing file.")]
 _NOTHING: Final = "interrupted; nothing was written"
+_NO_END: Final = "interrupted; the archive has no end"
 
 Report = TypeVar("Report")
 
@@ -97,45 +100,68 @@ def export(
     call: Call,
     *,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", parser=parse_new_file, help="Archive to write.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Archive to write; - for standard output.")
     ],
     prefixes: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="PREFIX...",
             parser=parse_text,
-            help="Folders and files of the catalog. Default: everything.",
+            help="Folders, files or patterns such as 'photos/2024-*'. Default: everything.",
             show_default=False,
         ),
     ] = None,
-    format: _Format = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="tar, zip, caf, car, chunkio or databundle. Default: found by the suffix of FILE.",
+        ),
+    ] = None,
     overwrite: _Overwrite = False,
 ) -> int:
-    """Write folders of the catalog, or everything, into one archive.
+    """Write folders of the catalog, or everything, into one archive. Any program can open a tar or zip.
 
-    Example: cafcat export photos/2024 -o photos.car
+    Example: cafcat export photos/2024 -o photos.tar
     """
+    target = _stdout(call) if output == "-" else output
 
     def work(progress: ShownProgress) -> "ExportReport":
         with call.repository() as repository:
             writing = repository.with_progress(progress)
-            return writing.export(prefixes or [], output, format=format, overwrite=overwrite)
+            return writing.export(prefixes or [], target, format=format, overwrite=overwrite)
 
-    report = _made(call, work)
+    report = _made(call, work, _NOTHING if output != "-" else _NO_END)
     if report is None:
         return INTERRUPTED
     what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) as of {report.made_at}"
-    line = f"exported {what} to {report.format}: {call.output.shown(output)}"
-    call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])
+    name = "standard output" if output == "-" else call.output.shown(output)
+    line = f"exported {what} to {report.format}: {name}, {format_size(report.size_bytes)}"
+    if output != "-":
+        call.summarize(asdict(report), [line])
+    elif call.json:
+        call.output.error_document({"summary": asdict(report)})
+    elif not call.quiet:
+        call.output.notice(line)
     return 0
 
 
-def _made(call: Call, function: Callable[[ShownProgress], Report]) -> Report | None:
+def _stdout(call: Call) -> BinaryIO:
+    """Return standard output as a binary stream. Raises InvalidInput if it is a terminal."""
+    if sys.stdout.isatty():
+        raise InvalidInput("an archive is not written to a terminal", hint="name a file with -o, or use a pipe")
+    call.output.flush()
+    return sys.stdout.buffer
+
+
+def _made(call: Call, function: Callable[[ShownProgress], Report], if_interrupted: str = _NOTHING) -> Report | None:
     """Call a function that writes an archive, and return its report.
 
     Args:
         call: The call of the command.
         function: Called with the display of the progress.
+        if_interrupted: The message if a signal interrupts the function.
 
     Returns:
         The report; None if a signal interrupted the function. In this case a message was printed.
@@ -146,7 +172,7 @@ def _made(call: Call, function: Callable[[ShownProgress], Report]) -> Report | N
                 return function(progress)
         except KeyboardInterrupt:
             progress.end()
-            call.output.notice(_NOTHING)
+            call.output.notice(if_interrupted)
             return None
 
 

@@ -1,23 +1,22 @@
 """Writes files of the catalog into one new archive outside the stores."""
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from cafcat.archives.choosing import format_of_output
+from cafcat.archives.choosing import MEMBER_FORMATS, export_format
 from cafcat.archives.making import NewArchive, new_archive
-from cafcat.errors import NotFound
+from cafcat.archives.members import MemberArchive, new_members
 from cafcat.formats import registry as formats
-from cafcat.model import NO_SUCH_PREFIX, Location
+from cafcat.model import Location
 from cafcat.progress import Progress
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import range_reads
 from cafcat.reading.reader import FileReader
 from cafcat.reading.request import ReadRequest
+from cafcat.reading.selecting import select
 from cafcat.session import Session
-from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,10 +31,10 @@ class ExportReport:
     """Totals of one `cafcat export`.
 
     Attributes:
-        output: Path of the archive.
+        output: Path of the archive; "-" for a stream.
         format: Format of the archive.
         made_at: The moment as of which the catalog was exported, ISO 8601 in UTC.
-        prefixes: Folders and files that were exported; empty for the whole catalog.
+        prefixes: Folders, files and patterns that were exported; empty for the whole catalog.
         files: Number of files.
         bytes: Bytes of their contents.
         size_bytes: Size of the archive.
@@ -51,19 +50,19 @@ class ExportReport:
 
 
 def export_archive(
-    session: Session, reader: FileReader, prefixes: Sequence[str], output: Output, name: str | None
+    session: Session, reader: FileReader, names: Sequence[str], output: Output | BinaryIO, format: str | None
 ) -> ExportReport:
-    """Write files of the catalog, as of one moment, into one archive, which appears complete, or not at all.
+    """Write files of the catalog, as of one moment, into one archive. A file appears complete, or not at all.
 
     Args:
         session: The session.
         reader: Reads the files.
-        prefixes: Folders and files; empty for the whole catalog.
-        output: The file to write.
-        name: Name of the format; None to derive it from the name of the output.
+        names: Folders, files and patterns; empty for the whole catalog.
+        output: The file to write, or a stream.
+        format: Name of the format; None to derive it from the name of the output.
 
     Raises:
-        NotFound: The catalog has no such folder or file.
+        NotFound: The catalog has no file for one of the names.
         Corrupt: The bytes of a file are damaged in its chunk and in every copy.
         InvalidInput: No format has the name, or fits the name of the output.
         Unsupported, NotInstalled: The format cannot be written, or a file cannot be decoded.
@@ -74,42 +73,51 @@ def export_archive(
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     progress = session.progress
-    target = formats.for_writing(format_of_output(output.path, name).name)
+    name = export_format(output.path if isinstance(output, Output) else None, format)
     try:
-        with (
-            new_archive(output, target, progress=progress) as made,
-            session.catalog.export() as found,
-        ):
-            _add_all(found, reader, prefixes, made, progress)
+        with _new(output, name, progress) as made, session.catalog.export() as found:
+            _add_all(found, reader, names, made, progress)
     finally:
         progress.end()
     return ExportReport(
-        str(output.path.absolute()),
-        target.name,
+        str(output.path.absolute()) if isinstance(output, Output) else "-",
+        name,
         found.taken_at,
-        tuple(prefixes),
+        tuple(names),
         made.file_count,
         made.content_bytes,
         made.size_bytes,
     )
 
 
-def _add_all(
-    found: "Export", reader: FileReader, prefixes: Sequence[str], made: NewArchive, progress: Progress
-) -> None:
-    from cafcat.catalog.files.lookup import PathScope
+def _new(
+    output: Output | BinaryIO, name: str, progress: Progress
+) -> AbstractContextManager[MemberArchive] | AbstractContextManager[NewArchive]:
+    """Return a context that provides the new archive."""
+    if name in MEMBER_FORMATS:
+        return new_members(output, name, progress=progress)
+    return new_archive(output, formats.for_writing(name), progress=progress)
 
-    scopes = [PathScope(folder_of(prefix), file_of(prefix)) for prefix in prefixes or [""]]
-    absent = found.first_absent(scopes)
-    if absent is not None:
-        raise NotFound(NO_SUCH_PREFIX, path=prefixes[absent])
-    files, size_bytes = found.totals(scopes)
+
+def _add_all(
+    found: "Export",
+    reader: FileReader,
+    names: Sequence[str],
+    made: MemberArchive | NewArchive,
+    progress: Progress,
+) -> None:
+    selection = select(found, names or [""])
+    if selection.missing:
+        raise selection.errors()[0][1]
+    files, size_bytes = found.totals(selection.ranges)
     progress.begin("export", files=files, size_bytes=size_bytes)
-    with closing(found.files(scopes)) as locations:
+    with closing(found.files(selection.ranges)) as locations:
         _add(locations, reader, made)
 
 
-def _add(locations: "Generator[Location, None, None]", reader: FileReader, made: NewArchive) -> None:
+def _add(
+    locations: "Generator[Location, None, None]", reader: FileReader, made: MemberArchive | NewArchive
+) -> None:
     """Add files to the archive, in the order of their bytes.
 
     A file without readable replica ends the export: a reader of the archive could not see that the file is missing.
@@ -117,6 +125,4 @@ def _add(locations: "Generator[Location, None, None]", reader: FileReader, made:
     requests = (ReadRequest.of(location.path, location) for location in locations)
     with closing(reader.files(range_reads(requests, reader.stores))) as files:
         for request, blocks in files:
-            location = request.location
-            write = partial(made.add, location.path, location.size_bytes, location.modified_ns)
-            reader.save(request, blocks, write)
+            made.save(reader, request, blocks)
