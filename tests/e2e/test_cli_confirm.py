@@ -73,6 +73,17 @@ def test_only_yes_is_yes(packed: Cafcat) -> None:
     assert packed("ls").lines == []
 
 
+def test_the_counted_files_are_removed(packed: Cafcat) -> None:
+    """A pattern is expanded, and a list is read, before the question only."""
+    for name in ("a.txt", "b.txt", "odd"):
+        (packed.folder / "tree" / name).write_text(name)
+    packed("ingest", "tree")
+    (packed.folder / "list").write_bytes(b"tree/odd\0\xff\0")
+    code, shown = asked(packed, b"y\n", "rm", "tree/*.txt", "--files-from", "list", "-0")
+    assert (code, "Remove 3 files?" in shown, "removed 3 files" in shown) == (3, True, True), shown
+    assert packed("ls", "-R").lines == ["tree/file"]
+
+
 def test_nobody_is_asked_if_nothing_would_be_done(packed: Cafcat) -> None:
     assert packed("prune", "--grace", "0").text == "nothing to prune\n"
     assert packed("repack").text == "nothing to repack\n"

@@ -140,6 +140,8 @@ def test_files_that_match(local: cafcat.Repository) -> None:
         "p/*.none",
         "p/b.png",
     ]
+    commit(local, {"s/[x]": b"name", "s/x": b"matched"})
+    assert list(local.expand(["s/[x]", "s/[w-x]", "s/[y]"])) == ["s/[x]", "s/x", "s/[y]"]
     with pytest.raises(InvalidInput, match="must be a list"):
         local.expand("q/**")
 

@@ -1,6 +1,6 @@
 """The commands `cafcat rm` and `cafcat undelete`: their flags, progress and output."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,8 +19,10 @@ from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
 from cafcat.operations.undelete.options import UndeleteOptions
 from cafcat.support.quantities import format_size, plural
+from cafcat.support.replayed import ReplayedNames
 
 if TYPE_CHECKING:
+    from cafcat.catalog.files.lookup import Lookup
     from cafcat.model import RetiredLocation
     from cafcat.operations.rm.report import RemoveReport
     from cafcat.operations.undelete.report import UndeleteReport
@@ -69,32 +71,63 @@ def rm(
 
     Example: cafcat rm -r photos/2019 --yes
     """
-    chosen = _chosen(paths, files_from, null=null, recursive=recursive)
-    asks, report = _rm(call, chosen, recursive=recursive, dry_run=dry_run, yes=yes)
+    targets = _Targets(_chosen(paths, files_from, null=null, recursive=recursive), recursive=recursive)
+    asks, report = _rm(call, targets, dry_run=dry_run, yes=yes)
     if asks and report.files:
         confirm(call, f"Remove {plural(report.files, 'file')}?")
-        _, report = _rm(call, chosen, recursive=recursive, dry_run=False, yes=True)
+        _, report = _rm(call, targets, dry_run=False, yes=True)
     return SOME_FAILED if report.files_failed else 0
 
 
-def _rm(call: Call, chosen: Chosen, *, recursive: bool, dry_run: bool, yes: bool) -> tuple[bool, "RemoveReport"]:
+class _Targets:
+    """The files and folders that one `cafcat rm` removes.
+
+    Patterns are expanded, and a list is read, only once: the files that were counted before the question are
+    removed.
+
+    Attributes:
+        is_single: True if the user gave a single path or pattern.
+        asks: True if the user is asked before the removal.
+        names: Paths of files, also those that match patterns.
+        folders: Folders that are removed with everything below them.
+    """
+
+    def __init__(self, chosen: Chosen, *, recursive: bool) -> None:
+        self._chosen: Chosen | None = chosen
+        self._recursive = recursive
+        self.is_single = chosen.is_single
+        self.asks = recursive
+        self.names: Iterable[str] = ()
+        self.folders: Sequence[str] = ()
+
+    def find(self, files: "Lookup") -> None:
+        """Find out which of the chosen names are patterns, unless that is known already."""
+        from cafcat.reading.selecting import expanded, is_pattern
+
+        if self._chosen is None:
+            return
+        paths, listed, _ = self._chosen
+        patterns = [path for path in paths if is_pattern(files, path, below=self._recursive)]
+        named = expanded(files, patterns if self._recursive else paths, below=self._recursive)
+        self.names = ReplayedNames(chain(named, listed))
+        self.folders = [path for path in paths if self._recursive and path not in patterns]
+        self.asks = self._recursive or bool(patterns)
+        self._chosen = None
+
+
+def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[bool, "RemoveReport"]:
     """Run the operation, and print its summary.
 
     Returns:
         True if the files were only counted, because the user has to be asked first; and the report.
     """
-    progress = _Progress(call, single=chosen.is_single)
+    progress = _Progress(call, single=targets.is_single)
     with operation(call, progress, at_hand="the removal", if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
-        from cafcat.reading.selecting import expanded, is_pattern
 
-        files = session.catalog.files
-        patterns = [path for path in chosen.paths if is_pattern(files, path, below=recursive)]
-        named = patterns if recursive else chosen.paths
-        names = chain(expanded(files, named, below=recursive), chosen.listed)
-        folders = [path for path in chosen.paths if recursive and path not in patterns]
-        asks = not yes and not dry_run and (recursive or bool(patterns))
-        report = run(session, RmOptions(names, folders=folders, dry_run=dry_run or asks))
+        targets.find(session.catalog.files)
+        asks = targets.asks and not yes and not dry_run
+        report = run(session, RmOptions(targets.names, folders=targets.folders, dry_run=dry_run or asks))
     call.summarize({"summary": asdict(report)}, [_removed(report)])
     return asks, report
 
