@@ -2,8 +2,10 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from alembic import command
 from psycopg.conninfo import conninfo_to_dict
 
 from cafcat.catalog import schema
+from tests.s3_servers.keeper import free_ports
 from tests.worlds.memory import in_memory
 from tests.worlds.page_shell import Page, PageShell, program_of_cafcat
 from tests.worlds.servers.s3_server import S3Server
@@ -30,8 +33,8 @@ NUMBERS = {
 MODIFIED_SECONDS = 1_795_255_200
 ON_ONE_MACHINE = ("first-archive", "cron", "restoring-store")
 WITH_A_SERVER = {"restoring": ("archive2",)}
-WITH_A_BUCKET = {"moving": ("archive3",)}
-NOT_RUN = ("systemd",)
+WITH_A_BUCKET = {"bucket": ("objects",), "moving": ("archive3",), "sharing": ()}
+NOT_RUN = ("docker", "kubernetes", "systemd")
 """Pages for programs that do not run on the machine of the tests. Their files are checked one by one."""
 SLOW = {"restoring", "restoring-store"}
 """Pages that lose several embedded databases: a new one takes two seconds of CPU time."""
@@ -86,6 +89,15 @@ def shell_with_photos(root: Path, names: dict[str, str], environment: dict[str, 
     return shell
 
 
+def bucket_of_objects(server: S3Server, bucket: str) -> str:
+    """Write 40 objects into four folders of a bucket, and return its name."""
+    client = server.client(max_attempts=3)
+    for number in range(40):
+        key = f"2026/{number % 4:02}/{number:04}.jpg"
+        client.put_object(Bucket=bucket, Key=key, Body=b"x" * (1000 + number))
+    return bucket
+
+
 @pytest.mark.parametrize("name", some(ON_ONE_MACHINE))
 def test_a_page_with_the_embedded_database(root: Path, name: str) -> None:
     shell_with_photos(root, {}, {}).run(Page(TASKS / f"{name}.md"))
@@ -108,6 +120,10 @@ def test_a_page_with_a_bucket(
     name: str,
 ) -> None:
     names = own_names(WITH_A_BUCKET[name]) | {"s3://archive": f"s3://{make_bucket()}"}
+    if name == "bucket":
+        names["s3://incoming"] = f"s3://{bucket_of_objects(s3_server, make_bucket())}"
+    if name == "sharing":
+        names |= dict(zip(("8320", "8333"), map(str, free_ports(2)), strict=True))
     environment = server | s3_server.environ()
     shell_with_photos(root, names, environment).run(Page(TASKS / f"{name}.md"))
 
@@ -137,11 +153,9 @@ def test_a_page_that_is_not_run_gives_the_reason() -> None:
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 def test_systemd_accepts_the_units(root: Path) -> None:
-    page = Page(TASKS / "systemd.md")
-    for block in page.blocks:
-        if block.kind == "file":
-            text = re.sub(r"^ExecSt(art|op)=/opt/cafcat/bin/cafcat", r"ExecSt\1=/bin/true", block.text, flags=re.M)
-            (root / Path(block.note).name).write_text(text)
+    for unit in [*(TASKS / "systemd").glob("*.service"), *(TASKS / "systemd").glob("*.timer")]:
+        text = re.sub(r"^(ExecStart|ExecStop)=\S+", r"\1=/bin/true", unit.read_text(), flags=re.MULTILINE)
+        (root / unit.name).write_text(text)
     units = sorted([*root.glob("*.service"), *root.glob("*.timer")])
     assert len(units) == 5
     checked = subprocess.run(
@@ -161,3 +175,86 @@ def test_nightly_tells_a_monitor_its_exit_code(root: Path) -> None:
         "cafcat verify: exit code 5\n\ncafcat verify --level data --older-than 90d: exit code 5\n\n"
     )
     assert "prune" not in (shell.home / ".local/state/nightly.log").read_text()
+
+
+MANIFESTS = sorted((TASKS / "kubernetes").glob("*.yaml"))
+
+
+def documents(manifest: Path) -> list[dict[str, Any]]:
+    """Return the documents of a manifest."""
+    return list(pytest.importorskip("yaml").safe_load_all(manifest.read_text()))
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest.name)
+def test_kubernetes_accepts_the_manifests(manifest: Path) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for document in documents(manifest):
+        kubernetes_validate.validate(document, "1.30", strict=True)
+
+
+def nightly_script() -> str:
+    """Return the script of the CronJob."""
+    (job,) = documents(TASKS / "kubernetes" / "nightly.yaml")
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["/bin/sh", "-c"]
+    (script,) = container["args"]
+    return str(script)
+
+
+def test_the_script_of_the_cron_job_runs(root: Path) -> None:
+    shell = shell_with_photos(root, {}, {})
+    script = nightly_script().replace("/srv/photos", "photos")
+    done = shell.execute(f"sh -c {shlex.quote(script)}")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "nothing to prune")
+    next(shell.home.glob(".local/share/cafcat/chunks/*.caf")).write_bytes(b"")
+    assert shell.execute(f"sh -c {shlex.quote(script)}").returncode == 5
+
+
+def test_the_script_of_the_cron_job_passes_on_sigterm(root: Path) -> None:
+    shell = shell_with_photos(root, {}, {})
+    shell.write_program(
+        "cafcat", "trap 'echo committed >> ~/log; exit 130' TERM; echo $1 >> ~/log; while :; do sleep 0.05; done"
+    )
+    begin = (
+        f"sh -c {shlex.quote(nightly_script())} & until test -s ~/log; do sleep 0.05; done; kill -TERM $!; wait $!"
+    )
+    assert shell.execute(begin).returncode == 130
+    assert (shell.home / "log").read_text() == "ingest\ncommitted\n"
+
+
+def test_compose_names_services_that_exist() -> None:
+    (ours,) = documents(TASKS / "docker" / "docker-compose.cafcat.yml")
+    (servers,) = documents(TASKS.parents[1] / "docker-compose.yml")
+    services = ours["services"] | servers["services"]
+    assert len(services) == len(ours["services"]) + len(servers["services"])
+    for service in ours["services"].values():
+        assert (TASKS.parents[1] / service["build"]["dockerfile"]).exists()
+        for name, condition in service["depends_on"].items():
+            assert condition["condition"] != "service_healthy" or "healthcheck" in services[name]
+
+
+def test_hadolint_accepts_the_dockerfile() -> None:
+    program = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if program is None:
+        pytest.skip("needs hadolint")
+    command_line = [program, TASKS / "docker" / "Dockerfile"]
+    checked = subprocess.run(command_line, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "commands", ["$ echo one\ntwo", "$ echo one\n$ false", "$ echo one\none\nmore", "$ printf 'a\\nb\\n'\nb\n..."]
+)
+def test_a_page_with_wrong_output_fails(root: Path, commands: str) -> None:
+    page = root / "page.md"
+    page.write_text(f"```console\n{commands}\n```\n")
+    with pytest.raises(AssertionError):
+        PageShell(root, {}, {}).run(Page(page))
+
+
+def test_a_page_leaves_out_lines_and_words(root: Path) -> None:
+    page = root / "page.md"
+    page.write_text(
+        "```console\n$ seq 9\n1\n...\n9\n$ echo took 0.3 s in /srv/x\ntook 7 s in /s…x\n$ false\n$ echo $?\n```\n"
+    )
+    PageShell(root, {}, {}).run(Page(page))

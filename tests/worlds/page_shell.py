@@ -128,7 +128,7 @@ class PageShell:
             return subprocess.run(
                 ["bash", "-c", command],
                 cwd=self.home,
-                env={**kept, **self._environment, "HOME": str(self.home), "PATH": path},
+                env={**kept, **self._environment, "HOME": str(self.home), "PATH": path, "TZ": "UTC"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -198,6 +198,8 @@ def same(line: str) -> str:
 
 CLIENT = """#!{python} -SI
 import json, os, signal, socket, sys
+passed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 order = dict(program=None, arguments=sys.argv[1:], environment=dict(os.environ), folder=os.getcwd())
@@ -206,8 +208,9 @@ socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(text)
 answer = server.makefile("rb")
 pid = int(answer.readline())
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+for number in passed_on:
     signal.signal(number, lambda number, _: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
 sys.exit(os.waitstatus_to_exitcode(int(answer.readline())) % 256)
 """
 """The program `cafcat` of the pages. It asks this process for a fork (tests/worlds/commands.py)."""
