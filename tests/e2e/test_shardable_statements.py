@@ -25,6 +25,7 @@ BROKEN = {
     "select file_locations, wanted": {"correlated subquery"},  # undelete
     "insert file_locations, retired_locations, staged": {"correlated subquery"},  # ingest, files that are replaced
     "insert chunks, file_locations, retired_locations, staged": {"correlated subquery"},
+    "insert file_locations, folder_deltas, staged": {"correlated subquery"},  # ingest, folders of replaced files
     "delete insert file_locations, retired_locations, staged": {"correlated subquery"},  # repack
     "update chunks, file_locations, staged": {"correlated subquery"},  # ingest and repack, counters
     "insert journal, journal_files, retired_locations": {"correlated subquery"},  # rebuild
