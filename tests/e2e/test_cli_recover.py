@@ -7,6 +7,7 @@ from dataclasses import fields
 import psycopg
 import pytest
 
+from cafcat.catalog.files.folder_changes import COUNT_FOLDERS
 from cafcat.events import ChunkRecovered
 from cafcat.operations.recover.report import RecoverReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
@@ -27,6 +28,9 @@ def leave_whole(cafcat: Cafcat, name: str = "whole", lease: str = "-1s") -> str:
     cafcat("ingest", name, "-q")
     chunk = str(cafcat("chunks", "ls", "--state", "committed", "--json").documents[-1]["uuid"])
     sql(cafcat, "DELETE FROM file_locations WHERE file_path = %s", name)
+    sql(cafcat, "DELETE FROM folder_deltas")
+    sql(cafcat, "DELETE FROM folder_totals")
+    sql(cafcat, COUNT_FOLDERS)
     sql(
         cafcat,
         "UPDATE chunks SET state = 'writing', committed_at = NULL, lease_owner = 'elsewhere:1:run 1', "

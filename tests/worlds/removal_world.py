@@ -83,7 +83,9 @@ def rebuilt(*places: Place) -> dict[str, tuple[str, int]]:
 
 def _changes_in(objects: Mapping[str, bytes], record: bytes) -> Iterator[tuple[str, Event]]:
     """Yield the changes of paths in a journal record."""
-    head, *files, foot = map(json.loads, record.splitlines())
+    head, *lines, foot = map(json.loads, record.splitlines())
+    # Lines about origins come first. They have no path.
+    files = [line for line in lines if "path" in line]
     assert foot == {"files": len(files), "crc32c": crc32c(record[: record.rindex(b"\n", 0, -1) + 1])}
     sequence = head["sequence"]
     if head["kind"] == "remove":
