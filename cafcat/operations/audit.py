@@ -1,7 +1,7 @@
 """The audit trail: an event of the kind `command` for each operation that may change the catalog or a store."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import wraps
@@ -34,7 +34,7 @@ def audited(session: Session, name: str, options: Mapping[str, Any]) -> Iterator
     Args:
         session: The session of the operation.
         name: Name of the command, such as "rm".
-        options: The options that were given, as JSON values.
+        options: The options that were given. They are recorded as JSON values.
     """
     if options.get("dry_run"):
         yield
@@ -45,10 +45,10 @@ def audited(session: Session, name: str, options: Mapping[str, Any]) -> Iterator
         raise
     except BaseException as error:
         with suppress(CafcatError):  # the error of the operation is raised
-            session.catalog.events.record_command(name, {**options, "failed": type(error).__name__})
+            session.catalog.events.record_command(name, _as_json(options) | {"failed": type(error).__name__})
         raise
     try:
-        session.catalog.events.record_command(name, options)
+        session.catalog.events.record_command(name, _as_json(options))
     except CafcatError as error:
         session.progress.warn(f"the event of `{name}` could not be recorded: {error}")
 
@@ -59,14 +59,43 @@ def recorded(run: Callable[[Session, _Options], _Report]) -> Callable[[Session, 
 
     @wraps(run)
     def recording(session: Session, options: _Options) -> _Report:
-        with audited(session, name, _given(options)):
-            return run(session, options)
+        noted = _with_noted_paths(options)
+        with audited(session, name, _given(noted)):
+            return run(session, noted)
 
     return recording
 
 
+class _NotedNames:
+    """Names that an operation reads while it runs. The first ones are kept for the event.
+
+    Attributes:
+        first: The first 20 names that were read.
+        count: Number of names that were read.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = names
+        self.first: list[str] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.first, self.count = [], 0
+        for name in self._names:
+            if self.count < _MOST_ITEMS:
+                self.first.append(name)
+            self.count += 1
+            yield name
+
+
+def _with_noted_paths(options: Any) -> Any:
+    """Return options whose `paths` are noted while the operation reads them, unless they are a list."""
+    paths = getattr(options, "paths", ())
+    return options if isinstance(paths, Collection) else dataclasses.replace(options, paths=_NotedNames(paths))
+
+
 def _given(options: Any) -> dict[str, Any]:
-    """Return those fields of an operation's options that differ from their defaults, as JSON values.
+    """Return those fields of an operation's options that differ from their defaults.
 
     Args:
         options: The options, a dataclass.
@@ -76,8 +105,12 @@ def _given(options: Any) -> dict[str, Any]:
         value = getattr(options, field.name)
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
         if value != default and value not in ((), []):
-            found[field.name] = _recorded(value)
+            found[field.name] = value
     return found
+
+
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _recorded(value) for name, value in options.items()}
 
 
 def _recorded(value: Any) -> Any:
@@ -89,12 +122,16 @@ def _recorded(value: Any) -> Any:
     if isinstance(value, str | UUID):
         text = str(value)
         return "(a URL with a secret)" if "://" in text and has_secret(text) else _storable(text[:_MOST_CHARACTERS])
+    if isinstance(value, _NotedNames):
+        return _first_items(value.first, value.count)
     if isinstance(value, Sequence):
-        items = [_recorded(item) for item in islice(value, _MOST_ITEMS)]
-        return items if len(value) <= _MOST_ITEMS else [*items, f"and {len(value) - _MOST_ITEMS} more"]
-    if isinstance(value, Iterator):
-        return "(names from a list)"
+        return _first_items(value, len(value))
     return _storable(str(getattr(value, "name", type(value).__name__)))
+
+
+def _first_items(items: Sequence[Any], count: int) -> list[Any]:
+    first = [_recorded(item) for item in islice(items, _MOST_ITEMS)]
+    return first if count <= _MOST_ITEMS else [*first, f"and {count - _MOST_ITEMS} more"]
 
 
 def _storable(text: str) -> str:

@@ -132,10 +132,13 @@ def test_who_did_what_is_recorded(local: cafcat.Repository) -> None:
     commit(local, OLD)
     local.rm(["top"], dry_run=True)
     local.rm(["top"])
+    local.undelete(iter(["top"]))
+    local.rm(f"no/{number}" for number in range(30))
     local.rename_store(local.stores()[0].url, "main")
     rows = sql(local, "SELECT detail, options, actor LIKE '%%@%%' FROM events WHERE kind = 'command' ORDER BY id")
-    assert [row[0] for row in rows] == ["rm", "store rename"]
-    assert rows[0][1] == {"paths": ["top"]}
+    assert [row[0] for row in rows] == ["rm", "undelete", "rm", "store rename"]
+    assert rows[0][1] == rows[1][1] == {"paths": ["top"]}
+    assert rows[2][1] == {"paths": [*(f"no/{number}" for number in range(20)), "and 10 more"]}
     assert all(row[2] for row in rows)
 
 
