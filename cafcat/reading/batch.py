@@ -148,13 +148,11 @@ class Batch:
                     tree.commit()
                     yield from _finished(tree)
                     raise
-                tree.commit()
-                yield from _finished(tree)
 
     def _write_all(
         self, names: Iterable[str], tree: OutputTree[ReadRequest], *, parents: bool
     ) -> Iterator[_Outcome]:
-        """Write each file into a tree. Yield those that failed, and those that have their names by now."""
+        """Write each file into a tree. Yield those that failed, and each window of files once they are durable."""
 
         def write(request: ReadRequest, blocks: Iterator[bytes]) -> None:
             path = request.location.path
@@ -168,7 +166,8 @@ class Batch:
                         self._reader.save(request, blocks, partial(write, request))
                     except (Conflict, InvalidInput, *FILE_ERRORS) as error:
                         yield request.name, error
-                    yield from _finished(tree)
+            tree.commit()
+            yield from _finished(tree)
 
     def _get_window(
         self, reads: Iterator[RangeRead[ReadRequest]], outputs: Mapping[str, Output]

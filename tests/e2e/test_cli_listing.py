@@ -33,7 +33,8 @@ def test_ls_shows_one_level(filled: Cafcat) -> None:
 def test_ls_long_and_human(filled: Cafcat) -> None:
     lines = filled("ls", "-l", "tree").lines
     assert lines[0].split() == ["11", "2026-11-21T10:00:00Z", "tree/a.txt"]
-    assert lines[4].split() == ["-", "-", "tree/folder/"]
+    below = sum(len(content) for path, content in TREE.items() if path.startswith("tree/folder/"))
+    assert lines[4].split() == [str(below), "-", "tree/folder/"]
     assert filled("ls", "-lh", "tree/big.dat").lines[0].split()[:2] == ["3.0", "MB"]
 
 

@@ -382,7 +382,7 @@ def test_undelete_waits_for_prune_and_reports_the_missing_file(
     other = open_at(folder)
     started: list[InBackground] = []
 
-    def decided(connection: PgConnection, kind: str, chunk_id: int, detail: str) -> None:
+    def decided(connection: PgConnection, kind: str, detail: str, *, chunk_id: int) -> None:
         record_event(connection, kind, detail, chunk_id=chunk_id)
         if not started:
             started.append(in_background(lambda: other.undelete(["p", "q"])))

@@ -306,7 +306,7 @@ def test_extract_never_leaves_its_folder(
     hello = repository.locate("tree/hello")
     hostile = ["../up", "/abs", "a/../../up", "a//b", "./dot", "", "dir/", "nul\0name", ".."]
     page = [hello._replace(path=path) for path in hostile]
-    monkeypatch.setattr(repository.session.catalog.files, "pages", lambda *_, **__: iter([page]))
+    monkeypatch.setattr(repository.session.catalog.files, "pages_in", lambda *_, **__: iter([page]))
     report = repository.extract("", tmp_path / "out2")
     assert (report.files, report.files_failed) == (0, len(hostile))
     assert list(outside.iterdir()) == []
