@@ -83,21 +83,21 @@ _FINDINGS: Final = {
         f"SELECT count(*) FROM chunks AS c WHERE c.{_HAS_OBJECT} "  # noqa: S608
         "AND c.adopted_prefix IS NULL AND NOT EXISTS (SELECT FROM journal AS j WHERE j.chunk_id = c.id)"
     ),
-    f"journal records that are missing in a store after 15 minutes: {_RECOVER}": (
+    f"journal records that are missing in a store after 15 minutes ({_RECOVER})": (
         "SELECT count(*) FROM journal WHERE unwritten <> '{}' AND happened_at < now() - interval '15 minutes'"
     ),
-    f"unfinished chunks of a writer whose lease has expired: {_RECOVER}": (
+    f"unfinished chunks of a writer whose lease has expired ({_RECOVER})": (
         "SELECT count(*) FROM chunks WHERE state = 'writing' AND lease_expires_at < now()"
     ),
-    f"abandoned chunks whose object or upload may still be in the store: {_RECOVER}": (
+    f"abandoned chunks whose object or upload may still be in the store ({_RECOVER})": (
         "SELECT count(*) FROM chunks WHERE state = 'abandoned' AND deleted_at IS NULL"
     ),
-    f"unfinished copies and backups of a writer whose lease has expired: {_RECOVER}": (
+    f"unfinished copies and backups of a writer whose lease has expired ({_RECOVER})": (
         "SELECT count(*) FROM (SELECT state, lease_expires_at FROM chunk_copies "
         "UNION ALL SELECT state, lease_expires_at FROM backups) AS o "
         "WHERE state = 'writing' AND lease_expires_at < now()"
     ),
-    f"abandoned copies and backups whose object or upload may still be in the store: {_RECOVER}": (
+    f"abandoned copies and backups whose object or upload may still be in the store ({_RECOVER})": (
         "SELECT count(*) FROM (SELECT state, deleted_at FROM chunk_copies "
         "UNION ALL SELECT state, deleted_at FROM backups) AS o WHERE state = 'abandoned' AND deleted_at IS NULL"
     ),
@@ -146,7 +146,7 @@ class Reports:
     def findings(self) -> list[str]:
         """Check the rows of the catalog. Return a line for each kind of contradiction that exists.
 
-        Each line begins with the number of cases. Leftovers that `cafcat recover` should process count, too.
+        Each line ends with the number of cases. Leftovers that `cafcat recover` should process count, too.
 
         Returns:
             The lines; an empty list if nothing was found.
@@ -159,7 +159,7 @@ class Reports:
             for description, statement in _FINDINGS.items():
                 row = connection.execute(statement.encode()).fetchone()
                 if row and row[0]:
-                    found.append(f"{row[0]} {description}")
+                    found.append(f"{description}: {row[0]}")
         return found
 
     def query(self, statement: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:

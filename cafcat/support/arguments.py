@@ -24,7 +24,7 @@ __all__ = [
 
 Member = TypeVar("Member", bound=StrEnum)
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class ByteRange(NamedTuple):
@@ -100,14 +100,16 @@ def parse_date(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Parse a duration such as "60", "60s", "15m", "1h" or "7d", and return it in seconds.
+    """Parse a duration such as "60s", "15m", "1h", "7d" or "2w", and return it in seconds.
+
+    A number without a unit is refused: whoever means 7 days must not get 7 seconds.
 
     Raises InvalidInput for any other text, and for zero.
     """
-    match = re.fullmatch(r"(\d{1,9})([smhd]?)", text.strip().lower(), re.ASCII)
+    match = re.fullmatch(r"(\d{1,9})([smhdw])", text.strip().lower(), re.ASCII)
     seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
     if not seconds:
-        raise InvalidInput(f"not a duration: {text!r}", hint="write 60s, 15m, 1h or 7d")
+        raise InvalidInput(f"not a duration: {text!r}", hint="write a unit: 60s, 15m, 1h, 7d or 2w")
     return seconds
 
 

@@ -130,6 +130,7 @@ def test_without_a_url_the_embedded_database_starts_by_itself(tmp_path: Path) ->
         assert os.listdir(tmp_path / "store")
     finally:
         assert cafcat("db", "stop").text == "stopped\n"
+    assert cafcat("db", "stop", "-q").text == ""
     assert cafcat("db", "stop", "--json").document == {"stopped": False}
 
 

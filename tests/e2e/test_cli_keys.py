@@ -42,18 +42,24 @@ def test_keys_in_lines(cafcat: Cafcat) -> None:
     assert [line.split()[0] for line in lines] == ["access_key_id", "secret_access_key", "prefix"]
     assert lines[2].endswith("(all files)")
     name = lines[0].split()[1]
-    assert cafcat("keys", "revoke", name).lines == [f"revoked {name}"]
+    assert cafcat("keys", "revoke", name, "--yes").lines == [f"revoked {name}"]
     assert cafcat("keys", "list").lines[0].split()[:2] == [name, "revoked"]
+
+
+def test_revoke_asks_first(cafcat: Cafcat) -> None:
+    name = cafcat("keys", "add", "--json").document["access_key_id"]
+    assert "nobody can be asked; run it again with --yes" in cafcat("keys", "revoke", name, "-q", code=9).err
+    assert cafcat("keys", "list").lines[0].split()[:2] == [name, "active"]
 
 
 def test_a_revoked_key_is_refused_for_ever(cafcat: Cafcat) -> None:
     name = cafcat("keys", "add", "--json").document["access_key_id"]
-    assert cafcat("keys", "revoke", name, "--json").document == {"revoked": name}
+    assert cafcat("keys", "revoke", name, "--yes", "--json").document == {"revoked": name}
     first = cafcat("keys", "list", "--json").document["revoked_at"]
-    cafcat("keys", "revoke", name)
+    cafcat("keys", "revoke", name, "--yes")
     assert cafcat("keys", "list", "--json").document["revoked_at"] == first
     assert find(cafcat, name) is None
-    assert "no access key" in cafcat("keys", "revoke", "CAFCATNOTHING", code=4).err
+    assert "no access key" in cafcat("keys", "revoke", "CAFCATNOTHING", "--yes", code=4).err
 
 
 def test_an_expired_key_is_refused(cafcat: Cafcat) -> None:

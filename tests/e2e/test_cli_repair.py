@@ -37,8 +37,10 @@ def test_all_keys_are_documented() -> None:
 def test_repair_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     files = f"files: {len(TREE) - 1} right in their chunk, 0 from copies, 1 from sources, 0 lost"
-    dry = cafcat("repair", "--from-source", "tree")
-    assert dry.lines == ["would repair 1 of 1 chunk", files, "run it again with --yes"]
+    dry = cafcat("repair", "--from-source", "tree", "--dry-run")
+    assert dry.lines == ["would repair 1 of 1 chunk", files]
+    unasked = cafcat("repair", "--from-source", "tree", "-q", code=9)
+    assert "nothing was done, because nobody can be asked; run it again with --yes" in unasked.err
     cafcat("cat", "tree/b.bin", code=5)
     done = cafcat("repair", "--from-source", "tree", "--yes", "-v")
     assert re.fullmatch(r"repaired 1 of 1 chunk, by 1 new chunk \(3\.\d MB\)", done.lines[0])

@@ -95,7 +95,9 @@ CASES = {
     "sql": Case("sql -c 'SELECT count(*) FROM file_locations'", "2"),
     "keys add": Case("keys add", "secret_access_key", after="keys list", proof="active"),
     "keys list": Case("keys list", "(all files)", before=("keys add",)),
-    "keys revoke": Case("keys revoke {key}", "revoked", before=("keys add",), after="keys list", proof="revoked"),
+    "keys revoke": Case(
+        "keys revoke {key} --yes", "revoked", before=("keys add",), after="keys list", proof="revoked"
+    ),
     "limits set": Case("limits set s3://b --requests 3", "limited s3://b", after="limits list", proof="3 requests"),
     "limits list": Case("limits list", "1.0 MB/s", before=("limits set s3://b --bandwidth 1MB/s",)),
     "limits remove": Case("limits remove s3://b", "removed", before=("limits set s3://b --in-flight 1GB",)),

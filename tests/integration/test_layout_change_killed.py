@@ -124,8 +124,8 @@ def test_readers_and_writers_go_on_while_the_layout_changes(database_url: str, t
         assert all(reader.read(path) == content for path, content in expected.items())
         # The rows were inserted by SQL, without a chunk and without totals of their folders.
         assert changer.session.catalog.reports.findings() == [
-            "20001 files that point to no committed chunk",
-            "2 folders whose totals differ from their files",
+            "files that point to no committed chunk: 20001",
+            "folders whose totals differ from their files: 2",
         ]
 
 

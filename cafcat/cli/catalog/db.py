@@ -146,7 +146,7 @@ def stop(call: Call) -> None:
     Example: cafcat db stop
     """
     stopped = call.database().stop()
-    call.output.show({"stopped": stopped}, ["stopped" if stopped else "was not running"])
+    call.summarize({"stopped": stopped}, ["stopped" if stopped else "was not running"])
 
 
 def grant_reader(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cafcat.cli.call import Call, group, verb
+from cafcat.cli.confirming import confirm
 from cafcat.support.arguments import parse_duration, parse_text
 
 if TYPE_CHECKING:
@@ -63,14 +64,17 @@ def revoke(
         str,
         typer.Argument(metavar="ID", parser=parse_text, help="Name of the access key, as `keys list` shows it."),
     ],
+    yes: Annotated[bool, typer.Option("--yes", help="Revoke the key without a question.")] = False,
 ) -> None:
-    """Revoke an access key for ever. Running servers refuse it within 5 seconds.
+    """Revoke an access key for ever. Asks, unless --yes is given. Running servers refuse it within 5 seconds.
 
-    Example: cafcat keys revoke CAFCATEXAMPLE
+    Example: cafcat keys revoke CAFCATEXAMPLE --yes
     """
     from cafcat.operations.audit import audited
     from cafcat.serve.s3.keys import revoke_key
 
+    if not yes:
+        confirm(call, f"Revoke the access key {call.output.shown(access_key_id)} for ever?")
     options = {"id": access_key_id}
     with call.repository() as repository, audited(repository.session, "keys revoke", options):
         revoke_key(repository.session, access_key_id)

@@ -1,11 +1,12 @@
 """The command `cafcat repair`: its flags, progress and output."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.confirming import DryRun, confirm
 from cafcat.cli.errors import DAMAGE, INTERRUPTED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
@@ -18,11 +19,24 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def repair(call: Call, options: RepairOptions) -> int:
-    """Repair the chunks that verify found damaged. Without --yes, only reads the files and shows the result.
+def repair(call: Call, options: RepairOptions, *, only_show: DryRun = False) -> int:
+    """Repair the chunks that verify found damaged. Shows the result first, and asks, unless --yes is given.
+
+    Right bytes are packed into new chunks. Nothing is removed.
 
     Example: cafcat repair --from-copy --from-source /srv/photos --yes
     """
+    if not options.dry_run and not only_show:
+        return _repair(call, options)[0]
+    code, report = _repair(call, replace(options, dry_run=True))
+    if report.interrupted or only_show or not report.chunks_mended:
+        return code
+    confirm(call, f"Repair {plural(report.chunks_mended, 'chunk')}?")
+    return _repair(call, replace(options, dry_run=False))[0]
+
+
+def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
+    """Run the operation, print its summary, and return exit code and report."""
     with operation(
         call,
         ShownProgress(call),
@@ -34,7 +48,7 @@ def repair(call: Call, options: RepairOptions) -> int:
         report = run(session, options)
     call.summarize({"summary": asdict(report)}, _summary(report))
     left = report.files_lost or report.chunks_left or report.logs_damaged
-    return INTERRUPTED if report.interrupted else DAMAGE if left else 0
+    return INTERRUPTED if report.interrupted else DAMAGE if left else 0, report
 
 
 def _summary(report: "RepairReport") -> list[str]:
@@ -52,8 +66,6 @@ def _summary(report: "RepairReport") -> list[str]:
         lines.append(f"{plural(report.chunks_left, 'chunk')} left: a library or a format is not installed here")
     if report.files_changed:
         lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
-    if report.dry_run:
-        lines.append("run it again with --yes")
     return lines
 
 

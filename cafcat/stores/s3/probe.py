@@ -16,6 +16,7 @@ from cafcat.stores.probing import Finding
 from cafcat.stores.s3.server_checks import REMEDIES, ServerCheck
 from cafcat.stores.s3.store import S3Store
 from cafcat.stores.s3.unfinished import abort_uploads, uploads_of
+from cafcat.support.quantities import plural
 
 __all__ = ["S3Probe"]
 
@@ -199,7 +200,10 @@ class S3Probe:
         skew = abs(time.time() - parsedate_to_datetime(text).timestamp())
         works = skew < _MOST_SKEW_SECONDS
         return Finding(
-            "clock", works, f"{skew:.0f} seconds apart", "" if works else "set the clock of this machine"
+            "clock",
+            works,
+            f"{plural(round(skew), 'second')} apart",
+            "" if works else "set the clock of this machine",
         )
 
     def _clean(self) -> None:
