@@ -200,7 +200,7 @@ class Extraction:
     def _write(self, request: ReadRequest, blocks: Iterator[bytes]) -> None:
         location = request.location
         name = stripped(location.path, self._strip)
-        if not name:
+        if not name and self._strip:
             self.report.files_skipped += 1
             return
         try:

@@ -16,7 +16,7 @@ from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 def sql(cafcat: Cafcat, statement: str, *values: object) -> None:
     assert cafcat.database_url
     with psycopg.connect(cafcat.database_url) as connection:
-        connection.execute(statement.encode(), values)
+        connection.execute(statement.encode(), values or None)
 
 
 def leave_whole(cafcat: Cafcat, name: str = "whole", lease: str = "-1s") -> str:
