@@ -211,7 +211,17 @@ def test_previews_are_shown(filled: Site, browser: Any) -> None:
 
 def until(page: Any, condition: str) -> None:
     """Wait until an expression is true. Playwright's own wait_for_function needs eval, which the pages forbid."""
-    wait_until(lambda: bool(page.evaluate(condition)))
+    from playwright.sync_api import Error
+
+    def is_true() -> bool:
+        try:
+            return bool(page.evaluate(condition))
+        except Error as error:
+            if "Execution context was destroyed" in error.message:  # the browser is loading the next page
+                return False
+            raise
+
+    wait_until(is_true)
 
 
 def log_in(page: Any, site: Site) -> None:
