@@ -120,7 +120,7 @@ class Batch:
             yield from self._get_window(reads, outputs)
 
     def get_into(self, paths: Iterable[str], output: Output, *, parents: bool) -> Iterator[_Outcome]:
-        """Write each file into a folder. Yield each path once its file is durable, or with its error.
+        """Write each file into a folder. Yield its path with its location when it is durable, or with its error.
 
         The names are sorted before the first file is written, in a temporary file if they are many. A path that is
         named twice is written once.

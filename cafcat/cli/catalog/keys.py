@@ -66,7 +66,9 @@ def revoke(
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Revoke the key without a question.")] = False,
 ) -> None:
-    """Revoke an access key for ever. Asks, unless --yes is given. Running servers refuse it within 5 seconds.
+    """Revoke an access key for ever. Running servers refuse it within 5 seconds.
+
+    The command asks first, unless --yes is given.
 
     Example: cafcat keys revoke CAFCATEXAMPLE --yes
     """

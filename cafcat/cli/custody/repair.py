@@ -20,9 +20,10 @@ __all__ = ["register"]
 
 
 def repair(call: Call, options: RepairOptions, *, only_show: DryRun = False) -> int:
-    """Repair the chunks that verify found damaged. Shows the result first, and asks, unless --yes is given.
+    """Repair the chunks that verify found damaged.
 
-    Right bytes are packed into new chunks. Nothing is removed.
+    The command shows the result first and asks, unless --yes is given. The files with right bytes are packed into
+    new chunks. No chunk is removed.
 
     Example: cafcat repair --from-copy --from-source /srv/photos --yes
     """
