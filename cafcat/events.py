@@ -12,6 +12,7 @@ from cafcat.model import FileProblem, Finding, Verdict
 __all__ = [
     "ArchiveAdopted",
     "CatalogsDiffer",
+    "ChangeFound",
     "ChunkChosen",
     "ChunkCommitted",
     "ChunkCopied",
@@ -23,6 +24,7 @@ __all__ = [
     "Event",
     "ObjectChecked",
     "RecoverOutcome",
+    "SourceChange",
     "Warned",
 ]
 
@@ -31,6 +33,31 @@ class Warned(NamedTuple):
     """A message that the user should read although the operation goes on."""
 
     message: str
+
+
+class SourceChange(StrEnum):
+    """Difference between a source and the catalog."""
+
+    ADDED = "added"
+    """The catalog does not have the file."""
+    REPLACED = "replaced"
+    """The file differs from the one in the catalog."""
+    GONE = "gone"
+    """The catalog has the file, and the source does not have it any more."""
+    DOUBTFUL = "doubtful"
+    """Only the content can show whether the file differs. A dry run does not read it."""
+
+
+class ChangeFound(NamedTuple):
+    """An ingest found a file that is new, changed or gone. Nothing is committed for the file yet.
+
+    Attributes:
+        change: How source and catalog differ.
+        path: Path of the file in the catalog.
+    """
+
+    change: SourceChange
+    path: str
 
 
 class ChunkCommitted(NamedTuple):
@@ -270,5 +297,6 @@ Event = (
     | ChunkChosen
     | ArchiveAdopted
     | CatalogsDiffer
+    | ChangeFound
 )
 """All kinds of events that an operation can report."""

@@ -507,6 +507,7 @@ class Run:
         finished_at: When it ended: ISO 8601, UTC; None while its state is RUNNING.
         files_added: Files committed under a path that the catalog did not have.
         files_replaced: Files committed under a path that the catalog had.
+        files_removed: Files that were gone at the source, and that `delete` removed from the catalog.
         files_unchanged: Files that are the same in the catalog.
         files_skipped: Files left out for an expected reason (ProblemKind).
         files_failed: Files that failed.
@@ -521,6 +522,7 @@ class Run:
     finished_at: str | None
     files_added: int
     files_replaced: int
+    files_removed: int
     files_unchanged: int
     files_skipped: int
     files_failed: int
@@ -705,6 +707,9 @@ class IngestReport:
         files_seen: Files that the sources listed.
         files_added: Files committed under a path that the catalog did not have.
         files_replaced: Files committed under a path that the catalog had.
+        files_gone: Files that the catalog has of the sources, and that are gone there. They are counted with
+            `delete` or `list_changes` only.
+        files_removed: Files that were gone, and that `delete` removed from the catalog.
         files_unchanged: Files that are the same in the catalog.
         files_compared: Files that were read and compared with the checksum in the catalog. A dry run reads no file,
             and counts the files that it would compare.
@@ -720,6 +725,8 @@ class IngestReport:
     files_seen: int = 0
     files_added: int = 0
     files_replaced: int = 0
+    files_gone: int = 0
+    files_removed: int = 0
     files_unchanged: int = 0
     files_compared: int = 0
     files_skipped: int = 0
@@ -731,6 +738,6 @@ class IngestReport:
 
     def as_counts(self) -> dict[str, Any]:
         """Return the counters that the table `ingest_runs` stores, by the names of its columns."""
-        names = ("added", "replaced", "unchanged", "skipped", "failed")
+        names = ("added", "replaced", "removed", "unchanged", "skipped", "failed")
         counts = {f"files_{name}": getattr(self, f"files_{name}") for name in names}
         return counts | {"bytes_added": self.bytes_added, "chunks_committed": self.chunks_committed}

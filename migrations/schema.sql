@@ -155,6 +155,7 @@ CREATE TABLE public.ingest_runs (
     owner text,
     request text,
     paused_at timestamp with time zone,
+    files_removed bigint DEFAULT '0'::bigint NOT NULL,
     CONSTRAINT ingest_runs_request_check CHECK ((request = ANY (ARRAY['stop'::text, 'abort'::text]))),
     CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text, 'rebuilt'::text])))
 );
@@ -200,6 +201,8 @@ COMMENT ON COLUMN public.ingest_runs.owner IS 'Process of the run, as in chunks.
 COMMENT ON COLUMN public.ingest_runs.request IS 'What the workers of a run with shards are asked to do: stop after the commit of their open chunks, or abort at once; NULL: go on.';
 
 COMMENT ON COLUMN public.ingest_runs.paused_at IS 'Since when the run is to be paused; NULL if it is not. Its processes look every 5 seconds.';
+
+COMMENT ON COLUMN public.ingest_runs.files_removed IS 'Files that --delete removed from the catalog, because they were gone at the source.';
 
 CREATE TABLE public.retired_locations (
     id bigint NOT NULL,

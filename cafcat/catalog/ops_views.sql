@@ -53,7 +53,7 @@ COMMENT ON COLUMN cafcat_ops.file_history.modified_at IS 'Modification time at t
 COMMENT ON COLUMN cafcat_ops.file_history.current_since IS 'Since when the path had this content. After an undelete, the time of the undelete.';
 COMMENT ON COLUMN cafcat_ops.file_history.current_until IS 'Until when; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by IS 'replaced (by a newer version) or removed; NULL for the live version.';
-COMMENT ON COLUMN cafcat_ops.file_history.ended_by_run_id IS 'Run that replaced the version; NULL if none did.';
+COMMENT ON COLUMN cafcat_ops.file_history.ended_by_run_id IS 'Run that replaced the version, or removed it with --delete; NULL if none did.';
 COMMENT ON COLUMN cafcat_ops.file_history.run_id IS 'Run that brought the version; NULL if it was adopted or added by a program.';
 COMMENT ON COLUMN cafcat_ops.file_history.chunk IS 'UUID of the chunk that contains the version.';
 COMMENT ON COLUMN cafcat_ops.file_history.is_kept IS 'True while the catalog still has the chunk; false after prune deleted it.';
@@ -113,7 +113,7 @@ CREATE OR REPLACE VIEW cafcat_ops.runs AS
 SELECT id AS run_id, state, started_at, finished_at,
        extract(epoch FROM coalesce(finished_at, now()) - started_at)::numeric(20, 3) AS seconds, host, sources,
        files_added, files_replaced, files_unchanged, files_skipped, files_failed, bytes_added, chunks_committed,
-       options, error, cafcat_version
+       options, error, cafcat_version, files_removed
 FROM ingest_runs;
 
 COMMENT ON VIEW cafcat_ops.runs IS 'Each ingest: what it brought, replaced and could not pack. Counts are written when the run ends.';
@@ -134,6 +134,7 @@ COMMENT ON COLUMN cafcat_ops.runs.chunks_committed IS 'Chunks that the run commi
 COMMENT ON COLUMN cafcat_ops.runs.options IS 'Options of the run.';
 COMMENT ON COLUMN cafcat_ops.runs.error IS 'Why the run failed; NULL otherwise.';
 COMMENT ON COLUMN cafcat_ops.runs.cafcat_version IS 'Version of the program.';
+COMMENT ON COLUMN cafcat_ops.runs.files_removed IS 'Files that --delete removed, because they were gone at the source.';
 
 CREATE OR REPLACE VIEW cafcat_ops.folders AS
 SELECT folder_path, depth, sum(files)::bigint AS files, sum(bytes)::bigint AS bytes

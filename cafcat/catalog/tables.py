@@ -234,6 +234,7 @@ ingest_runs = Table(
         comment="What the workers of a run with shards are asked to do: stop after the commit of their open "
         "chunks, or abort at once; NULL: go on.",
     ),
+    _count("files_removed", "Files that --delete removed from the catalog, because they were gone at the source."),
     CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed', 'rebuilt')", name="state"),
     CheckConstraint("request IN ('stop', 'abort')", name="request"),
     comment="Every ingest: what it was asked, what it brought, how it ended.",

@@ -1,7 +1,7 @@
 """The command `cafcat ingest`: its flags, progress and output."""
 
 from dataclasses import asdict, fields, replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,12 +11,31 @@ from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import InvalidInput
+from cafcat.events import ChangeFound, Event, SourceChange
 from cafcat.model import Comparison, IngestReport, ProblemKind
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.scanning.opening import SourceOptions
 from cafcat.support.quantities import format_size, plural
 
 __all__ = ["register"]
+
+_SIGNS: Final = {
+    SourceChange.ADDED: "+",
+    SourceChange.REPLACED: "~",
+    SourceChange.GONE: "-",
+    SourceChange.DOUBTFUL: "?",
+}
+"""Signs before the paths of changes, as in `cafcat runs diff`."""
+
+
+class _Progress(ShownProgress):
+    """Progress of `cafcat ingest`, which also lists changes."""
+
+    def show(self, event: Event) -> None:
+        """Print a change on stdout: a sign and the path."""
+        if isinstance(event, ChangeFound):
+            output = self._call.output
+            output.show(event._asdict(), [f"{_SIGNS[event.change]} {output.shown(event.path)}"])
 
 
 def ingest(
@@ -42,6 +61,9 @@ def ingest(
 ) -> int:
     """Pack files into chunks, and enter them into the catalog. A second run packs only new and changed files.
 
+    With -v or --dry-run, each file that is new (+), changed (~), or gone at the source (-) is listed, and with
+    --dry-run also each file that has to be read to find out whether the file changed (?).
+
     Example: cafcat ingest /srv/photos s3://bucket/photos --exclude '*.tmp'
     """
     if checksum and force:
@@ -53,7 +75,9 @@ def ingest(
     if prices is not None:
         raise InvalidInput("--prices is for --estimate only", hint="leave --prices out, or add --estimate")
     comparison = Comparison.CHECKSUM if checksum else Comparison.NOTHING if force else Comparison.TIME
-    progress = ShownProgress(call)
+    list_changes = call.verbose or (options.dry_run and not call.quiet)
+    options = replace(options, list_changes=list_changes and cluster is None)
+    progress = _Progress(call)
     with (
         executor_of(cluster) as executor,
         operation(call, progress, at_hand="the open chunk", if_interrupted=lambda: _committed(progress)) as session,
@@ -61,7 +85,7 @@ def ingest(
         from cafcat.operations.ingest.run import run
 
         report = run(session, replace(options, comparison=comparison, executor=executor))
-    call.summarize({"summary": asdict(report)}, _summary(report, progress))
+    call.summarize({"summary": asdict(report)}, _summary(report, progress, removes=options.delete))
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
 
 
@@ -87,12 +111,19 @@ def _committed(progress: ShownProgress) -> str:
     )
 
 
-def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
-    """Return the lines that `cafcat ingest` prints at its end without --json."""
+def _summary(report: IngestReport, progress: ShownProgress, *, removes: bool) -> list[str]:
+    """Return the lines that `cafcat ingest` prints at its end without --json.
+
+    Args:
+        report: The counts of the ingest.
+        progress: The display of the ingest.
+        removes: True with --delete.
+    """
     verb = "would add" if report.dry_run else "added"
     counts = [
         f"{verb} {plural(report.files_added, 'file')}",
         f"replaced {report.files_replaced}",
+        *_gone(report, removes=removes),
         f"unchanged {report.files_unchanged}",
         *(
             [f"{'to compare' if report.dry_run else 'compared'} {report.files_compared}"]
@@ -110,6 +141,18 @@ def _summary(report: IngestReport, progress: ShownProgress) -> list[str]:
     )
     first = "interrupted; " if report.interrupted else ""
     return [first + ", ".join(counts), work]
+
+
+def _gone(report: IngestReport, *, removes: bool) -> list[str]:
+    """Return the count of files that were removed, or that are gone at the source; an empty list for no such file.
+
+    Args:
+        report: The counts of the ingest.
+        removes: True with --delete.
+    """
+    if removes:
+        return [f"gone {report.files_gone}" if report.dry_run else f"removed {report.files_removed}"]
+    return [f"gone {report.files_gone}"] if report.files_gone else []
 
 
 def _kinds(progress: ShownProgress, *, failures: bool) -> str:

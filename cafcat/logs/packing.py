@@ -9,7 +9,7 @@ from typing import Final
 
 from cafcat.catalog.files.log_units import ExistingLogs
 from cafcat.errors import Conflict, InvalidInput, shown_path
-from cafcat.events import ChunkCommitted
+from cafcat.events import ChangeFound, ChunkCommitted, SourceChange
 from cafcat.formats.clp import program
 from cafcat.formats.clp.annotating import LogSource, annotate
 from cafcat.formats.clp.reader import ClpReader
@@ -97,6 +97,7 @@ class LogIngest:
         timestamp_key: str | None,
         on_conflict: OnConflict,
         dry_run: bool,
+        list_changes: bool,
         progress: Progress,
     ) -> None:
         """Prepare the ingest, and check that clp-s is installed.
@@ -109,6 +110,7 @@ class LogIngest:
             on_conflict: FAIL raises Conflict for a log file that the catalog has with another size or time. With
                 the other values, the log file is reported as a problem and left out.
             dry_run: True to count the log files without making archives or chunks.
+            list_changes: True to emit a ChangeFound for each log file that is packed.
             progress: Receives progress and problems. When it is stopping, no further archive is begun, and a
                 finished one is still committed. If its checkpoint raises, the archive at hand is abandoned.
 
@@ -121,6 +123,7 @@ class LogIngest:
         self._timestamp_key = timestamp_key
         self._on_conflict = on_conflict
         self._dry_run = dry_run
+        self._list_changes = list_changes
         self._progress = progress
         self._groups: dict[str | None, _Group] = {}
         self._last_key: str | None = None
@@ -220,6 +223,8 @@ class LogIngest:
             return False
         group.add(file)
         self._paths.add(file.path)
+        if self._list_changes:
+            self._progress.emit(ChangeFound(SourceChange.ADDED, file.path))
         return True
 
     def _key_of(self, file: SourceFile) -> str | None:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, PathScope, successor
-from cafcat.catalog.files.path_list import PathList
+from cafcat.catalog.files.path_list import PathList, VersionList
 from cafcat.catalog.files.removal import Change
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
 from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, FileProblem, ProblemKind, RetiredLocation
@@ -67,6 +67,23 @@ class Removing:
                 self._report_missing(change)
         failed = impossible + change.missing.count + len(change.empty)
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
+
+    def remove_versions(self, versions: VersionList, run_id: int) -> int:
+        """Remove files that an ingest did not find at their source, unless they have another version by now.
+
+        Args:
+            versions: The versions of the files.
+            run_id: ingest_runs.id of the ingest.
+
+        Returns:
+            The number of removed files.
+
+        Raises:
+            CatalogUnavailable: The files could not be removed, or the outcome of the commit is unknown.
+        """
+        with self._catalog.removal.remove_versions(versions, run_id, self._progress) as change:
+            self._write_record(change)
+            return change.files
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
         """Bring removed files back in one transaction, then write a journal record of their return into stores.

@@ -186,9 +186,29 @@ class WholeFolderSource(Source, Protocol):
     def catalog_folder(self) -> str | None:
         """The folder of the catalog whose files the source lists completely, with a slash at its end.
 
-        The files come in ascending order of their paths. So a file that the catalog has in this folder, and that
-        the source yields neither as a file nor as a problem, is missing at the source. None if the source does not
-        list a whole folder in order.
+        The files come in ascending order of their paths. So a file that the catalog has in this folder, that the
+        source includes, and that it yields neither as a file nor as a problem, is missing at the source. "" is the
+        whole catalog. None if the source does not list a whole folder in order.
+        """
+
+    @property
+    def root(self) -> str:
+        """The root of all files (`RootedSource.root_of`)."""
+
+    def includes(self, path: str) -> bool:
+        """Return False if the source leaves out files of this path, because of a filter.
+
+        Args:
+            path: Path of a file of the catalog in `catalog_folder`.
+        """
+
+    def has(self, path: str) -> bool:
+        """Return True if the source has a file of this path now, although its listing may not have had the file.
+
+        False for a source whose listings are complete, such as a bucket.
+
+        Args:
+            path: Path of a file of the catalog in `catalog_folder`.
         """
 
 

@@ -36,6 +36,15 @@ class PathFilter:
             return False
         return self._include is None or path.endswith("/") or self._include.match_file(path)
 
+    def includes_with_folders(self, path: str) -> bool:
+        """Return True if a file is to be ingested, and each folder above it is to be searched for files.
+
+        Args:
+            path: Path of the file, relative to the source.
+        """
+        ends = [n for n, character in enumerate(path) if character == "/"]
+        return all(self.includes(path[: end + 1]) for end in ends) and self.includes(path)
+
 
 def _compiled(patterns: Sequence[str]) -> "GitIgnoreSpec | None":
     if not patterns:

@@ -79,6 +79,15 @@ def ingest(world: World) -> list[str]:
     return ["ingest", *SMALL, "tree"]
 
 
+def ingest_with_delete(world: World) -> list[str]:
+    """Prepare an ingest of new and changed files that also removes files: of one chunk all, of another one some."""
+    packed(world)
+    write_files(world, "tree", "fnop", 3)
+    for name in "abcdm":
+        (world.folder / "tree" / f"{name}.dat").unlink()
+    return ["ingest", *SMALL, "--delete", "tree"]
+
+
 def ingest_as(archive_format: str) -> Callable[[World], list[str]]:
     """Return a function that prepares an ingest into a format.
 
@@ -343,6 +352,7 @@ DEAD = "SELECT sum(data_bytes - live_bytes) FROM chunks WHERE state = 'committed
 FORMATS = "SELECT format, sum(live_file_count) FROM chunks WHERE state = 'committed' GROUP BY 1 ORDER BY 1"
 
 LISTINGS = ("SELECT count(*) FROM listings",)
+REMOVED = "SELECT file_path FROM retired_locations WHERE reason = 'removed' ORDER BY 1"
 ADOPTED = (
     "SELECT store, object_key, format, adopted_prefix, state, file_count, live_file_count FROM chunks "
     "WHERE adopted_prefix IS NOT NULL ORDER BY 2"
@@ -353,6 +363,7 @@ SOME_FAILED, CONFLICT = 3, 1
 
 VERBS = {
     "ingest": Verb(ingest, LISTINGS),
+    "ingest with delete": Verb(ingest_with_delete, (*LISTINGS, REMOVED)),
     "ingest as car": Verb(ingest_as("car"), LISTINGS),
     "ingest as chunkio": Verb(ingest_as("chunkio"), LISTINGS),
     "ingest as databundle": Verb(ingest_as("databundle"), LISTINGS),

@@ -16,6 +16,8 @@ SUMMARY_KEYS = {
     "files_seen",
     "files_added",
     "files_replaced",
+    "files_gone",
+    "files_removed",
     "files_unchanged",
     "files_compared",
     "files_skipped",
@@ -101,7 +103,8 @@ def test_options_that_select_files(cafcat: Cafcat) -> None:
     for name in ("a.txt", "b.tmp", "c.txt", "new\nline"):
         (cafcat.folder / name).write_text(name)
     dry = cafcat("ingest", "a.txt", "b.tmp", "--dry-run", "--exclude", "*.tmp")
-    assert dry.lines[0].startswith("would add 1 file, ")
+    assert dry.lines[0] == "+ a.txt"
+    assert dry.lines[1].startswith("would add 1 file, ")
     assert paths(cafcat) == []
     cafcat("ingest", "--files-from", "-", "-0", stdin=b"a.txt\0new\nline\0")
     (cafcat.folder / "list").write_text("c.txt\n")
@@ -219,3 +222,69 @@ def test_checksum_and_force_on_the_command_line(cafcat: Cafcat) -> None:
     assert cafcat("verify", "--level", "source", "tree").code == 0
     assert "unchanged 0" in cafcat("ingest", "tree", "--force").text
     assert "leave one of them out" in cafcat("ingest", "tree", "--force", "--checksum", code=2).err
+
+
+def test_changes_are_listed(cafcat: Cafcat) -> None:
+    tree = cafcat.folder / "tree"
+    tree.mkdir()
+    for name in "abc":
+        (tree / name).write_bytes(name.encode())
+    assert cafcat("ingest", "tree", "-v").lines[:3] == ["+ tree/a", "+ tree/b", "+ tree/c"]
+    (tree / "a").unlink()
+    (tree / "b").write_bytes(b"changed")
+    (tree / "d").write_bytes(b"new")
+    changes = ["- tree/a", "~ tree/b", "+ tree/d"]
+    result = cafcat("ingest", "tree", "--dry-run")
+    assert result.lines[:3] == changes
+    assert result.lines[3] == "would add 1 file, replaced 1, gone 1, unchanged 1, skipped 0, failed 0"
+    documents = cafcat("ingest", "tree", "--dry-run", "--json").documents
+    assert documents[:3] == [
+        {"change": "gone", "path": "tree/a"},
+        {"change": "replaced", "path": "tree/b"},
+        {"change": "added", "path": "tree/d"},
+    ]
+    assert cafcat("ingest", "tree", "--dry-run", "-q").out == b""
+    assert cafcat("ingest", "tree", "-v").lines[:3] == changes
+    assert paths(cafcat) == ["tree/a", "tree/b", "tree/c", "tree/d"]
+    other = cafcat.folder / "other" / "tree"
+    other.parent.mkdir()
+    tree.rename(other)
+    assert cafcat("ingest", "tree", "--dry-run", cwd=other.parent).lines[:3] == [f"? tree/{name}" for name in "bcd"]
+
+
+def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
+    tree = cafcat.folder / "tree"
+    tree.mkdir()
+    for name in "abcd":
+        (tree / name).write_bytes(name.encode())
+    cafcat("ingest", "tree", "-q")
+    for name in "abc":
+        (tree / name).unlink()
+    result = cafcat("ingest", "tree", "--delete", "-q", code=9)
+    assert result.err == (
+        "cafcat: no file was removed, because 3 of 4 files from tree are gone, more than 50 %; "
+        "check the source; if the files are to be removed, run it again with --max-delete 100\n"
+    )
+    assert "no file would be removed" in cafcat("ingest", "tree", "--delete", "--dry-run").err
+    assert paths(cafcat) == ["tree/a", "tree/b", "tree/c", "tree/d"]
+    lines = cafcat("ingest", "tree", "--delete", "--max-delete", "75").lines
+    assert lines[0] == "added 0 files, replaced 0, removed 3, unchanged 1, skipped 0, failed 0"
+    assert paths(cafcat) == ["tree/d"]
+    assert cafcat("undelete", "-r", "tree").lines == ["brought back 3 files (3 B)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tree/a"], "tree/a is no folder or bucket that is listed as a whole"),
+        (["--files-from", "list"], "--files-from list is no folder or bucket that is listed as a whole"),
+        (["tree", "--max-delete", "101"], "--max-delete must be from 0 to 100 percent, not 101"),
+        (["tree", "--format", "clp-s"], "an archive of logs cannot lose one of its log files"),
+    ],
+)
+def test_delete_needs_whole_folders(cafcat: Cafcat, arguments: list[str], message: str) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"a")
+    (cafcat.folder / "list").write_text("tree/a\n")
+    assert message in cafcat("ingest", "--delete", *arguments, code=2).err
+    assert paths(cafcat) == []

@@ -8,8 +8,9 @@ from cafcat.catalog.console.reading import PageQueries, Row
 __all__ = ["chunks_of_run", "events_of_run", "run", "runs_page", "shard_states", "written"]
 
 _RUN: Final = """
-SELECT id, state, sources, started_at, finished_at, files_added, files_replaced, files_unchanged, files_skipped,
-       files_failed, bytes_added, chunks_committed, host, process_id, cafcat_version, options, error, paused_at,
+SELECT id, state, sources, started_at, finished_at, files_added, files_replaced, files_removed,
+       files_unchanged, files_skipped, files_failed, bytes_added,
+       chunks_committed, host, process_id, cafcat_version, options, error, paused_at,
        extract(epoch FROM coalesce(finished_at, now()) - started_at)::float AS seconds
 FROM ingest_runs
 """

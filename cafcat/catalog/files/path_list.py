@@ -1,6 +1,6 @@
-"""A list of any number of paths, to copy them into a temporary table, or to collect the result of a query.
+"""Lists of any number of paths, to copy them into a temporary table, or to collect the result of a query.
 
-The paths are encoded in the binary format of PostgreSQL's COPY. A list of more than 16 MiB is in a temporary file.
+The rows are encoded in the binary format of PostgreSQL's COPY. A list of more than 16 MiB is in a temporary file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,13 @@ from typing import Final
 from cafcat.catalog.binary_copy import copy_stream
 from cafcat.support.spool import Spool
 
-__all__ = ["PathList"]
+__all__ = ["PathList", "VersionList"]
 
 _MEMORY_BYTES: Final = 16 << 20
 _ROW: Final = Struct(">hi")
 """The number of fields, which is 1, and the length of the path in bytes."""
+_VERSION: Final = Struct(">hiqiqi")
+"""The number of fields, which is 3; chunk and first byte, each after its length; the length of the path."""
 
 
 class PathList(Spool):
@@ -49,3 +51,41 @@ class PathList(Spool):
         self.seek(0)
         while head := self.read(_ROW.size):
             yield self.read(_ROW.unpack(head)[1]).decode()
+
+
+class VersionList(Spool):
+    """Versions of files: path, chunk and first byte of each. Once all are added, they can be iterated repeatedly.
+
+    Attributes:
+        count: Number of versions.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("paths", _MEMORY_BYTES)
+        self.count = 0
+
+    def add(self, path: str, chunk_id: int, start_byte: int) -> None:
+        """Append a version to the list.
+
+        Args:
+            path: Path of the file.
+            chunk_id: chunks.id of its chunk.
+            start_byte: First byte of the file in the chunk.
+
+        Raises:
+            TemporaryFileFailed: The temporary file cannot be written.
+        """
+        encoded = path.encode()
+        self.write(_VERSION.pack(3, 8, chunk_id, 8, start_byte, len(encoded)) + encoded)
+        self.count += 1
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the versions as a COPY stream, in blocks of at most 256 KiB. Each call yields all of them again."""
+        return copy_stream(self)
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        """Yield path, chunk and first byte of each version."""
+        self.seek(0)
+        while head := self.read(_VERSION.size):
+            _, _, chunk_id, _, start_byte, length = _VERSION.unpack(head)
+            yield self.read(length).decode(), chunk_id, start_byte

@@ -1,6 +1,6 @@
 """Removal of files from the catalog, and their restoration: one transaction for all files that one call names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -14,7 +14,7 @@ from cafcat.catalog.files.folder_changes import record_folders
 from cafcat.catalog.files.log_units import logs_elsewhere
 from cafcat.catalog.files.lookup import PathScope, location_of, size_of
 from cafcat.catalog.files.mapping import ALL_COLUMNS, COLUMNS
-from cafcat.catalog.files.path_list import PathList
+from cafcat.catalog.files.path_list import PathList, VersionList
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.layout import is_partitioned
@@ -132,6 +132,29 @@ class Removal:
         """
         return self._change(lambda connection, change: _remove(connection, change, names, folders, progress))
 
+    def remove_versions(self, versions: VersionList, run_id: int, progress: Progress) -> Change:
+        """Remove files that an ingest did not find at their source, unless they changed meanwhile.
+
+        A file is left alone if its path has another version by now: another process has replaced, removed or
+        repacked the file since the list was made.
+
+        Args:
+            versions: The versions of the files that are removed.
+            run_id: ingest_runs.id of the ingest.
+            progress: Its checkpoint is called between statements; may raise.
+
+        Returns:
+            The number and size of the removed files. The caller closes the result.
+
+        Raises:
+            CatalogLocked: The lock on file_locations, or that on the rows of stores, was not free in time. The
+                transaction was rolled back.
+            CatalogUnavailable: The removal failed. Or its outcome is unknown, as after `remove`.
+        """
+        return self._change(
+            lambda connection, change: _remove_versions(connection, change, versions, run_id, progress)
+        )
+
     def restore(self, names: PathList, folders: Sequence[PathScope], progress: Progress) -> Change:
         """Restore removed files to the location that each had when it was last removed.
 
@@ -245,17 +268,45 @@ def _remove(
     progress: Progress,
 ) -> None:
     _copy_names(connection, names, progress)
-    connection.execute("CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP")
+    connection.execute(statements.GONE_TABLE)
     _lock_locations(connection)
     _lock_stores(connection)
     change.empty = _for_each_folder(connection, statements.DELETE_BELOW, folders, progress)
     _delete_named(connection)
+    _read_paths(connection, statements.NOT_FOUND.format(table="gone"), change.missing)
+    _retire(connection, change, None, progress)
+
+
+def _remove_versions(
+    connection: PgConnection, change: Change, versions: VersionList, run_id: int, progress: Progress
+) -> None:
+    connection.execute(statements.LISTED_TABLE)
+    _copy(connection, "listed", versions.blocks(), progress)
+    connection.execute(statements.ASKED_TABLE)
+    connection.execute(statements.GONE_TABLE)
+    _lock_locations(connection)
+    _lock_stores(connection)
+    connection.execute(statements.STILL_LISTED)
+    connection.execute("ANALYZE asked")
+    _delete_named(connection)
+    _retire(connection, change, run_id, progress)
+
+
+def _retire(connection: PgConnection, change: Change, run_id: int | None, progress: Progress) -> None:
+    """Move the files in the temporary table `gone` to retired_locations, and record the removal.
+
+    Args:
+        connection: A connection with an open transaction.
+        change: Receives the counts and the journal record.
+        run_id: ingest_runs.id of the ingest that removes the files; None for `rm`.
+        progress: Its checkpoint is called between statements; may raise.
+    """
     connection.execute("ANALYZE gone")
     progress.checkpoint()
-    _read_paths(connection, statements.NOT_FOUND.format(table="gone"), change.missing)
     connection.execute(
-        f"INSERT INTO retired_locations ({ALL_COLUMNS}, reason) SELECT {ALL_COLUMNS}, 'removed' FROM gone "  # noqa: S608
-        "ORDER BY file_path".encode()
+        f"INSERT INTO retired_locations ({ALL_COLUMNS}, run_id, reason) "  # noqa: S608
+        f"SELECT {ALL_COLUMNS}, %s, 'removed' FROM gone ORDER BY file_path".encode(),
+        [run_id],
     )
     progress.checkpoint()
     subtract_from_chunks(connection, statements.PER_CHUNK.format(table="gone"))
@@ -327,12 +378,17 @@ def _lock_stores(connection: PgConnection) -> None:
 
 def _copy_names(connection: PgConnection, names: PathList, progress: Progress) -> None:
     """Copy the paths that the user named into the temporary table `asked`."""
-    connection.execute('CREATE TEMPORARY TABLE asked (file_path text COLLATE "C") ON COMMIT DROP')
-    with connection.cursor() as cursor, cursor.copy("COPY asked FROM STDIN (FORMAT BINARY)") as copy:
-        for block in names.blocks():
+    connection.execute(statements.ASKED_TABLE)
+    _copy(connection, "asked", names.blocks(), progress)
+
+
+def _copy(connection: PgConnection, table: str, blocks: Iterator[bytes], progress: Progress) -> None:
+    """Copy rows in the binary format of COPY into a temporary table."""
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)".encode()) as copy:
+        for block in blocks:
             copy.write(block)
             progress.checkpoint()
-    connection.execute("ANALYZE asked")
+    connection.execute(f"ANALYZE {table}".encode())
 
 
 def _for_each_folder(

@@ -1,8 +1,9 @@
 """The statements of a removal and of a restoration of files.
 
 They use temporary tables. `asked` has the paths that a call names, `gone` the removed rows of file_locations, and
-`wanted` the rows to restore. `usable` has the chunks to which restored rows may point. In a dry run, `counted` has
-the number and size of the files that each chunk would lose.
+`wanted` the rows to restore. `usable` has the chunks to which restored rows may point. `listed` has the versions
+that an ingest did not find at their source. In a dry run, `counted` has the number and size of the files that each
+chunk would lose.
 """
 
 from typing import Final
@@ -17,6 +18,18 @@ __all__: list[str] = []
 
 TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{table}}"  # noqa: S608
 PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
+ASKED_TABLE: Final = 'CREATE TEMPORARY TABLE asked (file_path text COLLATE "C") ON COMMIT DROP'
+GONE_TABLE: Final = "CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP"
+LISTED_TABLE: Final = (
+    'CREATE TEMPORARY TABLE listed (caf_file_id bigint, start_byte bigint, file_path text COLLATE "C") '
+    "ON COMMIT DROP"
+)
+_IS_LISTED: Final = exists_by_key(
+    "file_locations",
+    "listed",
+    "there.caf_file_id = listed.caf_file_id AND there.start_byte = listed.start_byte",
+)
+STILL_LISTED: Final = f"INSERT INTO asked SELECT listed.file_path FROM listed WHERE {_IS_LISTED}"  # noqa: S608
 COUNTED_TABLE: Final = (
     "CREATE TEMPORARY TABLE counted (caf_file_id bigint, files bigint, bytes bigint) ON COMMIT DROP"
 )

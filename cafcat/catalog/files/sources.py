@@ -1,13 +1,14 @@
 """The rows of `sources`: the roots, such as folders and buckets, that files were ingested from."""
 
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.connection import Connection
+from cafcat.catalog.files.lookup import successor
 
-__all__ = ["Sources"]
+__all__ = ["SourceVersion", "Sources"]
 
 _ASSIGN: Final = """
 UPDATE file_locations SET source_id = %(source_id)s
@@ -16,8 +17,35 @@ WHERE file_path = ANY(%(paths)s) AND crc32c = (%(checksums)s::jsonb->>file_path)
 """
 
 
+# The last row has the last path of the page. The number of rows of a page is limited before those of other sources are
+# left out, so that no statement reads the whole catalog.
+_VERSIONS: Final = """
+WITH page AS MATERIALIZED (
+    SELECT file_path, caf_file_id, start_byte, source_id FROM file_locations
+    WHERE file_path >= %(low)s {upper_bound} ORDER BY file_path LIMIT %(limit)s
+)
+(SELECT file_path, caf_file_id, start_byte FROM page WHERE source_id = %(source_id)s ORDER BY file_path)
+UNION ALL SELECT max(file_path), count(*), 0 FROM page
+"""
+_PAGE_ROWS: Final = 20_000
+
+
+class SourceVersion(NamedTuple):
+    """The live version of a file that came from a certain source.
+
+    Attributes:
+        path: Path of the file.
+        chunk_id: chunks.id of its chunk.
+        start_byte: First byte of the file in the chunk.
+    """
+
+    path: str
+    chunk_id: int
+    start_byte: int
+
+
 class Sources:
-    """Queries on the rows of `sources`. Every method except `add` is one transaction."""
+    """Queries on the rows of `sources`. Every method is one transaction, except `add` and `versions`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -36,6 +64,28 @@ class Sources:
         with self._connection.statement() as connection:
             connection.execute("INSERT INTO sources (url) VALUES (%s) ON CONFLICT DO NOTHING", [url])
         return self.add(url)
+
+    def versions(self, source_id: int, folder: str) -> Iterator[SourceVersion]:
+        """Yield the live files below a folder that came from one source, in the byte order of their paths.
+
+        Each page is a transaction of its own. All files below the folder are read, those of other sources, too.
+
+        Args:
+            source_id: sources.id.
+            folder: Folder of the catalog, with a slash at its end; "" for the whole catalog.
+        """
+        upper_bound = "AND file_path < %(high)s" if folder else ""
+        statement = _VERSIONS.format(upper_bound=upper_bound).encode()
+        low, high = folder, f"{folder[:-1]}0"  # all paths in the folder "a/" sort between "a/" and "a0"
+        while True:
+            parameters = {"source_id": source_id, "low": low, "high": high, "limit": _PAGE_ROWS}
+            with self._connection.by_index() as connection:
+                rows = connection.execute(statement, parameters).fetchall()
+            last, count, _ = rows.pop()
+            yield from (SourceVersion(*row) for row in rows)
+            if count < _PAGE_ROWS:
+                return
+            low = successor(last)
 
     def assign(self, source_id: int, files: Sequence[tuple[str, int]]) -> None:
         """Set the source of files whose content at this source was found to be the same as in the catalog.

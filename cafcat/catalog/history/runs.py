@@ -18,6 +18,7 @@ __all__ = ["Runs", "iso"]
 _COUNTERS: Final = (
     "files_added",
     "files_replaced",
+    "files_removed",
     "files_unchanged",
     "files_skipped",
     "files_failed",

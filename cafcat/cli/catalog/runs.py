@@ -38,7 +38,8 @@ def runs(
 def _row(run: Run) -> str:
     counts = (
         f"+{plural(run.files_added, 'file')}, {run.files_replaced} replaced, {run.files_unchanged} unchanged,"
-        f" {run.files_skipped} skipped, {run.files_failed} failed"
+        f" {f'{run.files_removed} removed, ' if run.files_removed else ''}"
+        f"{run.files_skipped} skipped, {run.files_failed} failed"
     )
     work = f"{format_size(run.bytes_added)} in {plural(run.chunks_committed, 'chunk')}"
     return f"{run.id:>6}  {run.started_at}  {run.state:11}  {counts}, {work}  {' '.join(run.sources)}"

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from cafcat.catalog.chunks.chunks import ExistingFiles
 from cafcat.errors import Conflict
+from cafcat.events import ChangeFound, SourceChange
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.operations.ingest.packer import Packer, PendingFile
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
-from cafcat.sources.base import ResumableSource, RootedSource, ShareableSource, Source
+from cafcat.sources.base import ResumableSource, RootedSource, ShareableSource, Source, WholeFolderSource
 from cafcat.sources.parts import DivisibleSource
 from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
@@ -21,6 +22,7 @@ from cafcat.writing.limits import Limits
 
 if TYPE_CHECKING:
     from cafcat.operations.ingest.comparing import ContentComparison
+    from cafcat.operations.ingest.gone import GoneFiles
     from cafcat.operations.ingest.worker_pool import WorkerPool
 
 __all__ = ["Ingest"]
@@ -40,6 +42,7 @@ class Ingest:
 
     Attributes:
         positions: Positions from which an interrupted listing of each source can continue.
+        gone: Finds the files that are gone at the sources; None if they are not looked for.
         last_position: Position up to which a source was listed, if `most_files` cut its listing short; else None.
     """
 
@@ -51,6 +54,7 @@ class Ingest:
         options: SourceOptions,
         *,
         dry_run: bool = False,
+        list_changes: bool = False,
         jobs: int | None = 1,
         most_files: int | None = None,
     ) -> None:
@@ -62,6 +66,7 @@ class Ingest:
             limits: When a chunk is full.
             options: Its `comparison` and `on_conflict` are used.
             dry_run: Write nothing, and only count the files that would be packed.
+            list_changes: Emit a ChangeFound for each new, changed or doubtful file.
             jobs: Number of worker processes that pack, once a batch has enough work for them. 1: this process
                 packs. None: one for each processor, at most four.
             most_files: Number of files after which a source is not listed any further, if it can be cut there.
@@ -80,6 +85,8 @@ class Ingest:
         self._contents: ContentComparison | None = None
         self._source_ids: dict[str, int] = {}
         self._dry_run = dry_run
+        self._list_changes = list_changes
+        self.gone: GoneFiles | None = None
         self._progress = session.progress
         self.positions = Positions()
         self.last_position: str | None = None
@@ -116,6 +123,8 @@ class Ingest:
                     raise broke.reason from broke
                 self.finish()
                 self.positions.save()  # also of sources without any file to pack
+                if self.gone is not None:
+                    self.gone.remove()
         except BaseException as error:
             self.abandon(f"the ingest failed: {error}")
             raise
@@ -129,10 +138,15 @@ class Ingest:
     def _ingest_source(self, source: Source) -> None:
         self.positions.source = source
         self.last_position = None
+        if self.gone is not None:
+            root = source.root if isinstance(source, WholeFolderSource) else source.name
+            self.gone.begin(source, self._source_id(root))
         listed = 0
         for found in batches_of(source):
             if self._packer.is_stopping():
                 return
+            if self.gone is not None:
+                self.gone.pass_by(found)
             batch = []
             for item in found:
                 if isinstance(item, FileProblem):
@@ -150,6 +164,8 @@ class Ingest:
                 if self.last_position is not None:
                     return
         self.positions.ended(source)
+        if self.gone is not None:
+            self.gone.end()
 
     def ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
         """Find the new and changed files of a batch with one query of the catalog, and pack them.
@@ -286,16 +302,23 @@ class Ingest:
                 self._packer.report.files_unchanged += 1
                 self._progress.advance(1, 0)
             elif n in existing.doubtful:
+                self._note(SourceChange.DOUBTFUL, file)
                 self._packer.report.files_compared += 1
                 self._progress.advance(1, 0)
             elif replaces and self._on_conflict is not OnConflict.REPLACE:
                 self._conflict(file)
             elif self._dry_run:
+                self._note(SourceChange.REPLACED if replaces else SourceChange.ADDED, file)
                 self._count_dry(file, replaces=replaces)
             else:
+                self._note(SourceChange.REPLACED if replaces else SourceChange.ADDED, file)
                 paths.add(file.path)
                 pending.append(PendingFile(file, replaces, source_ids[n]))
         return len(batch), pending
+
+    def _note(self, change: SourceChange, file: SourceFile) -> None:
+        if self._list_changes:
+            self._session.emit(ChangeFound(change, file.path))
 
     def _may_contain(self, path: str) -> bool:
         return self._packer.may_contain(path) or (self._pool is not None and self._pool.may_contain(path))

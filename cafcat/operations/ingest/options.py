@@ -41,6 +41,11 @@ class IngestOptions(SourceOptions):
         comparison: How to find out whether a file has changed: by size and time (or entity tag), by checksum, or
             not at all, which packs every file.
         dry_run: Write nothing; count the files that would be packed.
+        delete: At the end, remove files from the catalog that came from one of the sources, and are gone there.
+            Files that a filter excludes, and files below a folder that cannot be read, stay.
+        max_delete: Largest part of the files of a source that `delete` may remove, in percent. If more are gone,
+            nothing is removed: a disk may not be mounted.
+        list_changes: Emit a ChangeFound for each file that is new, changed or gone.
         join_store: Write into a store that has chunks of another catalog.
         format: Name of the format of the new chunks.
         timestamp_key: For clp-s: JSON key that holds the timestamp of a record.
@@ -60,6 +65,14 @@ class IngestOptions(SourceOptions):
     dry_run: Annotated[bool, Flag("--dry-run", "Write nothing; only count the files.")] = field(
         default=False, kw_only=True
     )
+    delete: Annotated[
+        bool, Flag("--delete", "Remove files from the catalog that are gone at the source. undelete restores them.")
+    ] = field(default=False, kw_only=True)
+    max_delete: Annotated[
+        int,
+        Flag("--max-delete", "Most files of a source that --delete removes, in percent. Default: 50.", "PERCENT"),
+    ] = field(default=50, kw_only=True)
+    list_changes: bool = field(default=False, kw_only=True)
     join_store: JoinStore = field(default=False, kw_only=True)
     format: Annotated[
         str, Flag("--format", "Format of the chunks: caf, car, chunkio, databundle or clp-s.", "FORMAT")
@@ -94,6 +107,14 @@ class IngestOptions(SourceOptions):
             raise InvalidInput(message, hint="leave one of them out")
         if self.jobs is not None and self.jobs < 1:
             raise InvalidInput(f"--jobs must be at least 1, not {self.jobs}")
+        if not 0 <= self.max_delete <= 100:
+            raise InvalidInput(f"--max-delete must be from 0 to 100 percent, not {self.max_delete}")
+        if self.delete and self.executor is not None:
+            hint = "leave --delete out, or leave the cluster out"
+            raise InvalidInput("a cluster does not find files that are gone at the source", hint=hint)
+        if self.delete and self.format == LOGS:
+            hint = "leave --delete out; `cafcat rm` removes archives"
+            raise InvalidInput("an archive of logs cannot lose one of its log files", hint=hint)
         if self.format == LOGS and self.comparison is not Comparison.TIME:
             hint = "leave --checksum and --force out, or use another --format"
             raise InvalidInput(f"records in an archive of {LOGS} cannot be compared or replaced", hint=hint)

@@ -31,6 +31,7 @@ from cafcat.writing.limits import Limits
 
 if TYPE_CHECKING:
     from cafcat.logs.packing import LogIngest
+    from cafcat.operations.ingest.gone import GoneFiles
     from cafcat.operations.ingest.sharded import ShardedIngest
 
 __all__ = ["prepared_store", "run"]
@@ -105,13 +106,19 @@ class _IngestRun:
         Except in a dry run, begin and end of the ingest are recorded in `ingest_runs`, also after an error.
         """
         # Shards have positions of their own. An interrupted listing of an ingest without workers is not continued.
-        options = replace(self._options, restart_listing=True) if self._executor else self._options
+        # Files that are gone are found only if all files are listed.
+        afresh = self._executor is not None or self._options.delete
+        options = replace(self._options, restart_listing=True) if afresh else self._options
         sources = source_opener(self._session, options)
         opened = sources.open(self._options.sources)
         if self._is_of_logs:
             from cafcat.logs.packing import check_log_sources
 
             check_log_sources(opened)
+        if self._options.delete:
+            from cafcat.operations.ingest.gone import check_whole_folders
+
+            check_whole_folders(opened)
         if self._executor is not None:
             from cafcat.operations.ingest.cluster_checks import check_cluster
 
@@ -126,7 +133,7 @@ class _IngestRun:
         ingest = self._ingest(run_id)
         self._session.progress.begin("ingest")
         try:
-            with self._limits_of(run_id):
+            with self._limits_of(run_id), self._gone_files(ingest):
                 if isinstance(ingest, Ingest) and not self._options.dry_run:
                     sources.begin_listings(run_id, ingest.positions)
                 ingest.run(opened)
@@ -140,6 +147,17 @@ class _IngestRun:
             self._session.progress.end()
         self._finish(ingest.report, RunState.INTERRUPTED if ingest.report.interrupted else RunState.FINISHED)
         return ingest.report
+
+    def _gone_files(
+        self, ingest: "Ingest | LogIngest | ShardedIngest"
+    ) -> "AbstractContextManager[GoneFiles | None]":
+        """Have the ingest find files that are gone at the sources, if the user wants to know or remove them."""
+        if not isinstance(ingest, Ingest) or not (self._options.delete or self._options.list_changes):
+            return nullcontext()
+        from cafcat.operations.ingest.gone import GoneFiles
+
+        ingest.gone = GoneFiles(self._session, self._options, ingest.report)
+        return ingest.gone
 
     def _limits_of(self, run_id: int) -> AbstractContextManager[None]:
         """Return a context in which this process keeps to limits and pauses. With an executor, its workers do."""
@@ -182,6 +200,7 @@ class _IngestRun:
             self._limits,
             self._options,
             dry_run=self._options.dry_run,
+            list_changes=self._options.list_changes,
             jobs=self._options.jobs,
         )
 
@@ -194,6 +213,7 @@ class _IngestRun:
             timestamp_key=self._options.timestamp_key,
             on_conflict=self._options.on_conflict,
             dry_run=self._options.dry_run,
+            list_changes=self._options.list_changes,
             progress=self._session.progress,
         )
 
@@ -201,6 +221,8 @@ class _IngestRun:
         """Insert the row of the run into `ingest_runs`, and return its id."""
         recorded = self._options.as_recorded()
         recorded |= {"target_size": self._limits.target_bytes, "format": self._format.name}
+        if self._options.delete:
+            recorded |= {"delete": True, "max_delete": self._options.max_delete}
         if self._is_of_logs:
             key = self._options.timestamp_key
             recorded["timestamp_key"] = None if key is None else printable(key)

@@ -1,23 +1,21 @@
 """Checks the files of a source, which are read again, against their size and checksum in the catalog."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Final
 
 from cafcat.catalog.chunks.verification import CheckResult
 from cafcat.errors import SourceFailed
-from cafcat.model import FileProblem, FindingKind, Location, ProblemKind, SourceFile, Verdict
+from cafcat.model import FileProblem, FindingKind, Location, SourceFile, Verdict
 from cafcat.operations.source_files import open_existing_files
 from cafcat.operations.verify.findings import Findings
 from cafcat.scanning.batches import OpenResult, SourceBroke, batches_of, blocks_of
+from cafcat.scanning.missing import MissingFiles
 from cafcat.session import Session
 from cafcat.sources.base import Source, WholeFolderSource
 from cafcat.support.checksums import crc32c
 
 __all__ = ["SourceCheck"]
-
-_MOST_PROBLEMS: Final = 100_000
 
 
 class SourceCheck:
@@ -42,9 +40,11 @@ class SourceCheck:
         Returns:
             The result; None if the user ended the operation before all files were compared.
         """
-        folder = source.catalog_folder if isinstance(source, WholeFolderSource) else None
         started_at = datetime.now(UTC)
-        missing = None if folder is None else _Missing(self._locations(folder), self._findings)
+        missing = None
+        # Without a folder before the names, the catalog's files of all sources would be compared with this one.
+        if isinstance(source, WholeFolderSource) and source.catalog_folder:
+            missing = MissingFiles(self._locations(source.catalog_folder), source.includes)
         try:
             with closing(self._opened(source, missing)) as files:
                 for location, opened in files:
@@ -52,7 +52,7 @@ class SourceCheck:
                         return None
                     self._compare(location, opened)
             if missing is not None:
-                missing.end()
+                self._add_missing(missing, missing.rest())
                 if not missing.is_reliable:
                     self._progress.warn(
                         f"{source.name}: cannot find out which files of the catalog are missing in this source"
@@ -69,7 +69,7 @@ class SourceCheck:
         return Verdict.UNREADABLE if self._findings.count(FindingKind.UNREADABLE) else Verdict.OK
 
     def _opened(
-        self, source: Source, missing: "_Missing | None"
+        self, source: Source, missing: MissingFiles[Location] | None
     ) -> Generator[tuple[Location, OpenResult], None, None]:
         for batch in batches_of(source):
             for item in batch:
@@ -78,15 +78,23 @@ class SourceCheck:
             files = [item for item in batch if isinstance(item, SourceFile)]
             if missing is not None:
                 for file in files:
-                    missing.pass_by(file.path)
+                    self._add_missing(missing, missing.before(file.path))
             yield from open_existing_files(self._catalog, source, files)
 
-    def _locations(self, folder: str) -> Iterator[str]:
-        """Yield all paths below a folder of the catalog, in ascending order."""
+    def _locations(self, folder: str) -> Iterator[Location]:
+        """Yield all files below a folder of the catalog, in ascending order of their paths."""
         for page in self._catalog.files.pages(folder):
-            yield from (location.path for location in page)
+            yield from page
 
-    def _handle_problem(self, problem: FileProblem, missing: "_Missing | None") -> None:
+    def _add_missing(self, missing: MissingFiles[Location], files: Iterable[Location]) -> None:
+        for file in files:
+            problem = missing.problem_at(file.path)
+            reason = "the file does not exist in its source any more"
+            if problem is not None:
+                reason = f"the path is not a file in its source: {problem.message}"
+            self._findings.add(FindingKind.ABSENT, reason, file.path)
+
+    def _handle_problem(self, problem: FileProblem, missing: MissingFiles[Location] | None) -> None:
         self._progress.emit(problem)
         if problem.kind.is_failure:
             self._findings.add(FindingKind.UNREADABLE, problem.message, problem.path)
@@ -128,59 +136,3 @@ class SourceCheck:
 
     def _add_difference(self, location: Location, message: str) -> None:
         self._findings.add(FindingKind.SOURCE, message, location.path)
-
-
-class _Missing:
-    """Finds files that the catalog has and the source lacks, by comparing both lists of paths, which must ascend.
-
-    Attributes:
-        is_reliable: False if the paths of the source did not ascend, or it had more than 100,000 problems. From
-            then on, no file is reported as missing.
-    """
-
-    def __init__(self, paths: Iterator[str], findings: Findings) -> None:
-        self._paths = paths
-        self._findings = findings
-        self._problems: dict[str, FileProblem] = {}
-        self._next = next(paths, None)
-        self._last = ""
-        self.is_reliable = True
-
-    def add_problem(self, problem: FileProblem) -> None:
-        """Remember a problem: a file or folder that the source could not read, or a path that is no file there."""
-        self._problems[problem.path] = problem
-        self.is_reliable = self.is_reliable and len(self._problems) <= _MOST_PROBLEMS
-
-    def pass_by(self, path: str) -> None:
-        """Note that the source has a file of this path. Report the paths of the catalog before it as missing."""
-        self.is_reliable = self.is_reliable and path > self._last
-        self._last = path
-        while self.is_reliable and self._next is not None and self._next < path:
-            self._report_missing(self._next)
-            self._next = next(self._paths, None)
-        if self._next == path:
-            self._next = next(self._paths, None)
-
-    def end(self) -> None:
-        """Report the paths of the catalog after the source's last file as missing."""
-        while self.is_reliable and self._next is not None:
-            self._report_missing(self._next)
-            self._next = next(self._paths, None)
-
-    def _report_missing(self, path: str) -> None:
-        problem = self._problems.get(path)
-        if problem is not None and not problem.kind.is_failure:
-            self._findings.add(FindingKind.ABSENT, f"the path is not a file in its source: {problem.message}", path)
-        elif not any(self._is_unreadable(above) for above in _above(path)):
-            self._findings.add(FindingKind.ABSENT, "the file does not exist in its source any more", path)
-
-    def _is_unreadable(self, path: str) -> bool:
-        problem = self._problems.get(path)
-        return problem is not None and (problem.kind.is_failure or problem.kind is ProblemKind.OWN)
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the path itself, and then the folders that contain it, up to the top one."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]

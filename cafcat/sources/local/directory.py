@@ -31,7 +31,9 @@ class DirectorySource:
         opener: Opens files of this source, also in another process: it can be pickled.
         locators_are_paths: Always True: the locator of each file is its path, which other programs can open.
         catalog_folder: Folder of the catalog whose files this source lists completely, with a slash at its end
-            (`WholeFolderSource`). None for a single file, with a filter, or if names have no folder before them.
+            (`WholeFolderSource`). None for a single file, and for a part of a folder.
+        root: Root of all files: the folder that their names are relative to, such as "/srv/". With the prefix
+            "old", this is "/srv/ as old/".
     """
 
     locators_are_paths: Final = True
@@ -73,20 +75,30 @@ class DirectorySource:
         # Patterns see the path below the folder, or the base name of a single file.
         above = folder_prefix(self._path if is_folder else self._path.rpartition("/")[0])
         self._relative_from = len(above)
-        self._root = root_of(os.path.abspath(typed), self._path)
-        is_whole = is_folder and filter is None and part is None
-        self.catalog_folder = (folder_prefix(self._path) or None) if is_whole else None
+        self.root: Final = root_of(os.path.abspath(typed), self._path)
+        self.catalog_folder = folder_prefix(self._path) if is_folder and part is None else None
+        self._filter = filter
         self._folder = folder_prefix(self._path) if is_folder else None
         self._follow_symlinks = follow_symlinks
         self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders, part=part)
         self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root
-        """Return the root of all files: the folder that their names are relative to, such as "/srv/".
+        """Return `root`."""
+        return self.root
 
-        With the prefix "old", this is "/srv/ as old/".
-        """
-        return self._root
+    def includes(self, path: str) -> bool:
+        """Return False if the filter excludes a file of this catalog path."""
+        return self._filter is None or self._filter.includes_with_folders(path[self._relative_from :])
+
+    def has(self, path: str) -> bool:
+        """Return True if there is a regular file now, whose catalog path would be this one."""
+        locator = os.path.join(self._typed, path[self._relative_from :])
+        try:
+            status = os.stat(locator, follow_symlinks=self._follow_symlinks)
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+        return stat.S_ISREG(status.st_mode)
 
     def position_of(self, file: SourceFile) -> str:
         """Return the position after a file in the listing of a part: the path of the file in the catalog."""

@@ -93,12 +93,11 @@ class S3Source:
             _chunk_keys(own) for own in own_urls if own == address.url or own.startswith(f"{address.url}/")
         ]
         self._inventory = inventory
-        is_whole = inventory is None and filter is None and lists_in_order(address.bucket) and part is None
-        self.catalog_folder = (folder_prefix(prefixed(prefix, key.strip("/"))) or None) if is_whole else None
+        is_whole = inventory is None and after is None and part is None and lists_in_order(address.bucket)
+        self.catalog_folder = folder_prefix(prefixed(prefix, key.strip("/"))) if is_whole else None
         """Folder of the catalog whose files this source lists completely, with a slash at its end.
 
-        None if the source has a filter or an inventory, does not list in order, or if names have no folder before
-        them (`WholeFolderSource`).
+        None if the source has an inventory, does not list in order, or lists only a part (`WholeFolderSource`).
         """
         self._first_page: Page | None = None
         if inventory is None and part is None:
@@ -126,8 +125,24 @@ class S3Source:
 
     def root_of(self, file: SourceFile) -> str:
         """Return the root of an object: the URL of its bucket on the server, and `prefix` if it is not empty."""
-        server = f"{self._connection.server_url}/{self._connection.bucket}"
-        return root_of(f"{server}/{file.locator}", file.path)
+        return self._root_of(file.locator, file.path)
+
+    @property
+    def root(self) -> str:
+        """Root of all objects (`root_of`)."""
+        return self._root_of("any", f"{self._prefix}any")
+
+    def _root_of(self, key: str, path: str) -> str:
+        return root_of(f"{self._connection.server_url}/{self._connection.bucket}/{key}", path)
+
+    def includes(self, path: str) -> bool:
+        """Return False if the filter excludes the object of this catalog path."""
+        relative = path.removeprefix(self._prefix).removeprefix(self._folder)
+        return self._filter is None or self._filter.includes_with_folders(relative)
+
+    def has(self, path: str) -> bool:  # noqa: ARG002 - part of the protocol
+        """Return False: the listing of a bucket has every object that existed before it began."""
+        return False
 
     def position_of(self, file: SourceFile) -> str | None:
         """Return the position after a file, from which a later run continues the listing: the key of its object.

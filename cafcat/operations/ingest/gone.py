@@ -1,0 +1,145 @@
+"""Finds files that are gone at the sources of an ingest, and removes them from the catalog (`ingest --delete`).
+
+docs/decisions/0040 has the reasons of its rules.
+"""
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from cafcat.catalog.files.path_list import VersionList
+from cafcat.catalog.files.sources import SourceVersion
+from cafcat.errors import InvalidInput, NotConfirmed
+from cafcat.events import ChangeFound, SourceChange
+from cafcat.model import FileProblem, IngestReport, ProblemKind, SourceFile
+from cafcat.operations.ingest.options import IngestOptions
+from cafcat.operations.removing import Removing
+from cafcat.scanning.missing import MissingFiles
+from cafcat.session import Session
+from cafcat.sources.base import Source, WholeFolderSource
+from cafcat.support.quantities import plural
+
+__all__ = ["GoneFiles", "check_whole_folders"]
+
+_FOUND: Final = (ProblemKind.SYMLINK, ProblemKind.SPECIAL)
+"""Problems with a path that is no regular file any more: the file that the catalog has is gone."""
+
+
+def check_whole_folders(sources: Sequence[Source]) -> None:
+    """Raise InvalidInput if one of the sources is no folder or bucket that is listed completely and in order."""
+    for source in sources:
+        if not isinstance(source, WholeFolderSource) or source.catalog_folder is None:
+            message = f"{source.name} is no folder or bucket that is listed as a whole"
+            hint = "leave --delete out, or ingest this source with a command of its own"
+            raise InvalidInput(message, hint=hint)
+
+
+class GoneFiles:
+    """The files that the sources of one ingest had before, and do not have any more. Use it in a `with` statement.
+
+    A file is gone if the catalog has it in the folder of a source, the file came from this source, and the listing
+    of the source has no file of its path. Files that a filter excludes, and files below a folder that cannot be
+    read, are not gone.
+    """
+
+    def __init__(self, session: Session, options: IngestOptions, report: IngestReport) -> None:
+        """Begin without files.
+
+        Args:
+            session: The session.
+            options: Its `delete`, `max_delete`, `list_changes` and `dry_run` are used.
+            report: Counts files that are gone, and files that are removed.
+        """
+        self._session = session
+        self._options = options
+        self._report = report
+        self._versions = VersionList()
+        self._source: WholeFolderSource | None = None
+        self._missing: MissingFiles[SourceVersion] | None = None
+        self._unreliable: str | None = None
+        self._too_many: str | None = None
+        self._gone = 0
+
+    def begin(self, source: Source, source_id: int) -> None:
+        """Begin with the listing of a source.
+
+        Args:
+            source: The source. Nothing is compared if it does not list a whole folder.
+            source_id: sources.id of its root; 0 for a root that the catalog does not have.
+        """
+        self._missing, self._gone = None, 0
+        if isinstance(source, WholeFolderSource) and source.catalog_folder is not None:
+            self._source = source
+            known = self._session.catalog.sources.versions(source_id, source.catalog_folder)
+            self._missing = MissingFiles(known, source.includes)
+
+    def pass_by(self, items: Iterable[SourceFile | FileProblem]) -> None:
+        """Note the next files and problems of the listing."""
+        if self._missing is None:
+            return
+        batch = list(items)
+        for item in batch:
+            if isinstance(item, FileProblem) and item.kind not in _FOUND:
+                self._missing.add_problem(item)
+        for item in batch:
+            if isinstance(item, SourceFile):
+                self._add(self._missing.before(item.path))
+
+    def end(self) -> None:
+        """Note the end of the listing. Check that not too many files of the source are gone."""
+        missing, source = self._missing, self._source
+        if missing is None or source is None:
+            return
+        self._add(missing.rest())
+        if not missing.is_reliable:
+            self._unreliable = source.name
+        if self._gone * 100 > missing.count * self._options.max_delete:
+            self._too_many = (
+                f"{self._gone} of {plural(missing.count, 'file')} from {source.name} are gone, "
+                f"more than {self._options.max_delete} %"
+            )
+
+    def _add(self, files: Iterable[SourceVersion]) -> None:
+        for file in files:
+            assert self._source is not None  # noqa: S101 - `begin` has set both
+            if self._source.has(file.path):
+                continue
+            self._gone += 1
+            self._report.files_gone += 1
+            if self._options.list_changes:
+                self._session.emit(ChangeFound(SourceChange.GONE, file.path))
+            if self._options.delete:
+                self._versions.add(*file)
+
+    def remove(self) -> None:
+        """Remove the files that are gone from the catalog, in one transaction. Call this after all commits.
+
+        Nothing is removed in a dry run, without `delete`, if the user ended the ingest, or if a listing was not
+        reliable, which is a warning.
+
+        Raises:
+            NotConfirmed: More files are gone than `max_delete` allows.
+            CatalogUnavailable, CatalogOutdated: The files could not be removed, or the outcome is unknown.
+        """
+        if not self._options.delete or not self._versions.count or self._report.interrupted:
+            return
+        if self._unreliable is not None:
+            message = "no file was removed: the listing was not in order, or had more than 100,000 problems"
+            self._session.warn(f"{self._unreliable}: {message}")
+            return
+        if self._too_many is not None:
+            hint = "check the source; if the files are to be removed, run it again with --max-delete 100"
+            if not self._options.dry_run:
+                raise NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
+            self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")
+            return
+        if self._report.run is not None:
+            self._report.files_removed = Removing(self._session).remove_versions(self._versions, self._report.run)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._versions.close()
