@@ -116,7 +116,7 @@ class Corrupt(CafcatError):
 
 
 class NotConfirmed(CafcatError):
-    """Nothing was done, because the user did not confirm what would be destroyed."""
+    """What would destroy something was not done, because the user did not confirm it."""
 
     kind = "not_confirmed"
 

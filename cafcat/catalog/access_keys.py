@@ -78,6 +78,13 @@ class AccessKeys:
             row = connection.execute(_FIND, (access_key_id,)).fetchone()
         return None if row is None else (str(row[0]), bytes(row[1]))
 
+    def has(self, access_key_id: str) -> bool:
+        """Return True if there is a key of this name, also if it is revoked or expired."""
+        statement = "SELECT EXISTS (SELECT FROM access_keys WHERE access_key_id = %s)"
+        with self._connection.statement(read_only=True) as connection:
+            row = connection.execute(statement, (access_key_id,)).fetchone()
+        return row is not None and bool(row[0])
+
     def revoke(self, access_key_id: str) -> bool:
         """Revoke a key, and erase its sealed secret. Return False if there is no such key."""
         with self._connection.transaction() as connection:

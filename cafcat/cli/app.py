@@ -13,7 +13,7 @@ from cafcat.cli.errors import BROKEN_PIPE, INTERRUPTED
 from cafcat.cli.groups import Group
 from cafcat.errors import InvalidInput, OutputFailed
 
-__all__ = ["COMPLETION_VARIABLE", "app", "run"]
+__all__ = ["COMPLETION_VARIABLE", "OF_OTHER_PROGRAMS", "app", "run"]
 
 COMPLETION_VARIABLE: Final = "_CAFCAT_COMPLETE"
 """Environment variable that the shell's completion script sets when it runs cafcat to ask for completions."""
@@ -82,6 +82,24 @@ _PANELS: Final = {
 _MODULES: Final = {name: module for panel in _PANELS.values() for name, module in panel.items()}
 
 
+OF_OTHER_PROGRAMS: Final = {
+    "add": "`cafcat ingest FOLDER` packs files",
+    "check": "`cafcat verify` checks the chunks, and `cafcat db check` the catalog",
+    "create": "`cafcat ingest FOLDER` packs files",
+    "delete": "`cafcat rm` removes files",
+    "diff": "`cafcat runs diff RUN LATER_RUN` shows what changed",
+    "forget": "`cafcat rm` removes files, and `cafcat prune` the chunks that have none any more",
+    "history": "`cafcat query history` shows the versions of a file, and `cafcat runs` the ingests",
+    "init": "no command is needed: `cafcat ingest FOLDER` makes the catalog and the store",
+    "list": "`cafcat ls` lists folders, and `cafcat find` files",
+    "log": "`cafcat runs` lists the ingests",
+    "snapshots": "`cafcat runs` lists the ingests; a catalog has the latest version of each file",
+    "status": "`cafcat stats` shows totals, and `cafcat doctor` problems",
+    "sync": "`cafcat ingest --delete FOLDER` brings the catalog to the state of a folder",
+}
+"""What users of other programs look for, and how cafcat does that."""
+
+
 class Verbs(Group):
     """The group of all commands.
 
@@ -90,6 +108,12 @@ class Verbs(Group):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options | {"commands": dict.fromkeys(_MODULES)})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of the first word. Raises InvalidInput with a hint for names in other programs."""
+        if args and (hint := OF_OTHER_PROGRAMS.get(args[0])):
+            raise InvalidInput(f"cafcat has no command {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - as typer calls it
         """Return the command with a name; None if there is no such command.

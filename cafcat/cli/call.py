@@ -6,6 +6,7 @@ before and after the name of the command.
 
 import copy
 import inspect
+import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from cafcat.cli.errors import USAGE, describe
-from cafcat.cli.groups import Group
+from cafcat.cli.groups import Group, ListGroup, Panels, verb_with_panels
 from cafcat.cli.output import Output
 from cafcat.errors import NotFound
 
@@ -188,6 +189,9 @@ class Call:
 
                 warn_if_lost(self, repository)
                 add_log_hint(repository, error)
+                if error.hint is None and error.path:
+                    name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])
+                    error.hint = f"`cafcat find --name {name}` looks for this name in all folders"
                 raise
 
     def database(self) -> "Database":
@@ -320,6 +324,7 @@ def verb(
     moves: bool = False,
     reads: bool = False,
     measured: bool = False,
+    panels: Panels | None = None,
 ) -> None:
     """Add a command to a typer application, with the shared options.
 
@@ -334,9 +339,10 @@ def verb(
         reads: True for a command that looks up or lists files, on a read replica if there is one: it gets
             `--fresh`.
         measured: True for a long command, which cron jobs run: it gets `--metrics-file`.
+        panels: Panels of the help, for a command with many options. None: all options are in one list.
     """
     shared = with_shared_options(function, store, commits=commits, moves=moves, reads=reads, measured=measured)
-    app.command(name, epilog=_EPILOG)(shared)
+    app.command(name, cls=verb_with_panels(panels or {}), epilog=_EPILOG)(shared)
 
 
 def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:
@@ -352,7 +358,8 @@ def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | Non
     Returns:
         The group, which has no commands yet.
     """
-    below = typer.Typer(cls=Group, help=help, invoke_without_command=True, rich_markup_mode=None)
+    kind = Group if alone is None else ListGroup
+    below = typer.Typer(cls=kind, help=help, epilog=_EPILOG, invoke_without_command=True, rich_markup_mode=None)
     below.callback()(with_shared_options(alone or (lambda _call: None), is_group=alone is not None))
     app.add_typer(below, name=name)
     return below

@@ -28,6 +28,24 @@ _SIGNS: Final = {
 """Signs before the paths of changes, as in `cafcat runs diff`."""
 
 
+_PANELS: Final = {
+    "Choosing files": (
+        "files_from",
+        "null_separated",
+        "prefix",
+        "include",
+        "exclude",
+        "follow_symlinks",
+        "unpack_tars",
+        "inventory",
+        "restart_listing",
+    ),
+    "Finding changes": ("checksum", "force", "on_conflict", "delete", "max_delete"),
+    "Writing chunks": ("format", "timestamp_key", "target_size", "join_store"),
+    "Writing nothing": ("dry_run", "estimate", "prices"),
+}
+
+
 class _Progress(ShownProgress):
     """Progress of `cafcat ingest`, which also lists changes."""
 
@@ -169,4 +187,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ingest` to the commands of the program."""
-    verb(app, "ingest", ingest, commits=True, moves=True, measured=True)
+    verb(app, "ingest", ingest, commits=True, moves=True, measured=True, panels=_PANELS)

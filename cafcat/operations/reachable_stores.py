@@ -10,6 +10,7 @@ from typing import Final
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
+from cafcat.stores.marker import read_markers
 from cafcat.stores.presence import elsewhere, why_not_there
 
 __all__ = ["ReachableStores", "reachable_of"]
@@ -68,9 +69,12 @@ class ReachableStores:
         Raises:
             Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
             StoreFailed, AccessDenied: The store does not answer, or refuses the request.
+            NotFound: There is no such bucket.
             InvalidInput: The URL cannot be opened.
         """
         store = self.check_to_write(url)
+        if not self._catalog.stores.has(store.url):
+            read_markers(store)  # a name with a typing error must not stay in the catalog
         self._catalog.stores.register(store.url)
         return store
 

@@ -27,6 +27,7 @@ __all__ = ["Removing"]
 _LIVE: Final = "a newer file has this path: the newer file stays"
 _PRUNED: Final = "its chunk was pruned: the bytes no longer exist"
 _NEVER_REMOVED: Final = "no removed file has this name"
+_A_REMOVED_FOLDER: Final = "this is a folder: use undelete -r to bring back all files below it"
 _A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
 
 
@@ -182,7 +183,9 @@ class Removing:
             of_folders: True if the user named at least one folder.
         """
         for path in change.missing:
-            self._progress.emit(FileProblem(path, ProblemKind.MISSING, _NEVER_REMOVED))
+            is_folder = change.missing.count <= LOOKED_UP_PATHS and self._is_removed_folder(path)
+            message = _A_REMOVED_FOLDER if is_folder else _NEVER_REMOVED
+            self._progress.emit(FileProblem(path, ProblemKind.MISSING, message))
         for below in change.empty:
             self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, _NEVER_REMOVED))
         for path in change.live:
@@ -194,6 +197,13 @@ class Removing:
         for path, log_file, archive in change.repacked_logs:
             message = f"archive {archive} has the records of the log file {shown_path(log_file)!r} now"
             self._progress.emit(FileProblem(path, ProblemKind.TAKEN, message))
+
+    def _is_removed_folder(self, path: str) -> bool:
+        """Return True if a file below this path was removed, and can be brought back."""
+        scope = PathScope(folder_of(path), None)
+        with contextlib.suppress(CatalogUnavailable):  # the undelete is committed; the message is only less exact
+            return bool(scope.folder) and bool(self._catalog.removal.removed(*scope.range(), limit=1).files)
+        return False
 
     def _write_pending(self) -> None:
         """Write the journal records that stores still lack, before an undelete writes its own record.

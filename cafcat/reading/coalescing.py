@@ -17,16 +17,18 @@ class Coalescing(NamedTuple):
         gap_bytes: Most bytes between two files that share a request.
         read_bytes: Most bytes of a request, gaps included. A single file that is larger is read on its own, in
             blocks.
+        read_files: Most files of a request, empty ones included: each needs about a kilobyte of memory.
     """
 
     gap_bytes: int
     read_bytes: int
+    read_files: int
 
 
-_LOCAL: Final = Coalescing(gap_bytes=64 << 10, read_bytes=8 << 20)
+_LOCAL: Final = Coalescing(gap_bytes=64 << 10, read_bytes=8 << 20, read_files=4_000)
 """For local stores: a system call costs as much as copying some 10 KiB, and a disk has read ahead the gap
 anyway."""
-_REMOTE: Final = Coalescing(gap_bytes=1 << 20, read_bytes=16 << 20)
+_REMOTE: Final = Coalescing(gap_bytes=1 << 20, read_bytes=16 << 20, read_files=16_000)
 """For remote stores: a request is answered after some 30 ms, and a connection then carries some 50 MB/s. So reading
 a gap of 1 MiB takes less time than another request on the same connection, and for 16 MiB the wait is a tenth of
 the transfer. `cafcat.reading.splitting` splits these reads again if more requests can be in flight."""
@@ -101,11 +103,12 @@ class RangeRead(Generic[Span]):
             end: One past its last byte.
             rule: Which files share a read.
         """
+        if len(self.files) >= rule.read_files:
+            return False
         if start == end or self.start_byte == self.end_byte:
             return True
-        gap_bytes, read_bytes = rule
-        is_near = self.start_byte <= start <= self.end_byte + gap_bytes
-        return is_near and max(self.end_byte, end) - self.start_byte <= read_bytes
+        is_near = self.start_byte <= start <= self.end_byte + rule.gap_bytes
+        return is_near and max(self.end_byte, end) - self.start_byte <= rule.read_bytes
 
     def add(self, file: Span) -> None:
         """Extend this read, so that it also serves a further file of the object, for which `can_serve` is True."""

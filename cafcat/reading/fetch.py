@@ -14,6 +14,8 @@ __all__ = ["Answer", "concerns_single_files", "fetch", "object_blocks"]
 _MOST_BYTES: Final = 128 << 20
 """Most bytes of all reads that were begun and whose answers were not yielded yet: eight reads of 16 MiB, the
 largest, or 64 reads of 2 MiB."""
+_FILE_BYTES: Final = 1 << 10
+"""Memory of one file's request, in bytes: it counts in a read of many small files."""
 _BEGUN_READS: Final = 4
 """How many reads may be begun and not yielded yet, for each request that may be in flight. Answers that have
 arrived wait for a slower one before them, and the next requests are sent meanwhile."""
@@ -91,7 +93,7 @@ def fetch(
 
 
 def _memory_bytes(read: RangeRead[Any]) -> int:
-    return 0 if read.in_blocks else read.size_bytes
+    return len(read.files) * _FILE_BYTES + (0 if read.in_blocks else read.size_bytes)
 
 
 def concerns_single_files(store: Store, error: CafcatError) -> bool:

@@ -52,6 +52,10 @@ def test_revoke_asks_first(cafcat: Cafcat) -> None:
     assert cafcat("keys", "list").lines[0].split()[:2] == [name, "active"]
 
 
+def test_a_key_that_does_not_exist_is_no_question(cafcat: Cafcat) -> None:
+    assert "the catalog has no access key 'other'" in cafcat("keys", "revoke", "other", code=4).err
+
+
 def test_a_revoked_key_is_refused_for_ever(cafcat: Cafcat) -> None:
     name = cafcat("keys", "add", "--json").document["access_key_id"]
     assert cafcat("keys", "revoke", name, "--yes", "--json").document == {"revoked": name}

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -12,6 +13,8 @@ import psycopg
 import pytest
 
 from cafcat import __version__
+from cafcat.cli.app import OF_OTHER_PROGRAMS
+from tests.docs.test_cli_documented import VERBS
 from tests.e2e.conftest import SECRET, TREE, Cafcat
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
@@ -57,6 +60,34 @@ def test_wrong_arguments_are_one_line_and_2(alone: Cafcat) -> None:
     assert set(error) == {"kind", "message", "path", "chunk", "byte", "hint"}
     assert error["kind"] == "invalid_input"
     assert "--nonsense" in error["message"]
+
+
+@pytest.mark.parametrize("word", [*OF_OTHER_PROGRAMS])
+def test_a_verb_of_other_programs_is_explained(alone: Cafcat, word: str) -> None:
+    error = alone(word, "--json", code=2).error
+    assert error["message"] == f"cafcat has no command {word!r}"
+    named = re.findall(r"`cafcat ([a-z]+)", error["hint"])
+    assert named
+    for verb in named:
+        assert any(f"{name} ".startswith(f"cafcat {verb} ") for name in VERBS), verb
+
+
+def test_ls_and_list_of_a_group_mean_the_same(cafcat: Cafcat) -> None:
+    cafcat("ingest", str(Path(__file__).parent / "conftest.py"), "-q")
+    assert cafcat("store", "list").text == cafcat("store", "ls").text != ""
+    assert cafcat("keys", "ls").text == cafcat("keys", "list").text
+    error = cafcat("runs", "ls", "--json", code=2).error
+    assert (error["message"], error["hint"]) == (
+        "`cafcat runs` has no command 'ls'",
+        "`cafcat runs` shows the list",
+    )
+    assert "No such command 'ls'" in cafcat("db", "ls", code=2).err
+
+
+def test_a_missing_file_has_a_hint(cafcat: Cafcat) -> None:
+    cafcat("ingest", str(Path(__file__).parent / "conftest.py"), "-q")
+    hint = "`cafcat find --name 'a b.txt'` looks for this name in all folders"
+    assert cafcat("get", "/home/x/a b.txt", "--json", code=4).error["hint"] == hint
 
 
 def test_config_shows_where_each_value_comes_from(alone: Cafcat) -> None:

@@ -87,6 +87,14 @@ def test_missing_names_are_errors(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
+def test_a_removed_folder_without_r_is_explained(tree: Cafcat) -> None:
+    folder = sorted({path.rpartition("/")[0] for path in paths(tree) if "/" in path})[-1]
+    tree("rm", "-r", folder, "--yes", "-q")
+    message = "this is a folder: use undelete -r to bring back all files below it"
+    assert message in tree("undelete", folder, code=4).err
+    assert "no removed file has this name" in tree("undelete", f"{folder}x", code=4).err
+
+
 def test_wrong_arguments_are_refused(tree: Cafcat) -> None:
     for arguments in (
         ["rm"],

@@ -293,6 +293,16 @@ def test_a_store_that_is_refused_leaves_no_row(cafcat: Cafcat, databases: Databa
     assert cafcat("cat", "tree/a").out == CONTENT["tree/a"]
 
 
+def test_a_bucket_that_does_not_answer_leaves_no_row(cafcat: Cafcat, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "some")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    (cafcat.folder / "file").write_bytes(b"1")
+    before = cafcat("store", "ls").text
+    assert "s3://no-such-bucket" in cafcat("ingest", "file", "--store", "s3://no-such-bucket", code=1).err
+    assert cafcat("store", "ls").text == before
+
+
 def test_ingest_does_not_create_the_old_folder_of_a_moved_store(cafcat: Cafcat) -> None:
     fill(cafcat)
     old, new = cafcat.folder / "store", cafcat.folder / "new"

@@ -3,12 +3,14 @@
 `make test` packs a part of it, `make test-all` the whole, into one chunk and into many.
 """
 
+import io
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -135,13 +137,13 @@ def say():
     print(max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
 atexit.register(say)
 from cafcat.__main__ import main
-sys.argv = ["cafcat", "ingest", "-q", *sys.argv[1:]]
+sys.argv = ["cafcat", *sys.argv[1:]]
 main()
 """
 
 
 def peak_memory_bytes(folder: Path, database_url: str, *arguments: str) -> int:
-    """Return the peak memory of the largest process of an ingest, as the kernel measures it.
+    """Return the peak memory of the largest process of a command, as the kernel measures it.
 
     The result of wait4 for the process itself would include memory of this process.
     """
@@ -164,7 +166,30 @@ def test_memory_stays_below_150_mb_and_does_not_grow_with_the_catalog(
             place.mkdir(parents=True)
             for number in range(1000):
                 (place / f"file-with-a-name-of-some-length-{number:05}.data").write_bytes(b"x" * (number % 100))
-    peaks = [peak_memory_bytes(tmp_path, database_url, name, "-j", jobs) for name in ("first", "second", "first")]
+    peaks = [
+        peak_memory_bytes(tmp_path, database_url, "ingest", "-q", name, "-j", jobs)
+        for name in ("first", "second", "first")
+    ]
     print(f"peak memory in MB: {[peak // 1_000_000 for peak in peaks]}")
     assert max(peaks) <= 150_000_000
     assert peaks[1] <= peaks[0] * 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("size", [0, 10])
+def test_memory_of_an_export_does_not_grow_with_the_number_of_files(
+    tmp_path: Path, database_url: str, size: int
+) -> None:
+    with tarfile.open(tmp_path / "files.tar", "w") as tar:
+        for number in range(300_000):
+            member = tarfile.TarInfo(f"{number // 1000:03}/{number:06}")
+            member.size = size
+            tar.addfile(member, io.BytesIO(b"x" * size))
+    peak_memory_bytes(tmp_path, database_url, "ingest", "-q", "files.tar")
+    peaks = [
+        peak_memory_bytes(tmp_path, database_url, "export", "-q", prefix, "-o", f"{prefix}.caf")
+        for prefix in ("000", ".")
+    ]
+    print(f"peak memory in MB: {[peak // 1_000_000 for peak in peaks]}")
+    assert peaks[1] <= peaks[0] + 30_000_000

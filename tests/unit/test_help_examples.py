@@ -34,6 +34,37 @@ def test_the_example_of_a_command_can_be_parsed(name: str) -> None:
         assert called == name
 
 
+@pytest.mark.parametrize("name", VERBS)
+def test_the_panels_of_a_help_have_parameters_of_the_command(name: str) -> None:
+    command = VERBS[name]
+    panels = getattr(command, "panels", {})
+    names = [parameter for of_panel in panels.values() for parameter in of_panel]
+    assert set(names) <= {parameter.name for parameter in command.params}
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_long_help_has_panels(name: str) -> None:
+    command: Any = VERBS[name]
+    context = command.make_context(name, [], resilient_parsing=True)
+    shown = [p for p in command.get_params(context) if p.get_help_record(context) is not None]
+    assert len(shown) <= 14 or command.panels
+
+
+def test_a_group_names_the_help_with_the_shared_options() -> None:
+    program = PROGRAM.make_context("cafcat", [], resilient_parsing=True)
+    group = PROGRAM.get_command(program, "chunks").make_context(
+        "chunks", [], parent=program, resilient_parsing=True
+    )
+    assert "`cafcat --help` has the options of every command" in group.get_help()
+
+
+def test_completions_show_whole_sentences() -> None:
+    for name, command in VERBS.items():
+        assert command.get_short_help_str().endswith("."), name
+        assert "..." not in command.get_short_help_str(), name
+
+
 def test_every_command_has_a_manual_page() -> None:
     assert {name.replace(" ", "-") + ".1" for name in VERBS} <= set(PAGES)
     assert ".SH EXAMPLES" in PAGES["cafcat-get.1"]

@@ -81,6 +81,14 @@ def test_empty_files_cost_nothing() -> None:
     assert (plan.files, plan.requests, plan.bytes_read, len(plan.chunks)) == (2, 0, 0, 2)
 
 
+@pytest.mark.parametrize(("store", "most"), [(FOLDER, 4_000), (BUCKET, 16_000)])
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_read_has_a_largest_number_of_files(store: str, most: int, size: int) -> None:
+    """Otherwise 8 MiB of tiny files, and any number of empty files, would be held in memory."""
+    items = [request(n * size, (n + 1) * size, store=store) for n in range(2 * most + 1)]
+    assert [len(read.files) for read in range_reads(items, STORES)] == [most, most, 1]
+
+
 @pytest.mark.parametrize("end", [10, 50])
 def test_file_with_a_large_content_is_read_alone_and_in_blocks(end: int) -> None:
     """A record of zeros may have no bytes in the chunk."""

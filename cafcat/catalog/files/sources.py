@@ -17,8 +17,8 @@ WHERE file_path = ANY(%(paths)s) AND crc32c = (%(checksums)s::jsonb->>file_path)
 """
 
 
-# The last row has the last path of the page. The number of rows of a page is limited before those of other sources are
-# left out, so that no statement reads the whole catalog.
+# The last row has the last path of the page. The number of rows of a page is limited before those of other sources
+# are left out, so that no statement reads the whole catalog.
 _VERSIONS: Final = """
 WITH page AS MATERIALIZED (
     SELECT file_path, caf_file_id, start_byte, source_id FROM file_locations

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
     from cafcat.settings.settings import NamedStore, Settings
@@ -18,6 +19,9 @@ _NONE: Final = {
     "lock_timeout": "none: ten minutes; 0 for rebuild and restore",
 }
 """Texts for settings without a value."""
+_SIZES: Final = ("target_size", "upload_memory")
+_RATES: Final = ("bandwidth",)
+_SECONDS: Final = ("max_staleness", "lock_timeout")
 
 
 def config(call: Call) -> None:
@@ -63,7 +67,11 @@ def _line(options: dict[str, str]) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return _NONE[name]
-    return str(value)
+    if name in _SIZES:
+        return f"{value} bytes ({format_size(value)})"
+    if name in _RATES:
+        return f"{value} bytes per second ({format_size(value)}/s)"
+    return f"{value} seconds" if name in _SECONDS else str(value)
 
 
 def register(app: typer.Typer) -> None:

@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from cafcat import __version__
 
 __all__ = ["pages", "write_pages"]
 
@@ -48,11 +51,12 @@ def _pages_of(context: Any) -> Iterator[tuple[str, str]]:
 def _lines(context: Any, name: str) -> Iterator[str]:
     summary, *paragraphs = re.split(r"\n\s*\n", (context.command.help or "").strip())
     examples = [text.removeprefix("Example: ") for text in paragraphs if text.startswith("Example: ")]
-    yield f'.TH "{name.upper()}" "1" "" "cafcat" "User Commands"'
+    today = datetime.now(UTC).date().isoformat()
+    yield f'.TH "{name.upper()}" "1" "{today}" "cafcat {__version__}" "User Commands"'
     yield from (".SH NAME", rf"{_text(name)} \- {_text(_first_sentence(summary))}")
     yield from (".SH SYNOPSIS", f".B {_text(context.command_path)}", _text(" ".join(_usage(context))))
-    yield ".SH DESCRIPTION"
-    for paragraph in [summary, *paragraphs]:
+    yield from (".SH DESCRIPTION", _text(summary))
+    for paragraph in paragraphs:
         if not paragraph.startswith("Example: "):
             yield from (".PP", _text(paragraph))
     parameters = [record for p in context.command.get_params(context) if (record := p.get_help_record(context))]
@@ -63,8 +67,8 @@ def _lines(context: Any, name: str) -> Iterator[str]:
             yield from (".TP", f".B {_text(term)}", _text(text or ""))
     if examples:
         yield ".SH EXAMPLES"
-        for example in examples:
-            yield from (".PP", ".nf", _text(example), ".fi")
+        for n, example in enumerate(examples):
+            yield from (*([".PP"] if n else []), ".nf", _text(example), ".fi")
     yield from (".SH SEE ALSO", ".BR cafcat (1)")
 
 

@@ -73,13 +73,14 @@ def revoke(
     Example: cafcat keys revoke CAFCATEXAMPLE --yes
     """
     from cafcat.operations.audit import audited
-    from cafcat.serve.s3.keys import revoke_key
+    from cafcat.serve.s3.keys import check_key, revoke_key
 
-    if not yes:
-        confirm(call, f"Revoke the access key {call.output.shown(access_key_id)} for ever?")
-    options = {"id": access_key_id}
-    with call.repository() as repository, audited(repository.session, "keys revoke", options):
-        revoke_key(repository.session, access_key_id)
+    with call.repository() as repository:
+        check_key(repository.session, access_key_id)
+        if not yes:
+            confirm(call, f"Revoke the access key {call.output.shown(access_key_id)} for ever?")
+        with audited(repository.session, "keys revoke", {"id": access_key_id}):
+            revoke_key(repository.session, access_key_id)
     call.output.show({"revoked": access_key_id}, [call.output.shown(f"revoked {access_key_id}")])
 
 

@@ -121,4 +121,8 @@ def _done(report: "RepackReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat repack` to the commands of the program."""
-    verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True, moves=True, measured=True)
+    panels = {
+        "Choosing chunks": ("max_unused", "small", "max_repack_size", "chunks", "store"),
+        "Writing chunks": ("format", "target_size", "join_store"),
+    }
+    verb(app, "repack", repack, store=ONLY_IN_STORE, commits=True, moves=True, measured=True, panels=panels)

@@ -84,4 +84,9 @@ def _done(report: "RepairReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat repair` to the commands of the program."""
-    verb(app, "repair", repair, store="Store for new chunks: a folder, URL or name.", commits=True, measured=True)
+    panels = {
+        "Sources": ("sources", "from_copies", "prefix", "follow_symlinks", "unpack_tars"),
+        "Writing chunks": ("target_size", "join_store", "store"),
+    }
+    store = "Store for new chunks: a folder, URL or name."
+    verb(app, "repair", repair, store=store, commits=True, measured=True, panels=panels)

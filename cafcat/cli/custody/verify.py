@@ -124,4 +124,8 @@ def _summary(report: "VerifyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat verify` to the commands of the program."""
-    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True, moves=True, measured=True)
+    panels = {
+        "Choosing chunks": ("sample", "older_than", "chunks", "prefix", "store"),
+        "With --level source": ("follow_symlinks", "unpack_tars"),
+    }
+    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True, moves=True, measured=True, panels=panels)

@@ -105,4 +105,5 @@ def extract(
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat extract` to the commands of the program."""
-    verb(app, "extract", extract, reads=True, measured=True)
+    panels = {"Choosing files": ("include", "exclude", "files_from", "null")}
+    verb(app, "extract", extract, reads=True, measured=True, panels=panels)

@@ -80,7 +80,10 @@ def search(
         )
         _print_records(call, found, silent=count)
         if not found.report.archives:
-            call.warn("the catalog has no archive of logs; `cafcat ingest --format clp-s` makes archives of logs")
+            hint = (
+                "`cafcat ingest --format clp-s` makes archives of logs, and `cafcat find` searches names of files"
+            )
+            call.warn(f"the catalog has no archive of logs; {hint}")
         elif not found.report.records and not repository.has_logs(prefix):
             call.warn(NO_LOGS.format(prefix=prefix))
     return _end(call, found.report, count=count)

@@ -35,4 +35,17 @@ def serve(call: Call, options: ServeOptions) -> int:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat serve` to the commands of the program."""
-    verb(app, "serve", serve)
+    panels = {
+        "HTTP and console": ("http", "console", "files", "user_header", "trusted_proxies", "redirect"),
+        "S3": ("s3_port", "bucket", "domain", "region", "public"),
+        "TLS": ("certificate", "key"),
+        "Limits": (
+            "connections",
+            "idle_seconds",
+            "head_seconds",
+            "request_seconds",
+            "stall_seconds",
+            "stop_seconds",
+        ),
+    }
+    verb(app, "serve", serve, panels=panels)

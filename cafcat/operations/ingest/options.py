@@ -62,7 +62,7 @@ class IngestOptions(SourceOptions):
         Sequence[str | os.PathLike[str]],
         Argument("SRC...", "Folders, files, tar files (- is a tar on stdin), s3://bucket/prefix."),
     ] = ()
-    dry_run: Annotated[bool, Flag("--dry-run", "Write nothing; only count the files.")] = field(
+    dry_run: Annotated[bool, Flag("--dry-run", "Write nothing; list and count the changes.")] = field(
         default=False, kw_only=True
     )
     delete: Annotated[
@@ -70,7 +70,7 @@ class IngestOptions(SourceOptions):
     ] = field(default=False, kw_only=True)
     max_delete: Annotated[
         int,
-        Flag("--max-delete", "Most files of a source that --delete removes, in percent. Default: 50.", "PERCENT"),
+        Flag("--max-delete", "Most files of a source that --delete removes, in percent.", "PERCENT"),
     ] = field(default=50, kw_only=True)
     list_changes: bool = field(default=False, kw_only=True)
     join_store: JoinStore = field(default=False, kw_only=True)

@@ -16,7 +16,7 @@ from cafcat.serve.s3.sealing import Seal, seal_of
 from cafcat.session import Session
 from cafcat.support.paths import folder_of, is_text
 
-__all__ = ["Key", "KeyRing", "NewKey", "add_key", "revoke_key"]
+__all__ = ["Key", "KeyRing", "NewKey", "add_key", "check_key", "revoke_key"]
 
 _log = logging.getLogger("cafcat")
 
@@ -76,15 +76,21 @@ def _new_id() -> str:
     return (_ID_PREFIX + text)[:_ID_LENGTH]
 
 
+def check_key(session: Session, access_key_id: str) -> None:
+    """Raise NotFound if the catalog has no access key of this name, valid or not."""
+    if not is_text(access_key_id) or not session.catalog.access_keys.has(access_key_id):
+        hint = "`cafcat keys list` shows all keys"
+        raise NotFound(f"the catalog has no access key {access_key_id!r}", hint=hint)
+
+
 def revoke_key(session: Session, access_key_id: str) -> None:
     """Revoke an access key for ever. Revoking it again changes nothing.
 
     Raises:
         NotFound: The catalog has no such key.
     """
-    if not is_text(access_key_id) or not session.catalog.access_keys.revoke(access_key_id):
-        hint = "`cafcat keys list` shows all keys"
-        raise NotFound(f"the catalog has no access key {access_key_id!r}", hint=hint)
+    check_key(session, access_key_id)
+    session.catalog.access_keys.revoke(access_key_id)
 
 
 class Key(NamedTuple):
