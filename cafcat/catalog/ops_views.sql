@@ -17,7 +17,7 @@ COMMENT ON COLUMN cafcat_ops.files.file_path IS 'Path of the file.';
 COMMENT ON COLUMN cafcat_ops.files.size_bytes IS 'Size of the file in bytes.';
 COMMENT ON COLUMN cafcat_ops.files.modified_at IS 'Modification time at the source; NULL where the source has none.';
 COMMENT ON COLUMN cafcat_ops.files.current_since IS 'Since when the path has this content.';
-COMMENT ON COLUMN cafcat_ops.files.run_id IS 'Run that brought the file, also after repack or repair; NULL if it was adopted or added by a program.';
+COMMENT ON COLUMN cafcat_ops.files.run_id IS 'Run that brought the file, also after repack or repair; NULL if a program added the file.';
 COMMENT ON COLUMN cafcat_ops.files.chunk IS 'UUID of the chunk that contains the file.';
 COMMENT ON COLUMN cafcat_ops.files.format IS 'Format of that archive: caf, car, chunkio, ...';
 COMMENT ON COLUMN cafcat_ops.files.store IS 'URL of the store that contains the chunk.';
@@ -54,7 +54,7 @@ COMMENT ON COLUMN cafcat_ops.file_history.current_since IS 'Since when the path 
 COMMENT ON COLUMN cafcat_ops.file_history.current_until IS 'Until when; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by IS 'replaced (by a newer version) or removed; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by_run_id IS 'Run that replaced the version, or removed it with --delete; NULL if none did.';
-COMMENT ON COLUMN cafcat_ops.file_history.run_id IS 'Run that brought the version; NULL if it was adopted or added by a program.';
+COMMENT ON COLUMN cafcat_ops.file_history.run_id IS 'Run that brought the version; NULL if a program added the file.';
 COMMENT ON COLUMN cafcat_ops.file_history.chunk IS 'UUID of the chunk that contains the version.';
 COMMENT ON COLUMN cafcat_ops.file_history.is_kept IS 'True while the catalog still has the chunk; false after prune deleted it.';
 COMMENT ON COLUMN cafcat_ops.file_history.store IS 'URL of the store of the chunk.';
@@ -106,7 +106,7 @@ COMMENT ON COLUMN cafcat_ops.chunk_health.last_level IS 'Level of that check: ca
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_verdict IS 'Its verdict: ok, damaged, missing or unreadable.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_whole_at IS 'End of the last check that read every byte and found the chunk whole; NULL if none did.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.is_readable IS 'True if the last check of the chunk, or of one of its copies, was ok; NULL if none was checked.';
-COMMENT ON COLUMN cafcat_ops.chunk_health.run_id IS 'Run that wrote the chunk; NULL for repack, repair, adopt and programs.';
+COMMENT ON COLUMN cafcat_ops.chunk_health.run_id IS 'Run that wrote or adopted the chunk; NULL for repack, repair and programs.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.is_adopted IS 'True if another program wrote the archive, and cafcat adopted it in place.';
 
 CREATE OR REPLACE VIEW cafcat_ops.runs AS
@@ -116,7 +116,7 @@ SELECT id AS run_id, state, started_at, finished_at,
        options, error, cafcat_version, files_removed
 FROM ingest_runs;
 
-COMMENT ON VIEW cafcat_ops.runs IS 'Each ingest: what it brought, replaced and could not pack. Counts are written when the run ends.';
+COMMENT ON VIEW cafcat_ops.runs IS 'Each ingest and each adoption of archives: what it brought, replaced and could not pack. Counts are written when the run ends.';
 COMMENT ON COLUMN cafcat_ops.runs.run_id IS 'Number of the run.';
 COMMENT ON COLUMN cafcat_ops.runs.state IS 'running, finished, interrupted, failed, or rebuilt (counts and sources are lost).';
 COMMENT ON COLUMN cafcat_ops.runs.started_at IS 'When the run began.';

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -381,6 +382,42 @@ def test_repack_moves_its_files_into_own_chunks(repository: cafcat.Repository, t
     assert {location.store for location in repository.list()} == {repository.settings.store}
 
 
+def test_files_belong_to_the_run_that_adopted_them(
+    repository: cafcat.Repository, tmp_path: Path, database_url: str
+) -> None:
+    """Also after a repack and a repair of the new chunk."""
+    commit(repository, {"b": b"older"})
+    report = adopted(repository, archive(tmp_path / "x.caf"), on_conflict="replace")
+    run = repository.runs(1)[0]
+    assert (run.id, run.state, run.chunks_committed) == (report.run, "finished", 1)
+    assert (run.files_added, run.files_replaced) == (len(FILES) - 1, 1)
+    assert run.sources == (str(tmp_path / "x.caf"),)
+    query = "SELECT file_path, run_id FROM cafcat_ops.files ORDER BY 1"
+    expected = sorted((path, report.run) for path in FILES)
+
+    def found() -> list[tuple[str, int]]:
+        with psycopg.connect(database_url) as connection:
+            return sorted(connection.execute(query).fetchall())
+
+    assert found() == expected
+    [chunk] = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
+    repository.repack(chunks=[str(chunk.uuid)])
+    assert found() == expected
+    [new] = [chunk for chunk in repository.chunks() if chunk.state == "committed"]
+    repository.copy(to=str(tmp_path / "copies"))
+    flip(Path(urlsplit(new.store).path) / f"{new.uuid}.caf", repository.locate("a/2").start_byte)
+    assert repository.verify(level="data").damaged == 1
+    repository.repair(from_copies=True, dry_run=False)
+    assert found() == expected
+    with psycopg.connect(database_url) as connection:
+        [[chunks]] = connection.execute("SELECT count(DISTINCT chunk) FROM cafcat_ops.files").fetchall()
+        [[moved]] = connection.execute(
+            "SELECT count(*) FROM cafcat_ops.files WHERE chunk = %s", [new.uuid]
+        ).fetchall()
+    assert (chunks, moved) == (1, 0)
+    assert dict(repository.read_many(FILES)) == FILES
+
+
 @pytest.mark.parametrize("what", ["missing", "a folder", "no archive", "nothing"])
 def test_other_files_are_refused_and_archives_adopted(
     repository: cafcat.Repository, tmp_path: Path, what: str
@@ -415,7 +452,8 @@ def test_dry_run_reports_the_effects_of_a_real_run(
     dry, done = (
         adopt(repository, path, on_conflict=on_conflict, dry_run=dry_run).failed
         if on_conflict is OnConflict.FAIL
-        else asdict(adopt(repository, path, on_conflict=on_conflict, dry_run=dry_run)) | {"dry_run": None}
+        else asdict(adopt(repository, path, on_conflict=on_conflict, dry_run=dry_run))
+        | {"dry_run": None, "run": None}
         for dry_run in (True, False)
     )
     assert dry == done

@@ -29,10 +29,10 @@ LIMIT 1
 """
 _INSERT: Final = """
 INSERT INTO chunks (id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
-                    index_end_byte, file_count, etag, adopted_prefix)
+                    index_end_byte, file_count, etag, adopted_prefix, run_id)
 OVERRIDING SYSTEM VALUE
 VALUES (%(id)s, %(uuid)s, %(format)s, %(store)s, %(object_key)s, 'writing', %(size_bytes)s, %(data_bytes)s,
-        %(size_bytes)s, %(size_bytes)s, %(file_count)s, %(etag)s, %(prefix)s)
+        %(size_bytes)s, %(size_bytes)s, %(file_count)s, %(etag)s, %(prefix)s, %(run_id)s)
 """
 _COMMITTED: Final = """
 UPDATE chunks SET state = CASE WHEN %(live)s > 0 THEN 'committed' ELSE 'retired' END, committed_at = now(),
@@ -60,6 +60,7 @@ class AdoptedArchive(NamedTuple):
         size_bytes: Size of the object.
         prefix: Text before each of the archive's own names in the paths of the catalog.
         etag: Entity tag of the object; None for folders.
+        run_id: ingest_runs.id of the run that adopts the archive; None in a dry run.
     """
 
     id: int
@@ -70,6 +71,7 @@ class AdoptedArchive(NamedTuple):
     size_bytes: int
     prefix: str
     etag: str | None = None
+    run_id: int | None = None
 
 
 class Adopting:

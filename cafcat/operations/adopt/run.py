@@ -6,9 +6,11 @@ files are entered in one transaction.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import uuid4
 
+from cafcat import __version__
 from cafcat.archives.naming import FolderArchive, archive_address, find_archive
 from cafcat.catalog.chunks.adopting import AdoptedArchive
 from cafcat.catalog.files.mapping import Mapping
@@ -26,13 +28,22 @@ from cafcat.events import ArchiveAdopted
 from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks, MultiFileArchive, Reader, UnitReader
 from cafcat.formats.format_choice import FormatChoice
 from cafcat.formats.registry import validate_name
-from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind
+from cafcat.model import (
+    NO_UNITS,
+    ArchiveUnits,
+    Entry,
+    FileProblem,
+    IngestReport,
+    OnConflict,
+    ProblemKind,
+    RunState,
+)
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.audit import recorded
 from cafcat.operations.index_rules import path_problem
 from cafcat.session import Session
-from cafcat.sources.names import prefixed
+from cafcat.sources.names import prefixed, printable
 from cafcat.stores.base import FileStore, Store, StoredObject
 from cafcat.stores.kind import ObjectAddress
 from cafcat.support.arguments import member_of
@@ -89,17 +100,51 @@ class _Adopt:
         self._prefix = prefixed(options.prefix, "")
         self._on_conflict = on_conflict
         self._format_choice = FormatChoice(options.format, options.zero_padding)
+        self._sources: Sequence[str] = ()
         self.report = AdoptReport(dry_run=options.dry_run)
 
     def adopt_all(self, archives: Sequence[str]) -> AdoptReport:
-        """Adopt archives, one after the other, until the user ends the operation."""
-        for archive in archives:
-            # Finding a bundle copies its index, so the check comes first.
-            if self.report.interrupted or self._session.should_end():
-                self.report.interrupted = True
-                break
-            self._adopt_named(archive)
+        """Adopt archives, one after the other, until the user ends the operation.
+
+        The first archive that is read begins a run, whose row in `ingest_runs` gets the counts at the end.
+        """
+        self._sources = [printable(archive) for archive in archives]
+        try:
+            for archive in archives:
+                # Finding a bundle copies its index, so the check comes first.
+                if self.report.interrupted or self._session.should_end():
+                    self.report.interrupted = True
+                    break
+                self._adopt_named(archive)
+        except BaseException as error:
+            with suppress(CafcatError):
+                self._finish_run(RunState.FAILED, str(error) or type(error).__name__)
+            raise
+        self._finish_run(RunState.INTERRUPTED if self.report.interrupted else RunState.FINISHED)
         return self.report
+
+    def _run_id(self) -> int:
+        """Return ingest_runs.id of the run of this operation, which begins with the first call."""
+        if self.report.run is None:
+            options = {"command": "adopt", "prefix": printable(self._prefix), "on_conflict": str(self._on_conflict)}
+            self.report.run = self._catalog.runs.begin_run(
+                sources=self._sources, options=options, version=__version__
+            )
+        return self.report.run
+
+    def _finish_run(self, state: RunState, error: str | None = None) -> None:
+        report = self.report
+        if report.run is None:
+            return
+        counts = IngestReport(
+            files_added=report.files - report.files_replaced,
+            files_replaced=report.files_replaced,
+            files_skipped=report.skipped,
+            files_failed=report.files_failed,
+            bytes_added=report.bytes,
+            chunks_committed=report.archives,
+        )
+        self._catalog.runs.finish_run(report.run, state, counts.as_counts(), error)
 
     def _adopt_named(self, archive: str) -> None:
         """Adopt the object that the user named, or all objects of a named archive in several files."""
@@ -179,7 +224,15 @@ class _Adopt:
         prefix = _path_prefix(self._prefix, archive_format, key)
         chunk_id = 0 if self.report.dry_run else adopting.next_id()
         row = AdoptedArchive(
-            chunk_id, uuid4(), archive_format.name, store.url, key, archive.size_bytes, prefix, version.info.etag
+            chunk_id,
+            uuid4(),
+            archive_format.name,
+            store.url,
+            key,
+            archive.size_bytes,
+            prefix,
+            version.info.etag,
+            None if self.report.dry_run else self._run_id(),
         )
         with Mapping(chunk_id) as mapping:
             ahead = LocatedReadAhead(archive)
@@ -247,6 +300,7 @@ class _Adopt:
         files, size_bytes = commit.added + commit.replaced, commit.live_bytes
         report.archives += 1
         report.files += files
+        report.files_replaced += commit.replaced
         report.bytes += size_bytes
         report.skipped += commit.skipped
         report.files_failed += read.failed
