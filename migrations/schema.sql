@@ -37,7 +37,7 @@ COMMENT ON TABLE public.chunks IS 'One row per archive object (chunk), through i
 
 COMMENT ON COLUMN public.chunks.id IS 'Number of the chunk; file_locations.caf_file_id points here.';
 
-COMMENT ON COLUMN public.chunks.run_id IS 'The run that wrote the chunk.';
+COMMENT ON COLUMN public.chunks.run_id IS 'The run that wrote or adopted the chunk.';
 
 COMMENT ON COLUMN public.chunks.size_bytes IS 'Size of the whole object: data, index and footer.';
 
@@ -160,7 +160,7 @@ CREATE TABLE public.ingest_runs (
     CONSTRAINT ingest_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'interrupted'::text, 'failed'::text, 'rebuilt'::text])))
 );
 
-COMMENT ON TABLE public.ingest_runs IS 'Every ingest: what it was asked, what it brought, how it ended.';
+COMMENT ON TABLE public.ingest_runs IS 'Every ingest and adoption: what it was asked, what it brought, how it ended.';
 
 COMMENT ON COLUMN public.ingest_runs.id IS 'Number of the run.';
 

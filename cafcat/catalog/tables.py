@@ -237,7 +237,7 @@ ingest_runs = Table(
     _count("files_removed", "Files that --delete removed from the catalog, because they were gone at the source."),
     CheckConstraint("state IN ('running', 'finished', 'interrupted', 'failed', 'rebuilt')", name="state"),
     CheckConstraint("request IN ('stop', 'abort')", name="request"),
-    comment="Every ingest: what it was asked, what it brought, how it ended.",
+    comment="Every ingest and adoption: what it was asked, what it brought, how it ended.",
 )
 
 chunks = Table(
@@ -250,7 +250,7 @@ chunks = Table(
         primary_key=True,
         comment="Number of the chunk; file_locations.caf_file_id points here.",
     ),
-    Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run that wrote the chunk."),
+    Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run that wrote or adopted the chunk."),
     Column("size_bytes", BigInteger, comment="Size of the whole object: data, index and footer."),
     Column("data_bytes", BigInteger, comment="Bytes of the files in it, live or not; in CAF all before the index."),
     Column("index_start_byte", BigInteger, comment="Where the object's own index begins."),

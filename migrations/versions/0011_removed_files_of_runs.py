@@ -1,7 +1,7 @@
 """Add the number of files that an ingest removed, because they were gone at the source.
 
 Revision: 0011, after 0010. The column has a default, so no row is rewritten. The view `cafcat_ops.runs` gains the
-column after the migration (migrations/env.py).
+column after the migration (migrations/env.py). Adoptions of archives are runs from this version on.
 """
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column."""
+    """Add the column, and mention adoptions in comments."""
     op.add_column(
         "ingest_runs",
         sa.Column(
@@ -24,4 +24,8 @@ def upgrade() -> None:
             nullable=False,
             comment="Files that --delete removed from the catalog, because they were gone at the source.",
         ),
+    )
+    op.alter_column("chunks", "run_id", comment="The run that wrote or adopted the chunk.")
+    op.create_table_comment(
+        "ingest_runs", "Every ingest and adoption: what it was asked, what it brought, how it ended."
     )

@@ -244,6 +244,14 @@ def test_an_interrupted_ingest_removes_nothing(repository: cafcat.Repository, tr
     assert paths(repository) == left()
 
 
+def test_a_single_file_is_listed_as_new(repository: cafcat.Repository, tree: Path, database_url: str) -> None:
+    heard = Changes()
+    repository.with_progress(heard).ingest(["tree/top"], list_changes=True)
+    assert heard.changes == [("added", "tree/top")]
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute("SELECT url FROM sources").fetchall() == [(f"{tree.parent}/",)]
+
+
 def test_a_source_that_is_no_folder_is_refused(repository: cafcat.Repository, tree: Path) -> None:
     with pytest.raises(InvalidInput, match="tree/top is no folder or bucket"):
         repository.ingest(["tree", "tree/top"], delete=True)

@@ -139,8 +139,8 @@ class Ingest:
         self.positions.source = source
         self.last_position = None
         if self.gone is not None:
-            root = source.root if isinstance(source, WholeFolderSource) else source.name
-            self.gone.begin(source, self._source_id(root))
+            whole = source if isinstance(source, WholeFolderSource) and source.catalog_folder is not None else None
+            self.gone.begin(whole, _UNKNOWN if whole is None else self._source_id(whole.root))
         listed = 0
         for found in batches_of(source):
             if self._packer.is_stopping():

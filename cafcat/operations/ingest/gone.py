@@ -60,17 +60,16 @@ class GoneFiles:
         self._too_many: str | None = None
         self._gone = 0
 
-    def begin(self, source: Source, source_id: int) -> None:
+    def begin(self, source: WholeFolderSource | None, source_id: int) -> None:
         """Begin with the listing of a source.
 
         Args:
-            source: The source. Nothing is compared if it does not list a whole folder.
+            source: The source; None if it does not list a whole folder: then nothing is compared.
             source_id: sources.id of its root; 0 for a root that the catalog does not have.
         """
-        self._missing, self._gone = None, 0
-        if isinstance(source, WholeFolderSource) and source.catalog_folder is not None:
-            self._source = source
-            known = self._session.catalog.sources.versions(source_id, source.catalog_folder)
+        self._source, self._missing, self._gone = source, None, 0
+        if source is not None and source_id:
+            known = self._session.catalog.sources.versions(source_id, source.catalog_folder or "")
             self._missing = MissingFiles(known, source.includes)
 
     def pass_by(self, items: Iterable[SourceFile | FileProblem]) -> None:
@@ -121,7 +120,8 @@ class GoneFiles:
             NotConfirmed: More files are gone than `max_delete` allows.
             CatalogUnavailable, CatalogOutdated: The files could not be removed, or the outcome is unknown.
         """
-        if not self._options.delete or not self._versions.count or self._report.interrupted:
+        is_ending = self._report.interrupted or self._session.should_end()
+        if not self._options.delete or not self._versions.count or is_ending:
             return
         if self._unreliable is not None:
             message = "no file was removed: the listing was not in order, or had more than 100,000 problems"
