@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from cafcat.operations.backup.run import FoundBackup
     from cafcat.operations.export.run import ExportReport
     from cafcat.operations.stores.check import CheckedStore
+    from cafcat.operations.stores.lose import StoreLossReport
     from cafcat.operations.stores.migrate import MigrateReport
     from cafcat.operations.stores.move import StoreMoveReport
     from cafcat.operations.write.run import Writer
@@ -541,6 +542,28 @@ class Repository(PackedFiles):
 
         with audited(self.session, "store rm", {"store": store}):
             return rows.remove_store(self.session, store)
+
+    def lose_store(self, store: str, *, dry_run: bool = False) -> "StoreLossReport":
+        """Give up a store whose objects are lost for good.
+
+        Chunks with a copy in another store are read from there from now on. The live files of the other chunks are
+        removed from the catalog. Nothing has to be written to the store, or removed there, any more.
+
+        Args:
+            store: A store of the catalog: its name, URL or folder.
+            dry_run: Count only; change nothing.
+
+        Raises:
+            NotFound: The catalog has no such store.
+            Conflict: The store still has an object of the catalog; or its rows changed meanwhile.
+            AccessDenied: The store refuses the request, so that nobody can see whether it is lost.
+            Locked: A command writes to the store.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        from cafcat.operations.stores.lose import lose_store
+
+        with audited(self.session, "store rm", {"store": store, "lost": True, "dry_run": dry_run}):
+            return lose_store(self.session, store, dry_run=dry_run)
 
     def configured_as(self, url: str) -> str | None:
         """Return the name of the setting that refers to the store with this URL.

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.reports import Reports
     from cafcat.catalog.standby import Lag, Standby
     from cafcat.catalog.stores.identity import Identities
+    from cafcat.catalog.stores.losing import Losing
     from cafcat.catalog.stores.stores import Stores
     from cafcat.catalog.stores.verdicts import ServerVerdicts
     from cafcat.catalog.transfer.comparing import Comparing
@@ -234,6 +235,13 @@ class Catalog:
         from cafcat.catalog.chunks.recovery import Recovery
 
         return Recovery(self._connection)
+
+    @cached_property
+    def losing(self) -> "Losing":
+        """Return the queries about a store that is lost."""
+        from cafcat.catalog.stores.losing import Losing
+
+        return Losing(self._connection)
 
     @cached_property
     def stores(self) -> "Stores":

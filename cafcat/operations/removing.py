@@ -69,12 +69,13 @@ class Removing:
         failed = impossible + change.missing.count + len(change.empty)
         return RemoveReport(change.files, change.bytes, failed, change.chunks, behind, dry_run)
 
-    def remove_versions(self, versions: VersionList, run_id: int) -> int:
-        """Remove files that an ingest did not find at their source, unless they have another version by now.
+    def remove_versions(self, versions: VersionList, run_id: int | None, *, lost_store: str | None = None) -> int:
+        """Remove certain versions of files, unless their paths have another version by now.
 
         Args:
             versions: The versions of the files.
-            run_id: ingest_runs.id of the ingest.
+            run_id: ingest_runs.id of the ingest that removes them; None for other commands.
+            lost_store: URL of a store that is lost, and gets no journal record; None if there is none.
 
         Returns:
             The number of removed files.
@@ -83,6 +84,7 @@ class Removing:
             CatalogUnavailable: The files could not be removed, or the outcome of the commit is unknown.
         """
         with self._catalog.removal.remove_versions(versions, run_id, self._progress) as change:
+            change.stores = tuple(url for url in change.stores if url != lost_store)
             self._write_record(change)
             return change.files
 

@@ -25,7 +25,7 @@ class Coalescing(NamedTuple):
     read_files: int
 
 
-_LOCAL: Final = Coalescing(gap_bytes=64 << 10, read_bytes=8 << 20, read_files=4_000)
+_LOCAL: Final = Coalescing(gap_bytes=64 << 10, read_bytes=8 << 20, read_files=5_000)
 """For local stores: a system call costs as much as copying some 10 KiB, and a disk has read ahead the gap
 anyway."""
 _REMOTE: Final = Coalescing(gap_bytes=1 << 20, read_bytes=16 << 20, read_files=16_000)

@@ -7,6 +7,7 @@ XML API; Azure Storage, "Blob Storage error codes".
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from cafcat.errors import AccessDenied, CafcatError, Conflict, InvalidInput, NotFound, ServerFailed, StoreFailed
 
@@ -179,10 +180,13 @@ def _from_boto(error: Exception, doing: str, where: str) -> CafcatError | None:
         return AccessDenied(f"AWS' configuration does not have this profile: {error}", hint="see ~/.aws/config")
     if isinstance(error, boto.ParamValidationError | boto.InvalidRegionError):
         return InvalidInput(f"{where}: {_one_line(error)}")
-    is_unreachable = isinstance(error, boto.HTTPClientError)
-    return ServerFailed(
-        f"cannot {doing} {where}: {_one_line(error)}", hint=_reach(where) if is_unreachable else _AGAIN
-    )
+    reason, hint = _one_line(error), _AGAIN
+    if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
+        hint = _reach(where)
+    if isinstance(error, boto.EndpointConnectionError):
+        server = urlsplit(error.kwargs.get("endpoint_url", ""))
+        reason = f"nobody answers at {server.scheme}://{server.netloc}"
+    return ServerFailed(f"cannot {doing} {where}: {reason}", hint=hint)
 
 
 def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | None:

@@ -292,13 +292,9 @@ def test_a_running_ingest_is_shown_live(world: World) -> None:
         assert f"cafcat runs pause {run}" in answer.text
         assert f"Run {run} on" in text_of(world.page("overview"))
     finally:
-        from cafcat.model import RunState
+        from cafcat.model import IngestReport, RunState
 
-        counts = dict.fromkeys(
-            ("files_added", "files_replaced", "files_unchanged", "files_skipped", "files_failed", "bytes_added",
-             "chunks_committed"), 0
-        )  # fmt: skip
-        world.repository.session.catalog.runs.finish_run(run, RunState.FINISHED, counts)
+        world.repository.session.catalog.runs.finish_run(run, RunState.FINISHED, IngestReport().as_counts())
     assert "hx-trigger" not in world.page(f"run?id={run}").text
 
 

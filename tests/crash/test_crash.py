@@ -65,6 +65,49 @@ def test_killed_verb_recovers_on_s3(crash_world: World, name: str, kills: int) -
     assert tally.found == []
 
 
+AFTER_A_LOSS = (
+    "SELECT file_path, c.store FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id ORDER BY 1",
+    "SELECT file_path FROM retired_locations WHERE reason = 'removed' ORDER BY 1",
+    "SELECT store, state, deleted_at IS NULL, count(*) FROM chunks GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+    "SELECT store, state, deleted_at IS NULL, count(*) FROM chunk_copies GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+    "SELECT kind, unwritten FROM journal ORDER BY id",
+)
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("crash_world", slow_except(["folder"], ["folder", "s3"]), indirect=True)
+def test_a_lost_store_can_be_given_up_after_any_kill(crash_world: World, every: int) -> None:
+    """The store had chunks with and without a copy elsewhere, and copies of chunks of the other store."""
+    world, (kept, lost) = crash_world, crash_world.places
+    world.begin()
+    packed(world)
+    world.cafcat("copy", "-q", "--all", "--to", lost.url)
+    write_files(world, "more", "abcdef", 5)
+    world.cafcat("ingest", *SMALL, "--store", lost.url, "more")
+    world.cafcat("copy", "-q", "--prefix", "more", "--to", kept.url)
+    write_files(world, "lost", "ab", 6)
+    world.cafcat("ingest", *SMALL, "--store", lost.url, "lost")
+    lost.put({}, [])
+    state = world.save()
+    world.restore(state)
+    command = ("store", "rm", lost.url, "--lost", "--yes")
+    passed = world.cafcat(*command).passed
+    expected = [world.sql(query) for query in AFTER_A_LOSS]
+    assert "more/a.dat" in dict(expected[0])
+    assert expected[1][-2:] == [("lost/a.dat",), ("lost/b.dat",)]
+    assert "nothing is wrong" in world.cafcat("db", "check").output
+    for number in range(1, len(passed) + 1, every):
+        world.restore(state)
+        world.cafcat(*command, kill_at=number, code=-9)
+        world.settle()
+        world.cafcat(*command)
+        world.cafcat("recover", "-q")  # writes the journal record if the command could not do so
+        assert [world.sql(query) for query in AFTER_A_LOSS] == expected, passed[number - 1]
+        assert "nothing is wrong" in world.cafcat("db", "check").output
+        world.cafcat("verify", "-q", "--level", "data")
+    world.close()
+
+
 EVERYWHERE = {"sql BEGIN", "sql COMMIT", "sql COPY", "sql INSERT INTO chunks", "sql INSERT INTO journal"}
 IN_FOLDER = {
     "file open for writing",

@@ -9,9 +9,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 BEGIN, END = "<!-- cookbook -->\n", "<!-- end of the cookbook -->\n"
 
 SECTIONS = {
-    "Files": ["where-is", "history", "largest-files", "duplicates", "removed", "etags"],
+    "Files": [
+        "where-is",
+        "history",
+        "largest-files",
+        "duplicates",
+        "duplicate-bytes",
+        "same-content",
+        "removed",
+        "removed-total",
+        "etags",
+    ],
     "Folders and growth": ["folder-size", "largest-folders", "growth"],
-    "Ingests": ["runs", "files-of-run", "failed-files", "changes", "listings", "shards"],
+    "Ingests": ["runs", "files-of-run", "ended-by-run", "failed-files", "changes", "listings", "shards"],
     "Chunks and stores": [
         "files-of-chunk",
         "lost-with",

@@ -109,7 +109,9 @@ def ingest(cafcat: Cafcat, *options: str, code: int = 0) -> Result:
 
 def test_ingest_makes_archives_that_search_finds(cafcat: Cafcat, clp_program: Path) -> None:
     write_logs(cafcat)
-    assert ingest(cafcat, "--dry-run").lines[0].startswith("would add 2 files")
+    dry = ingest(cafcat, "--dry-run").lines
+    assert [line[0] for line in dry[:2]] == ["+", "+"]
+    assert dry[2].startswith("would add 2 files")
     assert ingest(cafcat).lines[0].startswith("added 2 files, replaced 0, unchanged 0")
     assert ingest(cafcat).lines[0].startswith("added 0 files, replaced 0, unchanged 2")
     found = cafcat("search", "level: *", "app/logs/day1", "--to", "2026-01-01T00:00:01", "-v")

@@ -303,6 +303,22 @@ def test_a_bucket_that_does_not_answer_leaves_no_row(cafcat: Cafcat, monkeypatch
     assert cafcat("store", "ls").text == before
 
 
+def test_a_lost_store_is_given_up(cafcat: Cafcat) -> None:
+    (cafcat.folder / "file").write_bytes(b"1")
+    cafcat("ingest", "file", "-q")
+    shutil.rmtree(cafcat.folder / "store")
+    url = (cafcat.folder / "store").as_uri()
+    loss = f"{url}: lost 1 chunk with 1 file (1 B); 0 chunks read from copies; lost 0 copies and 0 backups"
+    assert cafcat("store", "rm", url, "--lost", "--dry-run").lines == [f"would give up {loss}"]
+    result = cafcat("store", "rm", url, "--lost", code=9)
+    assert result.lines == [f"would give up {loss}"]
+    assert "nobody can be asked; run it again with --yes" in result.err
+    assert cafcat("store", "rm", url, "--lost", "--yes").lines == [f"gave up {loss}"]
+    assert cafcat("ls").text == ""
+    assert cafcat("verify", "-q").code == cafcat("prune", "--yes", "-q").code == cafcat("recover", "-q").code == 0
+    assert "are for --lost only" in cafcat("store", "rm", url, "--yes", code=2).err
+
+
 def test_ingest_does_not_create_the_old_folder_of_a_moved_store(cafcat: Cafcat) -> None:
     fill(cafcat)
     old, new = cafcat.folder / "store", cafcat.folder / "new"

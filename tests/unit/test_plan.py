@@ -81,7 +81,7 @@ def test_empty_files_cost_nothing() -> None:
     assert (plan.files, plan.requests, plan.bytes_read, len(plan.chunks)) == (2, 0, 0, 2)
 
 
-@pytest.mark.parametrize(("store", "most"), [(FOLDER, 4_000), (BUCKET, 16_000)])
+@pytest.mark.parametrize(("store", "most"), [(FOLDER, 5_000), (BUCKET, 16_000)])
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_read_has_a_largest_number_of_files(store: str, most: int, size: int) -> None:
     """Otherwise 8 MiB of tiny files, and any number of empty files, would be held in memory."""

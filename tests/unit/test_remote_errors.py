@@ -2,8 +2,10 @@
 
 import obstore
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from obstore.store import MemoryStore
 
+from cafcat.errors import ServerFailed
 from cafcat.remote.answers import quoted, unquoted
 from cafcat.remote.errors import OutOfRange, translated
 
@@ -20,3 +22,11 @@ def test_range_beyond_the_end_of_an_object_is_out_of_range(content: bytes) -> No
 @pytest.mark.parametrize("etag", ['"abc"', 'W/"abc"'])
 def test_entity_tags_are_quoted_as_the_server_shows_them(etag: str) -> None:
     assert quoted(unquoted(etag) or "") == etag
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    url = "http://127.0.0.1:1/bucket?list-type=2"
+    with pytest.raises(ServerFailed) as failure, translated("list", "s3://bucket/x"):
+        raise EndpointConnectionError(endpoint_url=url)
+    assert failure.value.message == "cannot list s3://bucket/x: nobody answers at http://127.0.0.1:1"
+    assert "AWS_ENDPOINT_URL" in (failure.value.hint or "")

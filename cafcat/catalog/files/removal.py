@@ -132,15 +132,15 @@ class Removal:
         """
         return self._change(lambda connection, change: _remove(connection, change, names, folders, progress))
 
-    def remove_versions(self, versions: VersionList, run_id: int, progress: Progress) -> Change:
-        """Remove files that an ingest did not find at their source, unless they changed meanwhile.
+    def remove_versions(self, versions: VersionList, run_id: int | None, progress: Progress) -> Change:
+        """Remove certain versions of files, unless they changed meanwhile.
 
         A file is left alone if its path has another version by now: another process has replaced, removed or
         repacked the file since the list was made.
 
         Args:
             versions: The versions of the files that are removed.
-            run_id: ingest_runs.id of the ingest.
+            run_id: ingest_runs.id of the ingest that removes the files; None for other commands.
             progress: Its checkpoint is called between statements; may raise.
 
         Returns:
@@ -278,7 +278,7 @@ def _remove(
 
 
 def _remove_versions(
-    connection: PgConnection, change: Change, versions: VersionList, run_id: int, progress: Progress
+    connection: PgConnection, change: Change, versions: VersionList, run_id: int | None, progress: Progress
 ) -> None:
     connection.execute(statements.LISTED_TABLE)
     _copy(connection, "listed", versions.blocks(), progress)

@@ -1,4 +1,5 @@
 -- Which removed files can undelete bring back? The latest first.
+-- The latest twenty; `cafcat undelete --list` lists all.
 SELECT r.retired_at, r.file_path, coalesce(r.content_bytes, r.end_byte - r.start_byte) AS size_bytes, c.uuid AS chunk
 FROM retired_locations AS r
 CROSS JOIN LATERAL (SELECT uuid FROM chunks WHERE id = r.caf_file_id AND state IN ('committed', 'retired') OFFSET 0) AS c

@@ -15,6 +15,7 @@ from cafcat.support.quantities import plural
 
 __all__ = [
     "check_movable",
+    "check_not_written",
     "move_store",
     "moved_to",
     "no_such_store",
@@ -91,7 +92,7 @@ def check_movable(connection: PgConnection, old: str, new: str) -> None:
         raise no_such_store(old)
     if old == new:
         raise InvalidInput(f"the URL of the store is already {new}")
-    _check_not_written(connection, old)
+    check_not_written(connection, old)
     if _is_in_use(connection, new):
         hint = f"cafcat store migrate {shlex.quote(old)} {shlex.quote(new)} copies the first store into the second"
         raise Conflict(f"the catalog already has objects in {new}", hint=hint)
@@ -233,7 +234,7 @@ def _is_in_use(connection: PgConnection, url: str) -> bool:
     return bool(is_in_use)
 
 
-def _check_not_written(connection: PgConnection, store_url: str) -> None:
+def check_not_written(connection: PgConnection, store_url: str) -> None:
     """Raise Locked if a writer with a lease that has not expired may be alive and writing into a store.
 
     The remains of dead writers do not prevent a move. They move with the store.
@@ -252,7 +253,7 @@ def _check_not_written(connection: PgConnection, store_url: str) -> None:
 
 
 def _end_leases(connection: PgConnection, store_url: str) -> None:
-    """End the leases of all unfinished objects in a store. `_check_not_written` found no writer that may be alive.
+    """End the leases of all unfinished objects in a store. `check_not_written` found no writer that may be alive.
 
     A writer whose lease expired while it was suspended cannot commit any more then. Its object is at the old URL.
     """

@@ -8,10 +8,12 @@ import typer
 
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.clusters import Cluster, SharePassword, executor_of
+from cafcat.cli.confirming import confirm
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import JoinStore
 from cafcat.cli.progress import ShownProgress
+from cafcat.errors import InvalidInput
 from cafcat.events import ChunkMigrated, Event
 from cafcat.stores.registry import open_store
 from cafcat.support.arguments import parse_text
@@ -19,6 +21,7 @@ from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from cafcat.catalog.stores.stores import StoreRow
+    from cafcat.operations.stores.lose import StoreLossReport
     from cafcat.operations.stores.migrate import MigrateReport
     from cafcat.session import Session
     from cafcat.stores.probing import Finding
@@ -100,11 +103,28 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
     call.output.show(renamed._asdict(), [call.output.shown(f"{renamed.name} is {renamed.url}")])
 
 
-def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
-    """Remove an unused store from the catalog. Objects in the store stay.
+def rm(
+    call: Call,
+    *,
+    old: Annotated[str, _OLD],
+    lost: Annotated[bool, typer.Option("--lost", help="Give up a store whose objects are lost for good.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --lost: do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --lost: only show what would be given up.")
+    ] = False,
+) -> None:
+    """Remove an unused store from the catalog, whose objects stay; or give up a lost store (--lost).
+
+    Chunks of a lost store are read from their copies in other stores from then on. Files without a copy are removed
+    from the catalog. The command shows their number and asks, unless --yes is given.
 
     Example: cafcat store rm old
     """
+    if lost:
+        _give_up(call, old, yes=yes, dry_run=dry_run)
+        return
+    if yes or dry_run:
+        raise InvalidInput("--yes and --dry-run are for --lost only", hint="leave them out, or add --lost")
     with call.repository() as repository:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)
@@ -113,6 +133,31 @@ def rm(call: Call, *, old: Annotated[str, _OLD]) -> None:
         else:
             call.warn(f"the setting store still has the value {configured}: change it")
     call.output.show(removed._asdict(), [call.output.shown(f"removed {removed.url} from the catalog")])
+
+
+def _give_up(call: Call, store: str, *, yes: bool, dry_run: bool) -> None:
+    with call.repository() as repository:
+        if not yes:
+            report = repository.lose_store(store, dry_run=True)
+            call.output.show(asdict(report), [call.output.shown(_shown_loss(report))])
+            if dry_run:
+                return
+            confirm(call, f"Give up the store and {plural(report.files_lost, 'file')}?")
+        report = repository.lose_store(store)
+        _warn_of_configuration(call, repository.session, report.store)
+    call.summarize(asdict(report), [call.output.shown(_shown_loss(report))])
+
+
+def _shown_loss(report: "StoreLossReport") -> str:
+    lost = f"{plural(report.chunks_lost, 'chunk')} with {plural(report.files_lost, 'file')}"
+    parts = [
+        f"{'would give up' if report.dry_run else 'gave up'} {report.store}: lost {lost}"
+        f" ({format_size(report.bytes_lost)})",
+        f"{plural(report.chunks_kept, 'chunk')} read from copies",
+        f"lost {report.copies_lost} {'copy' if report.copies_lost == 1 else 'copies'}"
+        f" and {plural(report.backups_lost, 'backup')}",
+    ]
+    return "; ".join(parts)
 
 
 def move(

@@ -1,0 +1,96 @@
+"""Gives up a store that is lost for good: its chunks are read from their copies, and files without a copy go.
+
+Each step is a transaction of its own, and the same command finishes what an interrupted one has left.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cafcat.catalog.files.path_list import VersionList
+from cafcat.errors import Conflict, StoreFailed
+from cafcat.operations.removing import Removing
+from cafcat.operations.stores.rows import store_row
+from cafcat.session import Session
+from cafcat.stores.base import has
+
+__all__ = ["StoreLossReport", "lose_store"]
+
+_LOOKED_AT: Final = 100
+"""Number of newest objects that are looked for in the store, to find out whether it is really lost."""
+
+
+@dataclass(slots=True)
+class StoreLossReport:
+    """What was given up with a store, or would be.
+
+    Attributes:
+        store: URL of the store.
+        chunks_kept: Number of its chunks that other stores have copies of. The copies are the chunks now.
+        chunks_lost: Number of its other chunks.
+        files_lost: Number of live files in the lost chunks. They were removed from the catalog.
+        bytes_lost: Total size of these files.
+        copies_lost: Number of copies of other stores' chunks in the store.
+        backups_lost: Number of backups in the store.
+        dry_run: True if nothing was changed.
+    """
+
+    store: str
+    chunks_kept: int = 0
+    chunks_lost: int = 0
+    files_lost: int = 0
+    bytes_lost: int = 0
+    copies_lost: int = 0
+    backups_lost: int = 0
+    dry_run: bool = False
+
+
+def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossReport:
+    """Give up a store whose objects are lost. Its row stays, for the history of its chunks.
+
+    Args:
+        session: The session.
+        store: A store of the catalog: a name, a URL or a folder.
+        dry_run: Only count.
+
+    Raises:
+        NotFound: The catalog has no such store.
+        Conflict: The store still has an object of the catalog; or its rows changed meanwhile.
+        AccessDenied: The store refuses the request, so that nobody can see whether it is lost.
+        Locked: A command writes to the store.
+        CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+    """
+    url = store_row(session, store).url
+    _check_lost(session, url)
+    losing = session.catalog.losing
+    copies, backups = losing.copies_and_backups(url)
+    report = StoreLossReport(url, copies_lost=copies, backups_lost=backups, dry_run=dry_run)
+    with VersionList() as versions:
+        for chunk in losing.chunks(url):
+            session.checkpoint()
+            if chunk.copy_store is not None:
+                report.chunks_kept += 1
+                if not dry_run:
+                    session.catalog.copies.switch(chunk.uuid, url, chunk.copy_store)
+                continue
+            report.chunks_lost += 1
+            report.files_lost += chunk.files
+            report.bytes_lost += chunk.bytes
+            if not dry_run:
+                losing.add_versions(chunk.id, versions)
+        if not dry_run:
+            Removing(session).remove_versions(versions, None, lost_store=url)
+            losing.end(url)
+            session.catalog.folders.fold()
+    return report
+
+
+def _check_lost(session: Session, url: str) -> None:
+    """Raise Conflict if the store has one of its newest objects. A store that does not answer may be lost."""
+    opened = session.stores[url]
+    try:
+        found = next((key for key in session.catalog.recovery.newest(url, _LOOKED_AT) if has(opened, key)), None)
+    except StoreFailed:
+        return
+    if found is not None:
+        hint = "`cafcat store migrate` moves the objects to another store"
+        raise Conflict(f"the store is not lost: it still has {opened.locate(found)}", hint=hint)

@@ -1,0 +1,109 @@
+"""`store rm --lost`: a store whose objects are gone is given up."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cafcat
+from cafcat.errors import Conflict, Locked, NotFound
+from tests.worlds.catalog_world import begin, commit, live, sql
+
+FIRST, SECOND = {"a/1": b"one", "a/2": b"two"}, {"b/1": b"three"}
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Path:
+    return tmp_path / "lost"
+
+
+@pytest.fixture
+def repository(database_url: str, tmp_path: Path, lost: Path) -> Iterator[cafcat.Repository]:
+    """A repository that writes into the store that is lost later."""
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=str(lost)) as repository:
+        yield repository
+
+
+def test_chunks_are_read_from_copies_and_other_files_are_removed(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    commit(repository, FIRST)
+    repository.copy(to=str(tmp_path / "second"))
+    commit(repository, SECOND)
+    repository.backup()
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost), dry_run=True)
+    assert live(repository) == {*FIRST, *SECOND}
+    assert (report.chunks_kept, report.chunks_lost, report.files_lost, report.bytes_lost) == (1, 1, 1, 5)
+    assert (report.copies_lost, report.backups_lost, report.dry_run) == (0, 1, True)
+    report = repository.lose_store(str(lost))
+    assert (report.chunks_kept, report.files_lost, report.dry_run) == (1, 1, False)
+    assert dict(repository.read_many(live(repository))) == FIRST
+    assert {location.store for location in repository.list()} == {(tmp_path / "second").as_uri()}
+    assert repository.verify(level="data").ok == 1
+    assert repository.recover().failed == ()
+    assert repository.prune(grace_seconds=0, dry_run=False).failed == ()
+    assert repository.undelete(["b/1"]).files_pruned == 1
+    assert repository.session.catalog.reports.findings() == []
+    assert repository.folder_total("").files == len(FIRST)
+    assert sql(repository, "SELECT unwritten FROM journal WHERE unwritten <> '{}'") == []
+
+
+def test_copies_in_the_lost_store_are_forgotten(repository: cafcat.Repository, lost: Path, tmp_path: Path) -> None:
+    commit(repository, FIRST)
+    repository.copy(to=str(tmp_path / "second"))
+    shutil.rmtree(tmp_path / "second")
+    report = repository.lose_store(str(tmp_path / "second"))
+    assert (report.copies_lost, report.chunks_kept, report.chunks_lost) == (1, 0, 0)
+    assert dict(repository.read_many(FIRST)) == FIRST
+    repository.copy(to=str(tmp_path / "third"))
+    assert repository.verify(level="data").ok == 2
+
+
+def test_the_same_place_can_be_a_store_again(repository: cafcat.Repository, lost: Path) -> None:
+    commit(repository, FIRST)
+    shutil.rmtree(lost)
+    repository.lose_store(str(lost))
+    commit(repository, SECOND)
+    assert dict(repository.read_many(live(repository))) == SECOND
+    assert repository.verify(level="data").ok == 1
+
+
+def test_a_store_that_still_has_objects_is_not_lost(repository: cafcat.Repository, lost: Path) -> None:
+    uuid = commit(repository, FIRST)
+    with pytest.raises(Conflict, match=f"it still has {lost / uuid}.caf"):
+        repository.lose_store(str(lost))
+    assert dict(repository.read_many(FIRST)) == FIRST
+
+
+def test_an_unknown_store(repository: cafcat.Repository, tmp_path: Path) -> None:
+    commit(repository, FIRST)
+    with pytest.raises(NotFound, match="the catalog has no store"):
+        repository.lose_store(str(tmp_path / "other"))
+
+
+def test_remains_of_dead_writers_are_forgotten_and_living_ones_are_not(
+    repository: cafcat.Repository, lost: Path
+) -> None:
+    commit(repository, FIRST)
+    begin(repository, SECOND)
+    shutil.rmtree(lost)
+    sql(repository, "UPDATE chunks SET lease_owner = 'elsewhere:1:run 1' WHERE state = 'writing'")
+    with pytest.raises(Locked, match="other commands write 1 object"):
+        repository.lose_store(str(lost))
+    sql(repository, "UPDATE chunks SET lease_expires_at = now() - interval '1s' WHERE state = 'writing'")
+    repository.lose_store(str(lost))
+    assert sql(repository, "SELECT DISTINCT state FROM chunks ORDER BY 1") == [("abandoned",), ("deleted",)]
+    assert repository.recover().failed == ()
+
+
+def test_a_file_that_was_replaced_elsewhere_stays(
+    repository: cafcat.Repository, database_url: str, tmp_path: Path, lost: Path
+) -> None:
+    commit(repository, FIRST)
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=str(tmp_path / "new")) as other:
+        commit(other, {"a/1": b"newer"})
+    shutil.rmtree(lost)
+    assert repository.lose_store(str(lost)).files_lost == 1
+    assert dict(repository.read_many(live(repository))) == {"a/1": b"newer"}
