@@ -26,8 +26,6 @@ _SIGNS: Final = {
     SourceChange.DOUBTFUL: "?",
 }
 """Signs before the paths of changes, as in `cafcat runs diff`."""
-
-
 _PANELS: Final = {
     "Choosing files": (
         "files_from",
