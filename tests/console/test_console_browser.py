@@ -169,19 +169,8 @@ def test_a_running_ingest_refreshes_itself(filled: Site, browser: Any) -> None:
         log_in(page, filled)
         page.goto(f"{filled.url}run?id={run}")
         assert page.locator("#live .state").inner_text() == "running"
-        runs.finish_run(run, cafcat.model.RunState.FINISHED, dict.fromkeys(COUNTS, 0))
+        runs.finish_run(run, cafcat.model.RunState.FINISHED, cafcat.model.IngestReport().as_counts())
         until(page, "document.querySelector('#live .state').textContent === 'finished'")
-
-
-COUNTS = (
-    "files_added",
-    "files_replaced",
-    "files_unchanged",
-    "files_skipped",
-    "files_failed",
-    "bytes_added",
-    "chunks_committed",
-)
 
 
 def test_an_archived_page_runs_as_another_site(filled: Site, browser: Any) -> None:
