@@ -181,7 +181,8 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
         | {"retired_at": before.retired_at, "run": before.run, "reason": before.reason}
         for before in repository.history(path)
     ]
-    shown = document | {"size_bytes": f"{location.size_bytes} ({format_size(location.size_bytes)})"}
+    size = f"{location.size_bytes} ({format_size(location.size_bytes)})"
+    shown = document | {"size_bytes": size, "crc32c": f"{location.crc32c:08x}"}
     call.output.fields(document | {"history": history}, shown)
     if not call.json:
         for before in history:
