@@ -10,8 +10,8 @@ __all__ = ["BucketAddress", "S3Address", "parse_bucket", "parse_s3"]
 _S3 = re.compile(r"s3://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _HINT = (
-    "write s3://bucket or s3://bucket/prefix; a bucket name has at least 3 characters; credentials come from AWS' own "
-    "configuration or environment"
+    "write s3://bucket or s3://bucket/prefix; the name of a bucket has at least 3 characters; "
+    "credentials come from AWS' own configuration or environment"
 )
 _CLOUD: Final = re.compile(r"(gs|az)://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _NAMES: Final = {
