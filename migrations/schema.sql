@@ -204,6 +204,59 @@ COMMENT ON COLUMN public.ingest_runs.paused_at IS 'Since when the run is to be p
 
 COMMENT ON COLUMN public.ingest_runs.files_removed IS 'Files that --delete removed from the catalog, because they were gone at the source.';
 
+CREATE TABLE public.restored_locations (
+    id bigint NOT NULL,
+    caf_file_id bigint NOT NULL,
+    start_byte bigint NOT NULL,
+    end_byte bigint NOT NULL,
+    crc32c bigint NOT NULL,
+    modified_at timestamp with time zone,
+    removed_at timestamp with time zone,
+    restored_at timestamp with time zone DEFAULT now() NOT NULL,
+    removed_by_run_id bigint,
+    file_path text NOT NULL COLLATE pg_catalog."C",
+    source_etag text,
+    content_bytes bigint,
+    decoding text,
+    source_id integer,
+    ingest_run_id bigint,
+    current_since timestamp with time zone
+);
+
+COMMENT ON TABLE public.restored_locations IS 'A removal that undelete took back: since when, and until when, the file was current before.';
+
+COMMENT ON COLUMN public.restored_locations.id IS 'Order of restoration.';
+
+COMMENT ON COLUMN public.restored_locations.caf_file_id IS 'The chunk: chunks.id. See docs/decisions/0003.';
+
+COMMENT ON COLUMN public.restored_locations.start_byte IS 'First byte of the file in the chunk.';
+
+COMMENT ON COLUMN public.restored_locations.end_byte IS 'One past its last byte: size is end_byte - start_byte, unless there is content_bytes.';
+
+COMMENT ON COLUMN public.restored_locations.crc32c IS 'CRC-32C (Castagnoli) of the file, unsigned.';
+
+COMMENT ON COLUMN public.restored_locations.modified_at IS 'Modification time at the source, cut to microseconds; NULL where the source has none.';
+
+COMMENT ON COLUMN public.restored_locations.removed_at IS 'When the file was removed.';
+
+COMMENT ON COLUMN public.restored_locations.restored_at IS 'When undelete brought the file back.';
+
+COMMENT ON COLUMN public.restored_locations.removed_by_run_id IS 'Run that removed it with --delete; NULL for rm.';
+
+COMMENT ON COLUMN public.restored_locations.file_path IS 'Path of the file.';
+
+COMMENT ON COLUMN public.restored_locations.source_etag IS 'Entity tag of the file at its source, without quotes; NULL where the source has none.';
+
+COMMENT ON COLUMN public.restored_locations.content_bytes IS 'Size of the file where it has to be decoded; NULL where the bytes in the chunk are the file.';
+
+COMMENT ON COLUMN public.restored_locations.decoding IS 'How the chunk''s format makes the file of the bytes, in its own words; NULL where they are it.';
+
+COMMENT ON COLUMN public.restored_locations.source_id IS 'Source that the file was read from: sources.id. NULL if unknown; then size and time decide whether it changed.';
+
+COMMENT ON COLUMN public.restored_locations.ingest_run_id IS 'Run that brought the file, if that is not chunks.run_id of its chunk: repack and repair move files to chunks without a run. The view files in cafcat_ops has the run of every file.';
+
+COMMENT ON COLUMN public.restored_locations.current_since IS 'Since when the path has this content, if that is not chunks.committed_at of its chunk: the file was moved or undeleted since then.';
+
 CREATE TABLE public.retired_locations (
     id bigint NOT NULL,
     caf_file_id bigint NOT NULL,
@@ -823,6 +876,15 @@ ALTER TABLE public.listings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+ALTER TABLE public.restored_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.restored_locations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE public.retired_locations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.retired_locations_id_seq
     START WITH 1
@@ -1115,6 +1177,9 @@ ALTER TABLE ONLY public.limits
 ALTER TABLE ONLY public.listings
     ADD CONSTRAINT listings_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.restored_locations
+    ADD CONSTRAINT restored_locations_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.retired_locations
     ADD CONSTRAINT retired_locations_pkey PRIMARY KEY (id);
 
@@ -1188,6 +1253,10 @@ CREATE INDEX journal_unwritten_idx ON public.journal USING btree (id) WHERE (unw
 CREATE UNIQUE INDEX listings_open_key ON public.listings USING btree (source, scope) WHERE (finished_at IS NULL);
 
 CREATE INDEX listings_run_id_idx ON public.listings USING btree (run_id);
+
+CREATE INDEX restored_locations_file_path_idx ON public.restored_locations USING btree (file_path);
+
+CREATE INDEX restored_locations_removed_at_idx ON public.restored_locations USING btree (removed_at);
 
 CREATE INDEX retired_locations_caf_file_id_idx ON public.retired_locations USING btree (caf_file_id);
 

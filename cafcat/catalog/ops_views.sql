@@ -44,13 +44,17 @@ FROM (
     SELECT file_path, content_bytes, start_byte, end_byte, modified_at, current_since, retired_at,
            reason, run_id, ingest_run_id, caf_file_id, crc32c
     FROM retired_locations WHERE reason IN ('replaced', 'removed')
+    UNION ALL
+    SELECT file_path, content_bytes, start_byte, end_byte, modified_at, current_since, removed_at,
+           'removed', removed_by_run_id, ingest_run_id, caf_file_id, crc32c
+    FROM restored_locations
 ) AS v JOIN chunks AS c ON c.id = v.caf_file_id;
 
 COMMENT ON VIEW cafcat_ops.file_history IS 'All versions of files: the live one, and those that were replaced or removed. Select by file_path.';
 COMMENT ON COLUMN cafcat_ops.file_history.file_path IS 'Path of the file.';
 COMMENT ON COLUMN cafcat_ops.file_history.size_bytes IS 'Size of the version in bytes.';
 COMMENT ON COLUMN cafcat_ops.file_history.modified_at IS 'Modification time at the source; NULL where the source has none.';
-COMMENT ON COLUMN cafcat_ops.file_history.current_since IS 'Since when the path had this content. After an undelete, the time of the undelete.';
+COMMENT ON COLUMN cafcat_ops.file_history.current_since IS 'Since when the path had this content. Of an undeleted file, the time of the undelete: the time before is another row.';
 COMMENT ON COLUMN cafcat_ops.file_history.current_until IS 'Until when; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by IS 'replaced (by a newer version) or removed; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by_run_id IS 'Run that replaced the version, or removed it with --delete; NULL if none did.';
@@ -292,10 +296,15 @@ BEGIN ATOMIC
         WHERE l.retired_at > (SELECT low FROM times) AND l.retired_at <= (SELECT high FROM times)
           AND l.reason IN ('replaced', 'removed')
           AND coalesce(l.current_since, c.committed_at) <= (SELECT low FROM times)
+        UNION ALL
+        SELECT l.file_path, coalesce(l.content_bytes, l.end_byte - l.start_byte), l.crc32c
+        FROM restored_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
+        WHERE l.removed_at > (SELECT low FROM times) AND l.removed_at <= (SELECT high FROM times)
+          AND coalesce(l.current_since, c.committed_at) <= (SELECT low FROM times)
     )
     SELECT CASE WHEN went.file_path IS NULL THEN 'added' WHEN came.file_path IS NULL THEN 'removed' ELSE 'replaced' END,
            coalesce(came.file_path, went.file_path), went.size_bytes, came.size_bytes, came.run_id
     FROM came FULL JOIN went ON went.file_path = came.file_path
     WHERE (came.size_bytes, came.crc32c) IS DISTINCT FROM (went.size_bytes, went.crc32c);
 END;
-COMMENT ON FUNCTION cafcat_ops.changes_between IS 'What changed from the end of one run to the end of a later one: files that were added, replaced or removed, by whatever command. run_id is the run of the new content. A file that was removed and brought back by undelete counts as added.';
+COMMENT ON FUNCTION cafcat_ops.changes_between IS 'What changed from the end of one run to the end of a later one: files that were added, replaced or removed, by whatever command. run_id is the run of the new content.';

@@ -50,6 +50,7 @@ __all__ = [
     "limits",
     "listings",
     "metadata",
+    "restored_locations",
     "retired_locations",
     "shards",
     "sources",
@@ -472,6 +473,21 @@ def _total_columns() -> list[Column[object]]:
         ),
     ]
 
+
+restored_locations = Table(
+    "restored_locations",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Order of restoration."),
+    *_location_columns(),
+    _time("removed_at", "When the file was removed."),
+    _time("restored_at", "When undelete brought the file back.", default=True),
+    Column("removed_by_run_id", BigInteger, comment="Run that removed it with --delete; NULL for rm."),
+    Column("file_path", Text(collation="C"), nullable=False, comment="Path of the file."),
+    *_further_columns(),
+    Index(None, "file_path"),
+    Index(None, "removed_at"),
+    comment="A removal that undelete took back: since when, and until when, the file was current before.",
+)
 
 folder_totals = Table(
     "folder_totals",

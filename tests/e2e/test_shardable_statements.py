@@ -22,6 +22,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "scale-citus.md"
 BROKEN = {
     # cafcat/catalog/by_key.py: join_by_key and exists_by_key fix the order of a join with a table of keys.
     "insert asked, retired_locations, wanted": {"correlated subquery"},  # undelete
+    "insert restored_locations, retired_locations, wanted": {"correlated subquery"},  # undelete
+    "insert asked, file_locations, listed": {"correlated subquery"},  # ingest --delete
     "select file_locations, wanted": {"correlated subquery"},  # undelete
     "insert file_locations, retired_locations, staged": {"correlated subquery"},  # ingest, files that are replaced
     "insert chunks, file_locations, retired_locations, staged": {"correlated subquery"},
@@ -82,6 +84,8 @@ def test_statements_of_further_commands_are_shardable(filled: Cafcat, proxy: Pos
     filled("ingest", "tree")
     filled("rm", "tree/a", "--yes")
     filled("undelete", "tree/a")
+    (filled.folder / "tree" / "b").unlink()
+    filled("ingest", "tree", "--delete")
     assert {name for name, _ in check(proxy.statements)} >= {"select chunks, file_locations"}
 
 

@@ -103,6 +103,39 @@ def test_changes_between_two_runs(local: cafcat.Repository) -> None:
     assert list(local.changes_between(3, 3)) == []
 
 
+def test_a_removal_that_was_taken_back_is_no_change(local: cafcat.Repository) -> None:
+    """Unless only the removal, or only the return, is between the two runs."""
+
+    def ended(run: int) -> None:
+        sql(local, "UPDATE ingest_runs SET finished_at = clock_timestamp(), state = 'finished' WHERE id = %s", run)
+
+    def changes(first: int, last: int) -> list[tuple[str, str]]:
+        return [(change.change, change.path) for change in local.changes_between(first, last)]
+
+    commit(local, OLD)
+    ended(1)
+    for _ in range(2):
+        local.rm(["top"])
+        local.undelete(["top"])
+    local.rm(["a/one"])
+    commit(local, {"new": b"1"})
+    ended(2)
+    local.undelete(["a/one"])
+    commit(local, {"newer": b"1"})
+    ended(3)
+    assert changes(1, 2) == [("removed", "a/one"), ("added", "new")]
+    assert changes(2, 3) == [("added", "a/one"), ("added", "newer")]
+    assert changes(1, 3) == [("added", "new"), ("added", "newer")]
+    periods = sql(
+        local,
+        "SELECT current_since < current_until, ended_by, current_since - lag(current_until) OVER w > interval '0' "
+        "FROM cafcat_ops.file_history WHERE file_path = 'top' WINDOW w AS (ORDER BY current_since) ORDER BY 1, 3",
+    )
+    assert periods == [(True, "removed", True), (True, "removed", None), (None, None, True)]
+    local.repack(max_unused=0.0, small=1 << 20)
+    assert changes(1, 3) == [("added", "new"), ("added", "newer")]
+
+
 def test_lost_with_a_chunk_and_what_has_one_copy(local: cafcat.Repository, folder: Folder) -> None:
     chunk = commit(local, OLD)
     lost = "SELECT file_path FROM cafcat_ops.lost_with(%s) ORDER BY 1"

@@ -460,6 +460,7 @@ def _restore_rows(connection: PgConnection) -> None:
         f"INSERT INTO file_locations ({COLUMNS}, ingest_run_id, current_since) "  # noqa: S608
         f"SELECT {COLUMNS}, ingest_run_id, now() FROM wanted ORDER BY file_path".encode()
     )
+    connection.execute(statements.RECORD_RESTORED.encode())
     connection.execute(statements.DELETE_RESTORED.encode())
     connection.execute(
         "UPDATE chunks SET live_file_count = live_file_count + back.files, "  # noqa: S608

@@ -32,6 +32,7 @@ TABLES: Final = (
     "chunk_times",
     "file_locations",
     "retired_locations",
+    "restored_locations",
     "folder_totals",
     "folder_deltas",
     "events",
