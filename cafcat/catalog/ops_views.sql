@@ -79,15 +79,23 @@ SELECT c.uuid AS chunk, c.state, c.format, c.store, c.object_key, c.committed_at
             ELSE coalesce(last.verdict = 'ok', false) OR coalesce(copy.verdict = 'ok', false) END AS is_readable,
        c.run_id, c.adopted_prefix IS NOT NULL AS is_adopted
 FROM chunks AS c
-LEFT JOIN LATERAL (SELECT finished_at, level, verdict FROM verifications
-                   WHERE chunk_id = c.id AND copy_id IS NULL ORDER BY id DESC LIMIT 1) AS last ON true
+LEFT JOIN LATERAL (
+    SELECT v.finished_at, v.level, v.verdict FROM verifications AS v
+    WHERE v.chunk_id = c.id AND v.copy_id IS NULL ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
+        SELECT FROM verifications AS later
+        WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
+          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC, v.id DESC LIMIT 1) AS last ON true
 LEFT JOIN LATERAL (SELECT finished_at FROM verifications
                    WHERE chunk_id = c.id AND copy_id IS NULL AND level = 'data' AND verdict = 'ok'
                    ORDER BY id DESC LIMIT 1) AS whole ON true
 LEFT JOIN LATERAL (
     SELECT min(v.verdict) FILTER (WHERE v.verdict = 'ok') AS verdict, count(*) AS checked
     FROM chunk_copies AS k CROSS JOIN LATERAL (
-        SELECT verdict FROM verifications WHERE chunk_id = c.id AND copy_id = k.id ORDER BY id DESC LIMIT 1) AS v
+        SELECT v.verdict FROM verifications AS v
+        WHERE v.chunk_id = c.id AND v.copy_id = k.id ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
+        SELECT FROM verifications AS later
+        WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
+          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC, v.id DESC LIMIT 1) AS v
     WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL) AS copy ON true
 WHERE c.state IN ('committed', 'retired');
 
@@ -105,11 +113,11 @@ COMMENT ON COLUMN cafcat_ops.chunk_health.live_bytes IS 'Total size of the live 
 COMMENT ON COLUMN cafcat_ops.chunk_health.dead_bytes IS 'Bytes of files that were replaced, removed or moved: repack regains them.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.live_percent IS 'Share of the live files in the bytes of all files.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.copies IS 'Number of further copies in other stores.';
-COMMENT ON COLUMN cafcat_ops.chunk_health.last_checked_at IS 'End of the last check of the chunk; NULL if it was never checked.';
+COMMENT ON COLUMN cafcat_ops.chunk_health.last_checked_at IS 'End of the last check of the chunk; NULL if it was never checked. A failed check stays the last one until a check of the same level, or of level data, is ok.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_level IS 'Level of that check: catalog, index, data or source.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_verdict IS 'Its verdict: ok, damaged, missing or unreadable.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_whole_at IS 'End of the last check that read every byte and found the chunk whole; NULL if none did.';
-COMMENT ON COLUMN cafcat_ops.chunk_health.is_readable IS 'True if the last check of the chunk, or of one of its copies, was ok; NULL if none was checked.';
+COMMENT ON COLUMN cafcat_ops.chunk_health.is_readable IS 'True if the last check of the chunk (last_checked_at), or of one of its copies, was ok; NULL if none was checked.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.run_id IS 'Run that wrote or adopted the chunk; NULL for repack, repair and programs.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.is_adopted IS 'True if another program wrote the archive, and cafcat adopted it in place.';
 

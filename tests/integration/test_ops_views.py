@@ -1,6 +1,11 @@
 """The views of cafcat_ops tell the truth after every kind of change."""
 
+import re
+from pathlib import Path
+
 import cafcat
+from cafcat.catalog.chunks.owners import owner_name
+from cafcat.catalog.named_queries import named_queries
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from tests.worlds.catalog_world import begin, commit, sql
@@ -232,3 +237,38 @@ def test_folders_of_odd_names_are_counted_alike_by_every_way(local: cafcat.Repos
     local.rm(folders=["."])
     assert list(local.folder_totals("", 50)) == []
     assert sql(local, "SELECT count(*) FROM folder_totals") == [(0,)]
+
+
+def test_damage_stays_known_until_a_check_of_the_same_level(local: cafcat.Repository, folder: Folder) -> None:
+    """A check of the index cannot see that the bytes of a file are wrong."""
+    chunk = commit(local, OLD)
+    path = Path(folder.folder) / f"{chunk}.caf"
+    whole = path.read_bytes()
+    path.chmod(0o600)
+    at = local.locate("a/one").start_byte
+    path.write_bytes(whole[:at] + b"X" + whole[at + 1 :])
+    assert local.verify(level="data").damaged == 1
+    assert local.verify(level="index").ok == 1
+    health = "SELECT last_level, last_verdict, is_readable FROM cafcat_ops.chunk_health"
+    damaged = named_queries()["damaged"].text([])
+    files = named_queries()["damaged-files"].text([])
+    assert sql(local, health) == [("data", "damaged", False)]
+    assert [row[6] for row in sql(local, damaged)] == ["a/one"]
+    assert [row[0] for row in sql(local, files)] == ["a/one"]
+    path.write_bytes(whole)
+    assert local.verify(level="data").ok == 1
+    assert sql(local, health) == [("data", "ok", True)]
+    assert sql(local, damaged) == sql(local, files) == []
+
+
+def test_a_run_whose_process_died_has_its_counts(local: cafcat.Repository) -> None:
+    commit(local, OLD)
+    chunk = begin(local, {"a/one": b"other", "new": b"1"}, all_new=False)
+    chunk.finish(OnConflict.REPLACE, Progress())
+    run = local.runs(1)[0].id
+    owner = re.sub(r"/\d+\]$", "/1]", owner_name("ingest"))  # a process with this number that began earlier
+    sql(local, "UPDATE ingest_runs SET owner = %s, state = 'running', finished_at = NULL WHERE id = %s", owner, run)
+    assert local.session.catalog.runs.fail_dead_runs() == 1
+    found = local.runs(1)[0]
+    assert (found.files_added, found.files_replaced, found.bytes_added, found.chunks_committed) == (1, 1, 6, 1)
+    assert found.state == "failed"

@@ -62,7 +62,11 @@ _VERDICTS: Final = f"SELECT verdict, count(*) FROM ({DAMAGED}) AS d GROUP BY 1" 
 _COPY_VERDICTS: Final = """
 SELECT v.verdict, count(*) FROM chunk_copies AS k, LATERAL (
     SELECT verdict FROM verifications AS v WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id
-    ORDER BY v.id DESC LIMIT 1) AS v
+    ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
+        SELECT FROM verifications AS later
+        WHERE later.chunk_id = v.chunk_id AND later.copy_id = v.copy_id AND later.id > v.id
+          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC,
+        v.id DESC LIMIT 1) AS v
 WHERE k.state = 'committed' AND k.retired_at IS NULL AND v.verdict <> 'ok' GROUP BY 1
 """
 _FINDINGS: Final = f"""

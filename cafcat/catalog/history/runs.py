@@ -27,6 +27,24 @@ _COUNTERS: Final = (
 )
 
 
+# The detail of a commit's event is that of ChunkCommit.detail.
+_FAIL_DEAD: Final = r"""
+WITH counted AS (
+    SELECT c.run_id, count(*) AS chunks, sum(d.numbers[1]::bigint) AS added, sum(d.numbers[2]::bigint) AS replaced,
+           sum(d.numbers[3]::bigint) AS bytes
+    FROM chunks AS c JOIN events AS e ON e.chunk_id = c.id AND e.kind = 'chunk_committed'
+    CROSS JOIN LATERAL (
+        SELECT regexp_match(e.detail, '^([0-9]+) added, ([0-9]+) replaced, .* ([0-9]+) live_bytes') AS numbers) AS d
+    WHERE c.run_id = ANY(%(runs)s) GROUP BY c.run_id
+)
+UPDATE ingest_runs AS r SET state = 'failed', finished_at = now(), error = 'its process died',
+       chunks_committed = coalesce(n.chunks, 0), files_added = coalesce(n.added, 0),
+       files_replaced = coalesce(n.replaced, 0), bytes_added = coalesce(n.bytes, 0)
+FROM unnest(%(runs)s::bigint[]) AS dead (id) LEFT JOIN counted AS n ON n.run_id = dead.id
+WHERE r.id = dead.id AND r.state = 'running'
+"""
+
+
 def iso(column: str) -> str:
     """Return an SQL expression for a time as ISO 8601 in UTC, with microseconds."""
     return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -91,17 +109,15 @@ class Runs:
     def fail_dead_runs(self) -> int:
         """Set the state of running ingest runs to `failed` if their process is certainly dead.
 
+        The counts of what such a run has committed are those of the events of its chunks.
+
         Returns:
             The number of these runs.
         """
         select = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
-        update = (
-            "UPDATE ingest_runs SET state = 'failed', finished_at = now(), error = 'its process died' "
-            "WHERE id = ANY(%s) AND state = 'running'"
-        )
         with self._connection.transaction() as connection:
             dead = [run_id for run_id, owner in connection.execute(select).fetchall() if is_dead(owner)]
-            return connection.execute(update, [dead]).rowcount if dead else 0
+            return connection.execute(_FAIL_DEAD, {"runs": dead}).rowcount if dead else 0
 
     def record_failed_files(self, run_id: int, problems: Iterable[FileProblem]) -> None:
         """Insert an event `file_failed` for each of these problems of an ingest run."""

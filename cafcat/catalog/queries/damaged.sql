@@ -1,8 +1,13 @@
--- Which chunks and copies were not ok at their last check, and what was found?
+-- Which chunks and copies are known to be damaged, missing or unreadable, and what was found?
+-- A failed check counts until a later check of the same level, or of level data, was ok.
 SELECT c.uuid AS chunk, v.copy_id IS NOT NULL AS is_copy, v.level, v.verdict, v.finished_at, f.kind, f.file_path,
        f.file_count, f.is_live, f.detail
-FROM (SELECT DISTINCT ON (chunk_id, copy_id) * FROM verifications
-      WHERE chunk_id IS NOT NULL ORDER BY chunk_id, copy_id, id DESC) AS v
+FROM (SELECT DISTINCT ON (b.chunk_id, b.copy_id) * FROM verifications AS b
+      WHERE b.chunk_id IS NOT NULL AND b.verdict <> 'ok' AND NOT EXISTS (
+          SELECT FROM verifications AS later
+          WHERE later.chunk_id = b.chunk_id AND later.copy_id IS NOT DISTINCT FROM b.copy_id AND later.id > b.id
+            AND later.verdict = 'ok' AND (later.level IN (b.level, 'data') OR b.verdict = 'missing'))
+      ORDER BY b.chunk_id, b.copy_id, b.id DESC) AS v
 JOIN chunks AS c ON c.id = v.chunk_id AND c.state IN ('committed', 'retired')
 LEFT JOIN findings AS f ON f.verification_id = v.id
-WHERE v.verdict <> 'ok' ORDER BY c.id, f.id;
+ORDER BY c.id, f.id;
