@@ -102,7 +102,7 @@ _KINDS: dict[tuple[str, ...], type[CafcatError]] = {
     ("501", "405", "NotImplemented", "MethodNotAllowed", "UnsupportedOperation"): NotOffered,
 }
 
-CREATE_BUCKET = "cafcat creates neither buckets nor containers: create this one first"
+CREATE_BUCKET = "check the name, or create it first: cafcat creates neither buckets nor containers"
 _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine",
     "NoSuchBucket": CREATE_BUCKET,

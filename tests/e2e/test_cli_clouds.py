@@ -115,7 +115,7 @@ def test_wrong_urls_are_refused(cafcat: Cafcat, url: str) -> None:
 
 
 def test_missing_objects_have_exit_code_4(in_cloud: Cafcat, cloud: Cloud, cloud_bucket: Bucket) -> None:
-    assert "create this one first" in in_cloud("ingest", f"{cloud.scheme}://no-such-bucket", code=4).err
+    assert "or create it first" in in_cloud("ingest", f"{cloud.scheme}://no-such-bucket", code=4).err
     assert "no such object or folder" in in_cloud("ingest", f"{cloud_bucket.url}/nothing", code=4).err
     in_cloud.extra["CAFCAT_STORE"] = f"{cloud.scheme}://no-such-bucket/chunks"
     assert "no-such-bucket" in in_cloud("ingest", "in", code=4).err

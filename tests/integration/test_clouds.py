@@ -195,7 +195,7 @@ def test_missing_buckets_are_named(cloud: Cloud) -> None:
         with pytest.raises(CafcatError) as caught:
             act()
         assert "no-such-bucket" in str(caught.value)
-    with pytest.raises(NotFound, match="create this one first"):
+    with pytest.raises(NotFound, match="or create it first"):
         list(store.list())
 
 
