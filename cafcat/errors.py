@@ -116,7 +116,7 @@ class Corrupt(CafcatError):
 
 
 class NotConfirmed(CafcatError):
-    """What would destroy something was not done, because the user did not confirm it."""
+    """Work that destroys something was not done, because the user did not confirm it."""
 
     kind = "not_confirmed"
 

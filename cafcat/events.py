@@ -49,7 +49,7 @@ class SourceChange(StrEnum):
 
 
 class ChangeFound(NamedTuple):
-    """An ingest found a file that is new, changed or gone. Nothing is committed for the file yet.
+    """An ingest found a file that is new, changed or gone. The change is not committed yet.
 
     Attributes:
         change: How source and catalog differ.

@@ -81,10 +81,12 @@ SELECT c.uuid AS chunk, c.state, c.format, c.store, c.object_key, c.committed_at
 FROM chunks AS c
 LEFT JOIN LATERAL (
     SELECT v.finished_at, v.level, v.verdict FROM verifications AS v
-    WHERE v.chunk_id = c.id AND v.copy_id IS NULL ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
+    WHERE v.chunk_id = c.id AND v.copy_id IS NULL
+    ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
         SELECT FROM verifications AS later
         WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
-          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC, v.id DESC LIMIT 1) AS last ON true
+          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC, v.id DESC
+    LIMIT 1) AS last ON true
 LEFT JOIN LATERAL (SELECT finished_at FROM verifications
                    WHERE chunk_id = c.id AND copy_id IS NULL AND level = 'data' AND verdict = 'ok'
                    ORDER BY id DESC LIMIT 1) AS whole ON true
@@ -92,10 +94,12 @@ LEFT JOIN LATERAL (
     SELECT min(v.verdict) FILTER (WHERE v.verdict = 'ok') AS verdict, count(*) AS checked
     FROM chunk_copies AS k CROSS JOIN LATERAL (
         SELECT v.verdict FROM verifications AS v
-        WHERE v.chunk_id = c.id AND v.copy_id = k.id ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
-        SELECT FROM verifications AS later
-        WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
-          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC, v.id DESC LIMIT 1) AS v
+        WHERE v.chunk_id = c.id AND v.copy_id = k.id
+        ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
+            SELECT FROM verifications AS later
+            WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
+              AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC, v.id DESC
+        LIMIT 1) AS v
     WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL) AS copy ON true
 WHERE c.state IN ('committed', 'retired');
 

@@ -97,7 +97,7 @@ OF_OTHER_PROGRAMS: Final = {
     "status": "`cafcat stats` shows totals, and `cafcat doctor` problems",
     "sync": "`cafcat ingest --delete FOLDER` brings the catalog to the state of a folder",
 }
-"""What users of other programs look for, and how cafcat does that."""
+"""Names of commands in other programs, each with the hint that cafcat prints."""
 
 
 class Verbs(Group):

@@ -29,6 +29,7 @@ __all__ = [
     "ShareableSource",
     "Source",
     "WholeFolderSource",
+    "as_whole_folder",
     "open_or_error",
 ]
 
@@ -210,6 +211,11 @@ class WholeFolderSource(Source, Protocol):
         Args:
             path: Path of a file of the catalog in `catalog_folder`.
         """
+
+
+def as_whole_folder(source: Source) -> WholeFolderSource | None:
+    """Return the source if it lists all files of a folder of the catalog; None for any other source."""
+    return source if isinstance(source, WholeFolderSource) and source.catalog_folder is not None else None
 
 
 class ListedPage(NamedTuple):

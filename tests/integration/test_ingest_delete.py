@@ -1,7 +1,7 @@
 """`ingest --delete`: which files are removed, and which stay."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -33,11 +33,8 @@ class Changes(Heard):
 
 
 @pytest.fixture
-def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]:
-    with cafcat.open(
-        database_url=database_url, home=tmp_path / "home", store=str(tmp_path / "store")
-    ) as repository:
-        yield repository
+def repository(local: cafcat.Repository) -> cafcat.Repository:
+    return local
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 
 __all__ = [
     "DAMAGED",
+    "FAILURE_COUNTS",
     "CheckResult",
     "CheckTarget",
     "DamagedChunk",
@@ -111,17 +112,19 @@ FROM last AS v LEFT JOIN chunks AS c ON c.id = v.chunk_id, LATERAL (
     SELECT EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.is_live)
            AND c.state IS DISTINCT FROM 'deleted' AS live) AS needed
 """
-DAMAGED: Final = """
+FAILURE_COUNTS: Final = """v.verdict <> 'ok' AND NOT EXISTS (
+      SELECT FROM verifications AS later
+      WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
+        AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))"""
+"""Condition on a check `v`: it failed, and no later check of the same level, or of level data, was ok. The view
+chunk_health and the queries damaged and damaged-files have the same condition."""
+DAMAGED: Final = f"""
 SELECT DISTINCT ON (c.id) c.id, c.uuid, v.level, v.verdict, v.id AS verification_id
 FROM verifications AS v JOIN chunks AS c ON c.id = v.chunk_id
-WHERE v.copy_id IS NULL AND v.verdict <> 'ok' AND c.state IN ('committed', 'retired')
-  AND (%(chunks)s::uuid[] IS NULL OR c.uuid = ANY(%(chunks)s))
-  AND NOT EXISTS (
-      SELECT FROM verifications AS later
-      WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NULL AND later.id > v.id AND later.verdict = 'ok'
-        AND (later.level = v.level OR later.level = 'data' OR v.verdict = 'missing'))
+WHERE v.copy_id IS NULL AND c.state IN ('committed', 'retired')
+  AND (%(chunks)s::uuid[] IS NULL OR c.uuid = ANY(%(chunks)s)) AND {FAILURE_COUNTS}
 ORDER BY c.id, v.id DESC
-"""
+"""  # noqa: S608
 """The failed checks of `Verification.damaged`. Its parameter `chunks` has the UUIDs of the chunks; NULL for all."""
 
 

@@ -19,7 +19,27 @@ _VERSION: Final = Struct(">hiqiqi")
 """The number of fields, which is 3; chunk and first byte, each after its length; the length of the path."""
 
 
-class PathList(Spool):
+class _RowList(Spool):
+    """Rows in the binary format of COPY.
+
+    Attributes:
+        count: Number of rows.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("paths", _MEMORY_BYTES)
+        self.count = 0
+
+    def _append(self, row: bytes) -> None:
+        self.write(row)
+        self.count += 1
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the rows as a COPY stream, in blocks of at most 256 KiB. Each call yields all rows again."""
+        return copy_stream(self)
+
+
+class PathList(_RowList):
     """Paths in the order in which they were added. Once all are added, the list can be iterated repeatedly.
 
     Attributes:
@@ -27,8 +47,7 @@ class PathList(Spool):
     """
 
     def __init__(self, paths: Iterable[str] = ()) -> None:
-        super().__init__("paths", _MEMORY_BYTES)
-        self.count = 0
+        super().__init__()
         for path in paths:
             self.add(path)
 
@@ -40,12 +59,7 @@ class PathList(Spool):
             TemporaryFileFailed: The temporary file cannot be written.
         """
         encoded = path.encode()
-        self.write(_ROW.pack(1, len(encoded)) + encoded)
-        self.count += 1
-
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the paths as a COPY stream, in blocks of at most 256 KiB. Each call yields all paths again."""
-        return copy_stream(self)
+        self._append(_ROW.pack(1, len(encoded)) + encoded)
 
     def __iter__(self) -> Iterator[str]:
         self.seek(0)
@@ -53,16 +67,12 @@ class PathList(Spool):
             yield self.read(_ROW.unpack(head)[1]).decode()
 
 
-class VersionList(Spool):
-    """Versions of files: path, chunk and first byte of each. Once all are added, they can be iterated repeatedly.
+class VersionList(_RowList):
+    """Versions of files: path, chunk and first byte of each.
 
     Attributes:
         count: Number of versions.
     """
-
-    def __init__(self) -> None:
-        super().__init__("paths", _MEMORY_BYTES)
-        self.count = 0
 
     def add(self, path: str, chunk_id: int, start_byte: int) -> None:
         """Append a version to the list.
@@ -76,16 +86,4 @@ class VersionList(Spool):
             TemporaryFileFailed: The temporary file cannot be written.
         """
         encoded = path.encode()
-        self.write(_VERSION.pack(3, 8, chunk_id, 8, start_byte, len(encoded)) + encoded)
-        self.count += 1
-
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the versions as a COPY stream, in blocks of at most 256 KiB. Each call yields all of them again."""
-        return copy_stream(self)
-
-    def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """Yield path, chunk and first byte of each version."""
-        self.seek(0)
-        while head := self.read(_VERSION.size):
-            _, _, chunk_id, _, start_byte, length = _VERSION.unpack(head)
-            yield self.read(length).decode(), chunk_id, start_byte
+        self._append(_VERSION.pack(3, 8, chunk_id, 8, start_byte, len(encoded)) + encoded)

@@ -100,9 +100,9 @@ SELECT_BELOW: Final = _SELECT_LAST_REMOVED.format(rows="retired_locations AS l {
 SELECT_NAMED: Final = _SELECT_LAST_REMOVED.format(rows=_RETIRED)
 RECORD_RESTORED: Final = f"""
 INSERT INTO restored_locations ({ALL_COLUMNS}, removed_at, removed_by_run_id)
-SELECT {", ".join(f"w.{name}" for name in ALL_COLUMNS.split(", "))}, l.retired_at, l.run_id FROM wanted AS w
-CROSS JOIN LATERAL (SELECT retired_at, run_id FROM retired_locations WHERE id = w.retired_id OFFSET 0) AS l
-ORDER BY w.file_path
+SELECT {ALL_COLUMNS}, l.retired_at, l.run_id FROM wanted
+CROSS JOIN LATERAL (SELECT retired_at, run_id FROM retired_locations WHERE id = wanted.retired_id OFFSET 0) AS l
+ORDER BY file_path
 """  # noqa: S608
 DELETE_RESTORED: Final = delete_by_key(
     "retired_locations",

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.connection import Connection
-from cafcat.catalog.files.lookup import successor
+from cafcat.catalog.files.lookup import folder_range, successor
 
 __all__ = ["SourceVersion", "Sources"]
 
@@ -74,9 +74,8 @@ class Sources:
             source_id: sources.id.
             folder: Folder of the catalog, with a slash at its end; "" for the whole catalog.
         """
-        upper_bound = "AND file_path < %(high)s" if folder else ""
-        statement = _VERSIONS.format(upper_bound=upper_bound).encode()
-        low, high = folder, f"{folder[:-1]}0"  # all paths in the folder "a/" sort between "a/" and "a0"
+        low, high = folder_range(folder)
+        statement = _VERSIONS.format(upper_bound="AND file_path < %(high)s" if high else "").encode()
         while True:
             parameters = {"source_id": source_id, "low": low, "high": high, "limit": _PAGE_ROWS}
             with self._connection.by_index() as connection:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from cafcat.catalog.chunks.owners import is_dead
-from cafcat.catalog.chunks.verification import DAMAGED
+from cafcat.catalog.chunks.verification import DAMAGED, FAILURE_COUNTS
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.health.brief import brief_read
 
@@ -59,16 +59,12 @@ FROM chunks AS c LEFT JOIN LATERAL (
 WHERE c.state = 'committed'
 """
 _VERDICTS: Final = f"SELECT verdict, count(*) FROM ({DAMAGED}) AS d GROUP BY 1"  # noqa: S608
-_COPY_VERDICTS: Final = """
+_COPY_VERDICTS: Final = f"""
 SELECT v.verdict, count(*) FROM chunk_copies AS k, LATERAL (
     SELECT verdict FROM verifications AS v WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id
-    ORDER BY (v.verdict <> 'ok' AND NOT EXISTS (
-        SELECT FROM verifications AS later
-        WHERE later.chunk_id = v.chunk_id AND later.copy_id = v.copy_id AND later.id > v.id
-          AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))) DESC,
-        v.id DESC LIMIT 1) AS v
-WHERE k.state = 'committed' AND k.retired_at IS NULL AND v.verdict <> 'ok' GROUP BY 1
-"""
+      AND {FAILURE_COUNTS} ORDER BY v.id DESC LIMIT 1) AS v
+WHERE k.state = 'committed' AND k.retired_at IS NULL GROUP BY 1
+"""  # noqa: S608
 _FINDINGS: Final = f"""
 SELECT f.kind, count(*) FROM ({DAMAGED}) AS d JOIN findings AS f ON f.verification_id = d.verification_id GROUP BY 1
 """  # noqa: S608

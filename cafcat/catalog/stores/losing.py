@@ -12,8 +12,9 @@ from cafcat.catalog.files.path_list import VersionList
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.stores.moving import check_not_written, no_such_store
 from cafcat.errors import Conflict
+from cafcat.support.paging import pages_of
 
-__all__ = ["Losing", "LostObjects"]
+__all__ = ["Losing", "LostChunk"]
 
 _COPY: Final = """
 SELECT k.store FROM chunk_copies AS k
@@ -23,8 +24,9 @@ ORDER BY k.retired_at IS NOT NULL, k.id LIMIT 1
 _CHUNKS: Final = f"""
 SELECT c.id, c.uuid, c.live_file_count, c.live_bytes, ({_COPY})
 FROM chunks AS c WHERE c.store = %(store)s AND c.state IN ('committed', 'retired') AND c.id > %(after)s
-ORDER BY c.id LIMIT 1000
+ORDER BY c.id LIMIT %(limit)s
 """  # noqa: S608
+_PAGE_ROWS: Final = 1000
 _VERSIONS: Final = "SELECT file_path, start_byte FROM file_locations WHERE caf_file_id = %s ORDER BY file_path"
 _COUNTS: Final = """
 SELECT (SELECT count(*) FROM chunk_copies WHERE store = %(store)s AND state = 'committed' AND retired_at IS NULL),
@@ -39,7 +41,7 @@ SELECT EXISTS (SELECT FROM file_locations AS l WHERE l.caf_file_id = ANY(%s) OFF
 _END_CHUNKS: Final = """
 UPDATE chunks SET state = 'deleted', retired_at = coalesce(retired_at, now()), deleted_at = now() WHERE id = ANY(%s)
 """
-# What is being written there belongs to a dead writer: `check_not_written` found no other.
+# An object that is being written there belongs to a dead writer: `check_not_written` found no other.
 _END_OBJECTS: Final = """
 UPDATE {table} SET
        state = CASE state WHEN 'committed' THEN 'deleted' WHEN 'writing' THEN 'abandoned' ELSE state END,
@@ -56,7 +58,7 @@ DELETE FROM journal_files WHERE journal_id IN (SELECT id FROM done WHERE unwritt
 """
 
 
-class LostObjects(NamedTuple):
+class LostChunk(NamedTuple):
     """A chunk in a lost store.
 
     Attributes:
@@ -80,16 +82,15 @@ class Losing:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def chunks(self, store_url: str) -> Iterator[LostObjects]:
+    def chunks(self, store_url: str) -> Iterator[LostChunk]:
         """Yield the committed and retired chunks of a store, in the order of chunks.id."""
-        after = 0
-        while True:
-            with self._connection.by_index() as connection:
-                rows = connection.execute(_CHUNKS.encode(), {"store": store_url, "after": after}).fetchall()
-            yield from (LostObjects(*row) for row in rows)
-            if len(rows) < 1000:
-                return
-            after = rows[-1][0]
+        for page in pages_of(lambda last: self._page(store_url, last.id if last else 0), _PAGE_ROWS):
+            yield from page
+
+    def _page(self, store_url: str, after: int) -> list[LostChunk]:
+        parameters = {"store": store_url, "after": after, "limit": _PAGE_ROWS}
+        with self._connection.by_index() as connection:
+            return [LostChunk(*row) for row in connection.execute(_CHUNKS.encode(), parameters).fetchall()]
 
     def add_versions(self, chunk_id: int, versions: VersionList) -> None:
         """Append the live files of a chunk to a list."""

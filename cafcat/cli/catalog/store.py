@@ -108,9 +108,9 @@ def rm(
     *,
     old: Annotated[str, _OLD],
     lost: Annotated[bool, typer.Option("--lost", help="Give up a store whose objects are lost for good.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --lost: do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Give up the lost store without a question.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --lost: only show what would be given up.")
+        bool, typer.Option("--dry-run", help="Only show the losses that --lost would accept.")
     ] = False,
 ) -> None:
     """Remove an unused store from the catalog, whose objects stay; or give up a lost store (--lost).

@@ -14,7 +14,7 @@ from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
-from cafcat.sources.base import ResumableSource, RootedSource, ShareableSource, Source, WholeFolderSource
+from cafcat.sources.base import ResumableSource, RootedSource, ShareableSource, Source, as_whole_folder
 from cafcat.sources.parts import DivisibleSource
 from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
@@ -139,7 +139,7 @@ class Ingest:
         self.positions.source = source
         self.last_position = None
         if self.gone is not None:
-            whole = source if isinstance(source, WholeFolderSource) and source.catalog_folder is not None else None
+            whole = as_whole_folder(source)
             self.gone.begin(whole, _UNKNOWN if whole is None else self._source_id(whole.root))
         listed = 0
         for found in batches_of(source):
@@ -307,11 +307,11 @@ class Ingest:
                 self._progress.advance(1, 0)
             elif replaces and self._on_conflict is not OnConflict.REPLACE:
                 self._conflict(file)
-            elif self._dry_run:
-                self._note(SourceChange.REPLACED if replaces else SourceChange.ADDED, file)
-                self._count_dry(file, replaces=replaces)
             else:
                 self._note(SourceChange.REPLACED if replaces else SourceChange.ADDED, file)
+                if self._dry_run:
+                    self._count_dry(file, replaces=replaces)
+                    continue
                 paths.add(file.path)
                 pending.append(PendingFile(file, replaces, source_ids[n]))
         return len(batch), pending

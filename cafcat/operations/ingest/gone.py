@@ -16,7 +16,7 @@ from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.removing import Removing
 from cafcat.scanning.missing import MissingFiles
 from cafcat.session import Session
-from cafcat.sources.base import Source, WholeFolderSource
+from cafcat.sources.base import Source, WholeFolderSource, as_whole_folder
 from cafcat.support.quantities import plural
 
 __all__ = ["GoneFiles", "check_whole_folders"]
@@ -28,7 +28,7 @@ _FOUND: Final = (ProblemKind.SYMLINK, ProblemKind.SPECIAL)
 def check_whole_folders(sources: Sequence[Source]) -> None:
     """Raise InvalidInput if one of the sources is no folder or bucket that is listed completely and in order."""
     for source in sources:
-        if not isinstance(source, WholeFolderSource) or source.catalog_folder is None:
+        if as_whole_folder(source) is None:
             message = f"{source.name} is no folder or bucket that is listed as a whole"
             hint = "leave --delete out, or ingest this source with a command of its own"
             raise InvalidInput(message, hint=hint)
@@ -72,11 +72,10 @@ class GoneFiles:
             known = self._session.catalog.sources.versions(source_id, source.catalog_folder or "")
             self._missing = MissingFiles(known, source.includes)
 
-    def pass_by(self, items: Iterable[SourceFile | FileProblem]) -> None:
+    def pass_by(self, batch: Sequence[SourceFile | FileProblem]) -> None:
         """Note the next files and problems of the listing."""
         if self._missing is None:
             return
-        batch = list(items)
         for item in batch:
             if isinstance(item, FileProblem) and item.kind not in _FOUND:
                 self._missing.add_problem(item)

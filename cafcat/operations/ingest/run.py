@@ -151,7 +151,7 @@ class _IngestRun:
     def _gone_files(
         self, ingest: "Ingest | LogIngest | ShardedIngest"
     ) -> "AbstractContextManager[GoneFiles | None]":
-        """Have the ingest find files that are gone at the sources, if the user wants to know or remove them."""
+        """Make an ingest of files find those that are gone at the sources, if they are listed or removed."""
         if not isinstance(ingest, Ingest) or not (self._options.delete or self._options.list_changes):
             return nullcontext()
         from cafcat.operations.ingest.gone import GoneFiles

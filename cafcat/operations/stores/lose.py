@@ -21,11 +21,11 @@ _LOOKED_AT: Final = 100
 
 @dataclass(slots=True)
 class StoreLossReport:
-    """What was given up with a store, or would be.
+    """Totals of one `store rm --lost`. In a dry run: of the objects that would be given up.
 
     Attributes:
         store: URL of the store.
-        chunks_kept: Number of its chunks that other stores have copies of. The copies are the chunks now.
+        chunks_kept: Number of its chunks with a copy in another store, from which they are read now.
         chunks_lost: Number of its other chunks.
         files_lost: Number of live files in the lost chunks. They were removed from the catalog.
         bytes_lost: Total size of these files.
@@ -45,7 +45,7 @@ class StoreLossReport:
 
 
 def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossReport:
-    """Give up a store whose objects are lost. Its row stays, for the history of its chunks.
+    """Give up a store whose objects are lost. The row of the store stays, because rows of its chunks refer to it.
 
     Args:
         session: The session.

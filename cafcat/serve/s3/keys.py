@@ -79,8 +79,7 @@ def _new_id() -> str:
 def check_key(session: Session, access_key_id: str) -> None:
     """Raise NotFound if the catalog has no access key of this name, valid or not."""
     if not is_text(access_key_id) or not session.catalog.access_keys.has(access_key_id):
-        hint = "`cafcat keys list` shows all keys"
-        raise NotFound(f"the catalog has no access key {access_key_id!r}", hint=hint)
+        raise _no_such_key(access_key_id)
 
 
 def revoke_key(session: Session, access_key_id: str) -> None:
@@ -89,8 +88,12 @@ def revoke_key(session: Session, access_key_id: str) -> None:
     Raises:
         NotFound: The catalog has no such key.
     """
-    check_key(session, access_key_id)
-    session.catalog.access_keys.revoke(access_key_id)
+    if not is_text(access_key_id) or not session.catalog.access_keys.revoke(access_key_id):
+        raise _no_such_key(access_key_id)
+
+
+def _no_such_key(access_key_id: str) -> NotFound:
+    return NotFound(f"the catalog has no access key {access_key_id!r}", hint="`cafcat keys list` shows all keys")
 
 
 class Key(NamedTuple):
