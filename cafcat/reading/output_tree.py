@@ -102,7 +102,7 @@ class OutputTree(Generic[Of]):
             name: Name of the new file in its folder.
             shown: Path of the new file, for messages.
         """
-        with suppress(FileNotFoundError), disk_errors(shown):
+        with disk_errors(shown), suppress(FileNotFoundError):
             os.stat(name, dir_fd=self._last_folder.descriptor, follow_symlinks=False)
             raise FileExistsError
 

@@ -190,6 +190,23 @@ def test_link_in_place_of_a_folder_is_refused_after_other_folders(tmp_path: Path
     assert files(tmp_path) == {"out/a/x": b"x"}
 
 
+def test_new_files_are_written_after_a_file_that_exists(tmp_path: Path) -> None:
+    """Once a name was taken, the tree checks each name before it writes. A free name is no error."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/b").write_bytes(b"old")
+    tree: OutputTree[str]
+    with OutputTree(Output(tmp_path / "out")) as tree:
+        tree.write("b", [b"new"], None, "b")
+        with pytest.raises(Conflict):
+            commit(tree)
+        tree.write("a", [b"a"], None, "a")
+        with pytest.raises(Conflict):
+            tree.write("b", [b"new"], None, "b")
+        tree.write("c/d", [b"d"], None, "c/d")
+        assert commit(tree) == ["a", "c/d"]
+    assert files(tmp_path / "out") == {"a": b"a", "b": b"old", "c/d": b"d"}
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
