@@ -161,6 +161,8 @@ def _head(record: JournalRecord, version: int) -> dict[str, Any]:
         head["chunk"] = record.chunk._asdict() | {"uuid": str(record.chunk.uuid)}
     if record.run is not None:
         head["run"] = record.run._asdict()
+    if record.stores:
+        head["stores"] = [store._asdict() | {"uuid": str(store.uuid)} for store in record.stores]
     return head
 
 

@@ -12,7 +12,14 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import JournalChunk, JournalFile, JournalOrigin, JournalRecord, JournalRun
+from cafcat.catalog.history.journal import (
+    JournalChunk,
+    JournalFile,
+    JournalOrigin,
+    JournalRecord,
+    JournalRun,
+    JournalStore,
+)
 from cafcat.errors import Corrupt, InvalidInput, Unsupported
 from cafcat.model import MAX_PATH_BYTES, JournalKind
 from cafcat.stores.base import Store
@@ -212,9 +219,9 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
     of = None if chunk is None else _chunk(chunk)
     catalog = None if document.get("catalog") is None else _uuid(document, "catalog")
     run = None if document.get("run") is None else _run(document["run"])
-    return JournalRecord(
-        found[0], found[1], JournalKind(kind), _time(document, "happened_at"), (), of, catalog, run
-    )
+    happened_at = _time(document, "happened_at")
+    stores = _stores(document.get("stores", []))
+    return JournalRecord(found[0], found[1], JournalKind(kind), happened_at, (), of, catalog, run, stores)
 
 
 def _chunk(document: Any) -> JournalChunk:
@@ -252,6 +259,19 @@ def _run(document: Any) -> JournalRun:
     ):
         raise ValueError("host and version of its run are not texts")
     return JournalRun(_number(document, "id", _MAX_RUN), started_at, str(host), str(version))
+
+
+def _stores(documents: Any) -> tuple[JournalStore, ...]:
+    if not isinstance(documents, list) or not all(isinstance(document, dict) for document in documents):
+        raise ValueError("its stores are not a list of JSON objects")
+    return tuple(_store(document) for document in documents)
+
+
+def _store(document: dict[str, Any]) -> JournalStore:
+    url, chunks = document.get("url"), document.get("chunks")
+    if not isinstance(url, str) or "\0" in url or not isinstance(chunks, bool):
+        raise ValueError("url and chunks of a store are not a text and a truth value")
+    return JournalStore(_uuid(document, "uuid"), url, chunks)
 
 
 def _is_origin(document: dict[str, Any]) -> bool:

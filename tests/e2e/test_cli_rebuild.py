@@ -1,6 +1,7 @@
 """rebuild and compare: output and exit codes."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -76,7 +77,9 @@ def test_losses_are_reported_and_must_be_accepted(cafcat: Cafcat, lost: Cafcat) 
     refused = lost("rebuild", code=5)
     missing = f"missing {gone.stem} (1 file): the chunk is in journal record 2, but no store has its object"
     assert missing in refused.err
-    assert refused.text.startswith("nothing was written: 1 object lost; name a store that has what is lost, or ")
+    assert refused.text.startswith(
+        "nothing was written: 1 problem would lose files; name all stores that the catalog had, or "
+    )
     assert lost("ls", "-R").out == b""
     summary = lost("rebuild", "--accept-loss", "--json", code=5).document["summary"]
     assert set(summary) == {field.name for field in fields(RebuildReport)}
@@ -98,11 +101,45 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
     result = lost("rebuild", "store", "spare")
     assert "1 chunk has a copy" in result.text
     with databases.fresh(databases.template()) as url:
-        alone = Cafcat(cafcat.folder, url)("rebuild", copies.as_uri())
-        assert alone.text.startswith("rebuilt 1 chunk: 13 files")
+        alone = Cafcat(cafcat.folder, url)
+        refused = alone("rebuild", copies.as_uri(), code=5)
+        assert (
+            f"store {(cafcat.folder / 'store').as_uri()}: the catalog had chunks in this store at " in refused.err
+        )
+        assert refused.text.startswith("nothing was written: 1 problem would lose files; name all stores that")
+        accepted = alone("rebuild", copies.as_uri(), "--accept-loss", code=5)
+        assert accepted.text.startswith("rebuilt 1 chunk: 13 files")
     with databases.fresh(databases.template()) as url:
         nothing = Cafcat(cafcat.folder, url)("rebuild", "nowhere", code=4)
         assert "neither a chunk nor a journal record in" in nothing.err
+
+
+def test_a_store_that_is_not_named_is_missed(cafcat: Cafcat, lost: Cafcat) -> None:
+    """The first store was given up, and a new store is at its place. The new store has one file of the catalog."""
+    copies = cafcat.folder / "copies"
+    cafcat("copy", "--all", "--to", str(copies), "-q")
+    shutil.rmtree(cafcat.folder / "store")
+    cafcat("store", "rm", "store", "--lost", "--yes", "-q")
+    (cafcat.folder / "new").write_bytes(b"new")
+    cafcat("ingest", "new", "-q")
+    refused = lost("rebuild", code=5)
+    assert re.search(
+        f"store {re.escape(copies.as_uri())}: the catalog had chunks in this store at [0-9T:.-]+Z", refused.err
+    )
+    assert lost("ls", "-R").out == b""
+    copies = copies.rename(cafcat.folder / "moved")
+    assert lost("rebuild", "store", "moved").text.startswith("rebuilt 2 chunks: 14 files")
+    assert lost("ls", "-R").out == cafcat("ls", "-R").out
+
+
+def test_copies_that_are_not_named_are_missed(cafcat: Cafcat, lost: Cafcat) -> None:
+    copies = cafcat.folder / "copies"
+    cafcat("copy", "--all", "--to", str(copies), "-q")
+    (cafcat.folder / "new").write_bytes(b"new")
+    cafcat("ingest", "new", "-q")
+    done = lost("rebuild")
+    assert done.text.startswith("rebuilt 2 chunks: 14 files")
+    assert f"the lost catalog had copies in {copies.as_uri()}: this catalog does not have them" in done.err
 
 
 def test_a_chunk_without_a_record_is_named(cafcat: Cafcat, lost: Cafcat) -> None:

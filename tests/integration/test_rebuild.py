@@ -306,6 +306,25 @@ def test_files_that_were_brought_back_in_a_lost_chunk_are_named_as_lost(local: W
     assert live(rebuilt) == {}
 
 
+def test_files_that_were_brought_back_in_an_unknown_chunk_are_lost(local: World) -> None:
+    """Only the record of the undelete names the chunk: the store that had the chunk and its record is gone."""
+    commit(local.repository, {"a": b"1"})
+    [first] = local.journal()
+    commit(local.repository, {"b": b"2"})
+    local.repository.rm(["a"])
+    local.repository.undelete(["a"])
+    chunk = str(local.repository.locate("a").chunk)
+    local.objects.delete(f"{chunk}.caf")
+    local.objects.delete(first)
+    empty, report = local.rebuilt()
+    [damage] = report.damages
+    assert (report.written, damage.kind, damage.name, damage.lost) == (False, DamageKind.FILE, "a", True)
+    assert chunk in damage.message
+    assert live(empty) == {}
+    report = empty.rebuild(accept_loss=True)
+    assert (report.written, report.files_lost, live(empty)) == (True, 1, {"b": b"2"})
+
+
 def _damaged_index(data: bytes) -> bytes:
     return data[:-10] + b"#" + data[-9:]
 

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -142,7 +143,14 @@ def _check_journal(world: World, objects: dict[str, bytes]) -> None:
     )
     assert {key for (key,) in needed} <= records
     before = world.first.everything()
-    assert all(objects[key] == before[key] for key in records)
+    assert all(_change_in(objects[key]) == _change_in(before[key]) for key in records)
+
+
+def _change_in(record: bytes) -> list[dict[str, Any]]:
+    """Return the lines of a journal record, without the list of stores at the time when its object was written."""
+    head, *lines, _ = map(json.loads, record.splitlines())
+    head.pop("stores", None)
+    return [head, *lines]
 
 
 def rebuilt_from_copies(world: World) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:

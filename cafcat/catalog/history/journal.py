@@ -23,17 +23,26 @@ __all__ = [
     "JournalOrigin",
     "JournalRecord",
     "JournalRun",
+    "JournalStore",
     "append",
 ]
 
 _PAGE_ROWS: Final = 5000
 _LOCK: Final = 0x6A6F726E
 """First key of the journal's advisory locks (PostgreSQL documentation, 13.3.5): "jorn" in ASCII."""
+_STORES: Final = """
+SELECT coalesce(json_agg(json_build_array(uuid, url, has_chunks) ORDER BY id), '[]')
+FROM (SELECT id, uuid, url,
+             EXISTS (SELECT FROM chunks WHERE store = url AND state IN ('committed', 'retired')) AS has_chunks,
+             EXISTS (SELECT FROM chunk_copies WHERE store = url AND state = 'committed' AND deleted_at IS NULL)
+             AS has_copies
+      FROM stores WHERE uuid IS NOT NULL) AS used WHERE has_chunks OR has_copies
+"""
 _RECORD: Final = f"""
 SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, r.id, {iso("r.started_at")}, r.host,
        r.cafcat_version, c.id, c.uuid, c.format, c.object_key,
        c.size_bytes, c.data_bytes, c.index_start_byte, c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c,
-       {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity)
+       {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity), ({_STORES})
 FROM journal AS j LEFT JOIN chunks AS c ON c.id = j.chunk_id LEFT JOIN ingest_runs AS r ON r.id = c.run_id
 """  # noqa: S608
 # Files are numbered in the order of their bytes. Among neighbours with one run and time, the number grows as fast
@@ -111,6 +120,20 @@ class JournalRun(NamedTuple):
     version: str
 
 
+class JournalStore(NamedTuple):
+    """A store in which a catalog has chunks or copies.
+
+    Attributes:
+        uuid: Identity of the store, as in its markers.
+        url: URL of the store.
+        chunks: True if chunks are read from the store. False if the store only has copies of chunks.
+    """
+
+    uuid: UUID
+    url: str
+    chunks: bool
+
+
 class JournalRecord(NamedTuple):
     """A journal record: the commit of one chunk, or one removal or restoration of files.
 
@@ -123,6 +146,8 @@ class JournalRecord(NamedTuple):
         chunk: The chunk that was committed; None if the record is about removed or restored files.
         catalog: UUID of the catalog that changed; None in objects that earlier versions of cafcat wrote.
         run: The ingest that wrote the chunk; None if none did, and in objects of earlier versions.
+        stores: The stores of the catalog at the time when the record was written; empty in objects of earlier
+            versions.
     """
 
     sequence: int
@@ -133,6 +158,7 @@ class JournalRecord(NamedTuple):
     chunk: JournalChunk | None
     catalog: UUID | None = None
     run: JournalRun | None = None
+    stores: tuple[JournalStore, ...] = ()
 
 
 class JournalOrigin(NamedTuple):
@@ -330,9 +356,11 @@ class Journal:
 
 
 def _record(row: Sequence[Any]) -> JournalRecord:
-    sequence, uuid, kind, happened_at, unwritten, run_id, started_at, host, version, chunk_id, *columns, catalog = (
-        row
-    )
+    sequence, uuid, kind, happened_at, unwritten, *of_chunk, catalog, stores = row
+    run_id, started_at, host, version, chunk_id, *columns = of_chunk
     chunk = None if chunk_id is None else JournalChunk(*columns)
     run = None if run_id is None else JournalRun(run_id, started_at, host, version)
-    return JournalRecord(sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog, run)
+    used = tuple(JournalStore(UUID(name), url, chunks) for name, url, chunks in stores)
+    return JournalRecord(
+        sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog, run, used
+    )

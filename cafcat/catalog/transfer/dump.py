@@ -20,7 +20,7 @@ from cafcat.catalog.stores.moving import reuse_url, set_url
 from cafcat.catalog.stores.stores import add_store, forget_home, moved_meanwhile
 from cafcat.errors import CatalogLocked, Conflict, Corrupt, Locked
 
-__all__ = ["TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
+__all__ = ["HOW_TO_EMPTY", "TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
 
 TABLES: Final = (
     "catalog_identity",
@@ -50,6 +50,12 @@ TABLES: Final = (
 )
 """All tables of cafcat.catalog.tables but limit_shares, which running processes fill. They are in an order in which
 they can be filled: a table comes after those to which it refers."""
+
+HOW_TO_EMPTY: Final = (
+    "point --database-url to an empty database (cafcat db init), or --home to a new folder; to empty the database "
+    "of a home, run `cafcat db stop`, and move the folder postgres in the home away"
+)
+"""Hint of the errors about a catalog that is not empty."""
 
 _ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
 """Tables that may have rows even in a new catalog. A restore replaces the rows; no other table refers to them
@@ -356,8 +362,7 @@ def _lock_empty(connection: PgConnection) -> None:
         if table in _ALWAYS_FILLED:
             continue
         if connection.execute(f"SELECT FROM {table} LIMIT 1".encode()).fetchone() is not None:
-            hint = "point --database-url to an empty database (cafcat db init), or --home to a new folder"
             message = f"the catalog is not empty: a restore needs an empty one, but {table} has rows"
-            raise Conflict(message, hint=hint)
+            raise Conflict(message, hint=HOW_TO_EMPTY)
     for table in _ALWAYS_FILLED:
         connection.execute(f"DELETE FROM {table}".encode())  # noqa: S608

@@ -20,6 +20,7 @@ from cafcat.catalog.locking import acquire
 from cafcat.catalog.stores.identity import set_catalog_uuid
 from cafcat.catalog.stores.stores import add_store
 from cafcat.catalog.transfer import rebuilding_sql as statements
+from cafcat.catalog.transfer.dump import HOW_TO_EMPTY
 from cafcat.errors import CatalogLocked, Conflict, Locked
 from cafcat.model import ArchiveUnits, ChunkSummary
 
@@ -148,7 +149,7 @@ class Stage:
 
     The order of calls is: add_objects and add_record_objects; records with add_record for each;
     discard_other_catalogs, if the records have several catalogs; number_records; plan; chunks with add_chunk for
-    each; add_backups; finalize.
+    each; order_changes; add_backups; finalize.
 
     Attributes:
         is_finalized: True after `finalize`: the transaction will be committed.
@@ -314,6 +315,22 @@ class Stage:
                 statements.ADD_BACKUP, (self._stores[store], key, size_bytes, begun_at, begun_at)
             )
 
+    def order_changes(self, last_sequence: int) -> Iterator[tuple[str, UUID]]:
+        """Order all changes of each path.
+
+        Args:
+            last_sequence: Chunks without a record get a record with a higher journal.id than this.
+
+        Yields:
+            Each path whose last change restored a file in an unknown chunk, and the UUID of that chunk. Neither a
+            record of the chunk's commit nor an object of the chunk was found.
+        """
+        self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
+        for statement in statements.ORDER_CHANGES:
+            self._connection.execute(statement)
+        with self._connection.cursor("lost_files") as cursor:
+            yield from cursor.execute(statements.LOST_FILES)
+
     def finalize(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
         """Fill the tables of the catalog from the temporary tables.
 
@@ -326,7 +343,6 @@ class Stage:
             The numbers of chunks, files and other rows that the catalog has now.
         """
         set_catalog_uuid(self._connection, identity)
-        self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
         for statement in statements.FINALIZE:
             self._connection.execute(statement)
         for loss in losses:
@@ -355,8 +371,7 @@ def _lock(connection: PgConnection) -> None:
 def _check_empty(connection: PgConnection) -> None:
     row = connection.execute(statements.IS_FILLED).fetchone()
     if row is not None and row[0]:
-        hint = "point --database-url to an empty database (cafcat db init), or --home to a new folder"
-        raise Conflict("the catalog is not empty: a rebuild needs an empty one", hint=hint)
+        raise Conflict("the catalog is not empty: a rebuild needs an empty one", hint=HOW_TO_EMPTY)
 
 
 def _planned(row: Sequence[Any]) -> PlannedChunk:

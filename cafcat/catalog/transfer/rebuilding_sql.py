@@ -293,7 +293,7 @@ SELECT chunk_id, 'committed', now(), store, object_key FROM copies ORDER BY chun
 _UNITS: Final = "INSERT INTO ingestion_units SELECT * FROM found_ingestion_units ORDER BY chunk_id, number"
 _TIMES: Final = "INSERT INTO chunk_times SELECT * FROM found_chunk_times ORDER BY chunk_id"
 
-FINALIZE: Final = (
+ORDER_CHANGES: Final = (
     _NUMBER_ADOPTED,
     "ANALYZE entries, plan, records, record_origins",
     _ORIGINS,
@@ -301,6 +301,14 @@ FINALIZE: Final = (
     _SKIPPED_OF_ADOPTED,
     "ANALYZE record_files",
     _TIMELINE,
+)
+# A chunk that is in the plan and could not be read is reported as a whole.
+LOST_FILES: Final = """
+SELECT t.file_path, f.chunk FROM timeline AS t JOIN records AS l ON l.id = t.sequence
+JOIN record_files AS f ON f.n = l.n AND f.file_path = t.file_path
+WHERE t.next_kind IS NULL AND t.kind = 'restore' AND t.caf_file_id IS NULL ORDER BY t.file_path
+"""
+FINALIZE: Final = (
     _LIVE,
     _RETIRED,
     _STORES,

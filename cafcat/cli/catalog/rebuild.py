@@ -58,7 +58,12 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
         more = _more(len(report.adopted), len(named))
         call.output.notice(f"chunks without a journal record, entered as the newest: {', '.join(named)}{more}")
-
+    if report.stores_with_copies and report.written:
+        stores = ", ".join(report.stores_with_copies)
+        call.output.notice(
+            f"the lost catalog had copies in {stores}: this catalog does not have them, because the store was not "
+            "named; `cafcat copy` makes new copies"
+        )
     if report.unclaimed and report.written:
         listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
         more = _more(len(report.unclaimed), len(listed_chunks))
@@ -83,11 +88,11 @@ def _document(report: "RebuildReport") -> dict[str, Any]:
 
 
 def _summary(report: "RebuildReport") -> list[str]:
-    lost = f"{plural(report.lost_count, 'object')} lost"
+    problems = plural(report.lost_count, "problem")
     if not report.written:
         return [
-            f"nothing was written: {lost}; name a store that has what is lost, "
-            "or rebuild without it with --accept-loss",
+            f"nothing was written: {problems} would lose files; name all stores that the catalog had, "
+            "or accept the loss with --accept-loss"
         ]
     lines = [
         f"rebuilt {plural(report.chunks, 'chunk')}: {plural(report.files, 'file')}, {format_size(report.bytes)}; "
@@ -96,9 +101,11 @@ def _summary(report: "RebuildReport") -> list[str]:
     if report.copies:
         lines.append("1 chunk has a copy" if report.copies == 1 else f"{report.copies} copies of chunks")
     if report.lost_count:
-        lines.append(f"{lost}: the newest versions of these files are missing, or replaced by older ones")
+        lines.append(
+            f"{problems} accepted: the newest versions of some files may be missing, or replaced by older ones"
+        )
     if report.files_lost:
-        lines.append(f"{plural(report.files_lost, 'file')} of lost chunks are named in the journal")
+        lines.append(f"{plural(report.files_lost, 'file')} lost that undelete had restored")
     if report.foreign_objects:
         lines.append(f"left alone, because cafcat did not write them: {plural(report.foreign_objects, 'object')}")
     return lines

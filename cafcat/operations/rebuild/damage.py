@@ -20,6 +20,10 @@ class DamageKind(StrEnum):
     """An object of a journal record cannot be read. Unless another store has the record, its files are unknown."""
     ORDER = "order"
     """Two journal records have the same sequence number: two catalogs wrote to these stores."""
+    STORE = "store"
+    """The journal lists a store with chunks of the catalog that was not named. Its chunks are unknown."""
+    FILE = "file"
+    """The last change of a path restored a file in a chunk that neither a journal record nor an object names."""
 
 
 class Damage(NamedTuple):
@@ -27,7 +31,8 @@ class Damage(NamedTuple):
 
     Attributes:
         kind: Kind of the damage.
-        name: Path or URL of the object; for a missing chunk its uuid; for ORDER the key of the journal record.
+        name: Path or URL of the object; for a missing chunk its uuid; for ORDER the key of the journal record; for
+            STORE the URL of the store; for FILE the path in the catalog.
         message: Description of the damage.
         files: Number of files of the chunk; None if it is unknown, or for a journal record.
         lost: True if contents are lost by this damage, because no other object has them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import JournalRecord
+from cafcat.catalog.history.journal import JournalRecord, JournalStore
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.stores.base import Store
 from cafcat.stores.marker import Marker, read_markers
@@ -28,12 +28,16 @@ class _Found:
         has_marker: True if a store has a marker of it, readable or not.
         records: Number of its journal records.
         last: Time of its last record, ISO 8601 in UTC; "" without records.
+        identities: The identities that its readable markers give to the stores.
+        newest: Its last record that lists the stores of the catalog; None if no record does.
     """
 
     marker: Marker | None = None
     has_marker: bool = False
     records: int = 0
     last: str = ""
+    identities: set[UUID] = field(default_factory=set)
+    newest: JournalRecord | None = None
 
 
 @dataclass(slots=True)
@@ -78,7 +82,26 @@ class LostCatalogs:
         found = self._found.setdefault(owner, _Found())
         found.records += 1
         found.last = max(found.last, record.happened_at)
+        if record.stores and (found.newest is None or record.sequence >= found.newest.sequence):
+            found.newest = record
         return owner
+
+    def unnamed_stores(self) -> tuple[str, list[JournalStore]]:
+        """Find the stores of the chosen catalog that are not among those of this rebuild.
+
+        The last journal record that was found lists the stores that the catalog had at that time.
+
+        Returns:
+            Time of that record (ISO 8601, UTC; "" if no record lists stores), and the stores that are not named.
+        """
+        found = self._found.get(self.lost)
+        if found is None or found.newest is None:
+            return "", []
+        named = {store.url for store in self.stores}
+        missing = [
+            store for store in found.newest.stores if store.uuid not in found.identities and store.url not in named
+        ]
+        return found.newest.happened_at, missing
 
     @property
     def are_several(self) -> bool:
@@ -122,6 +145,8 @@ class LostCatalogs:
         for catalog, marker in markers:
             found = self._found.setdefault(catalog, _Found())
             found.marker, found.has_marker = found.marker or marker, True
+            if marker is not None:
+                found.identities.add(marker.store)
             if marker is not None and marker.has_unnamed:
                 self._claims = self._claims or catalog
 

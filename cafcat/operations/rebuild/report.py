@@ -29,6 +29,8 @@ class RebuildReport:
             left out.
         foreign_objects: Number of objects whose key is not that of a chunk, journal record, backup, marker or
             probe.
+        stores_with_copies: URLs of stores that only had copies of chunks, and were not named. The catalog does not
+            have these copies.
         files_lost: Number of paths whose files were in lost chunks. Only paths that journal records name are
             counted.
         damages: The first thousand damages.
@@ -49,6 +51,7 @@ class RebuildReport:
     adopted: tuple[UUID, ...]
     unclaimed: tuple[UUID, ...]
     foreign_objects: int
+    stores_with_copies: tuple[str, ...]
     files_lost: int
     damages: tuple[Damage, ...]
     damage_count: int

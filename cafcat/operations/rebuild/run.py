@@ -102,6 +102,7 @@ class Rebuild:
         self._damages = Damages()
         self._adopted: list[UUID] = []
         self._unclaimed: list[UUID] = []
+        self._stores_with_copies: list[str] = []
         self._foreign = 0
         self._backups: list[tuple[int, str, int, str]] = []
         self._last_sequence = 0
@@ -115,6 +116,7 @@ class Rebuild:
             self._list(stage)
             catalogs = self._choose(stage, own)
             self._read_chunks(stage)
+            self._find_lost_files(stage)
             written = self._accept_loss or not self._damages.lost_count
             counts = self._finalize(stage, catalogs.lost or own) if written else _NO_COUNTS
         if written:
@@ -191,7 +193,18 @@ class Rebuild:
         for sequence, uuid in stage.number_records():
             message = f"the sequence number {sequence}, or one before it, occurs twice: two catalogs wrote here"
             self._damages.add(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
+        self._find_unnamed_stores(catalogs)
         return catalogs
+
+    def _find_unnamed_stores(self, catalogs: LostCatalogs) -> None:
+        """Note stores of the lost catalog that were not named: those with chunks as a loss."""
+        listed_at, stores = catalogs.unnamed_stores()
+        for store in stores:
+            if store.chunks:
+                message = f"the catalog had chunks in this store at {listed_at}; rebuild from this store, too"
+                self._damages.add(Damage(DamageKind.STORE, store.url, message, None, lost=True))
+            else:
+                self._stores_with_copies.append(store.url)
 
     def _is_of(self, catalogs: LostCatalogs, backup: tuple[int, str, int, str]) -> bool:
         """Return True if a backup is of the lost catalog.
@@ -281,6 +294,13 @@ class Rebuild:
                 self._damages.add(Damage(DamageKind.CHUNK, name, message, None, lost=False))
         return [other for other in later if other.size_bytes == found.object.size_bytes]
 
+    def _find_lost_files(self, stage: Stage) -> None:
+        if self._damages.lost_count and not self._accept_loss:
+            return  # not all chunks are in the stage
+        for path, chunk in stage.order_changes(self._last_sequence):
+            message = f"the file was restored by undelete in chunk {chunk}, which is in none of these stores"
+            self._damages.add(Damage(DamageKind.FILE, path, message, None, lost=True))
+
     def _finalize(self, stage: Stage, identity: UUID) -> RebuiltCounts:
         self._progress.begin("write the catalog")
         stage.add_backups(self._backups)
@@ -329,6 +349,7 @@ class Rebuild:
             adopted=tuple(self._adopted),
             unclaimed=tuple(self._unclaimed),
             foreign_objects=self._foreign,
+            stores_with_copies=tuple(self._stores_with_copies),
             files_lost=counts.files_lost,
             damages=tuple(self._damages.listed),
             damage_count=self._damages.count,
