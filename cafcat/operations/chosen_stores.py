@@ -61,17 +61,24 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
         given: The store: a name, a URL or a folder; None for the store of the settings.
 
     Raises:
-        InvalidInput: The text is a bare word, and neither a store nor a folder has this name; a typing error must
-            not create a new store. Or the text is not a valid URL or path.
+        InvalidInput: The text is a bare word, and neither a store nor a folder has this name; or it is the path of
+            a folder in a folder that does not exist: a typing error, or a disk that is not mounted, must not create
+            a new store. Or the text is not a valid URL or path.
         Unsupported: No kind of store has the scheme of the URL.
     """
     settings = session.settings
     word = settings.store_name if given is None else possible_name(given, settings.stores)
     store = chosen_store(session, given)
-    is_missing = isinstance(store, FolderStore) and not os.path.isdir(store.folder)
-    if word is not None and is_missing and not session.catalog.stores.has(store.url):
+    if not isinstance(store, FolderStore) or os.path.isdir(store.folder) or session.catalog.stores.has(store.url):
+        return store
+    if word is not None:
         hint = f"run `cafcat store add {word} URL` to name a store, or write ./{word} for a new folder"
         raise InvalidInput(f"no store and no folder is called {word}", hint=hint)
+    is_in_home = given is None and settings.origins["store"] == "default"
+    parent = os.path.dirname(store.folder)
+    if not is_in_home and not os.path.isdir(parent):
+        hint = "mount its disk, correct the name (a bucket is s3://BUCKET/PREFIX), or make the folder with mkdir -p"
+        raise InvalidInput(f"there is no folder {parent} for the new store {store.folder}", hint=hint)
     return store
 
 

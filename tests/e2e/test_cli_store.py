@@ -260,6 +260,20 @@ def test_a_bare_word_that_names_nothing_makes_no_store(cafcat: Cafcat, command: 
     assert len(cafcat("store", "ls").lines) == 1
 
 
+@pytest.mark.parametrize("name", ["s3//bucket/x", "./mnt/disk9/chunks"])
+@pytest.mark.parametrize(
+    "command", ["ingest tree --store", "backup --to", "copy --all --to", "store migrate store"]
+)
+def test_a_new_store_needs_the_folder_that_it_is_in(cafcat: Cafcat, command: str, name: str) -> None:
+    fill(cafcat)
+    result = cafcat(*command.split(), name, code=2)
+    assert f"there is no folder {(cafcat.folder / name).parent} for the new store" in result.err
+    assert "mount its disk, correct the name (a bucket is s3://BUCKET/PREFIX), or make the folder" in result.err
+    assert len(cafcat("store", "ls").lines) == 1
+    assert not (cafcat.folder / "s3").exists()
+    assert not (cafcat.folder / "mnt").exists()
+
+
 def test_a_bare_word_in_the_environment_names_a_store_or_a_folder(cafcat: Cafcat) -> None:
     fill(cafcat)
     other = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "disk9"})
