@@ -59,13 +59,17 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
 def elsewhere(url: str, why: str) -> Unavailable:
     """Return the Unavailable error for a store that is not at its URL.
 
-    The hint names the command that enters the new URL of a store that was moved.
+    The hint names the commands that enter the new URL of a store that was moved, and that give up a lost store.
 
     Args:
         url: URL of the store.
         why: Why the store seems not to be there, as `why_not_there` returns it.
     """
-    hint = f"is its disk mounted? If the store was moved, run: cafcat store move {shlex.quote(url)} NEW-URL"
+    quoted = shlex.quote(url)
+    hint = (
+        f"is its disk mounted? If the store was moved, run: cafcat store move {quoted} NEW-URL; "
+        f"if the store is lost for good: cafcat store rm {quoted} --lost"
+    )
     return Unavailable(f"cannot find the store {url}: {why}", hint=hint)
 
 

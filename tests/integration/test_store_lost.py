@@ -39,6 +39,7 @@ def test_chunks_are_read_from_copies_and_other_files_are_removed(
     assert (report.copies_lost, report.backups_lost, report.dry_run) == (0, 1, True)
     report = repository.lose_store(str(lost))
     assert (report.chunks_kept, report.files_lost, report.dry_run) == (1, 1, False)
+    assert report.removed_files_lost == 0
     assert dict(repository.read_many(live(repository))) == FIRST
     assert {location.store for location in repository.list()} == {(tmp_path / "second").as_uri()}
     assert repository.verify(level="data").ok == 1
@@ -48,6 +49,20 @@ def test_chunks_are_read_from_copies_and_other_files_are_removed(
     assert repository.session.catalog.reports.findings() == []
     assert repository.folder_total("").files == len(FIRST)
     assert sql(repository, "SELECT unwritten FROM journal WHERE unwritten <> '{}'") == []
+
+
+def test_removed_files_of_lost_chunks_are_counted(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    commit(repository, FIRST)
+    repository.copy(to=str(tmp_path / "second"))
+    commit(repository, SECOND)
+    repository.rm(["a/1", "b/1"])
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost))
+    assert (report.chunks_lost, report.files_lost, report.removed_files_lost) == (1, 0, 1)
+    restored = repository.undelete(["a/1", "b/1"])
+    assert (restored.files, restored.files_pruned) == (1, 1)
 
 
 def test_copies_in_the_lost_store_are_forgotten(repository: cafcat.Repository, lost: Path, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ WHERE k.chunk_id = c.id AND k.store <> c.store AND k.state = 'committed' AND k.d
 ORDER BY k.retired_at IS NOT NULL, k.id LIMIT 1
 """
 _CHUNKS: Final = f"""
-SELECT c.id, c.uuid, c.live_file_count, c.live_bytes, ({_COPY})
+SELECT c.id, c.uuid, c.live_file_count, c.live_bytes,
+       (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'removed'), ({_COPY})
 FROM chunks AS c WHERE c.store = %(store)s AND c.state IN ('committed', 'retired') AND c.id > %(after)s
 ORDER BY c.id LIMIT %(limit)s
 """  # noqa: S608
@@ -66,6 +67,7 @@ class LostChunk(NamedTuple):
         uuid: UUID of the chunk.
         files: Number of its live files.
         bytes: Their total size.
+        removed_files: Number of its removed files.
         copy_store: URL of another store that has a copy; None if no store has one.
     """
 
@@ -73,6 +75,7 @@ class LostChunk(NamedTuple):
     uuid: UUID
     files: int
     bytes: int
+    removed_files: int
     copy_store: str | None
 
 

@@ -65,7 +65,8 @@ def _row(store: "StoreRow") -> str:
         (store.retired, f"{store.retired} left by a migration"),
         (store.backups, plural(store.backups, "backup")),
     )
-    has = ", ".join(text for count, text in counts if count) or "nothing"
+    nothing = "nothing yet" if store.uuid is None else "nothing any more"
+    has = ", ".join(text for count, text in counts if count) or nothing
     home = "  (moves with the home)" if store.moves_with_home else ""
     return f"{store.name or '-':12}  {store.url}  {has}{home}"
 
@@ -150,9 +151,10 @@ def _give_up(call: Call, store: str, *, yes: bool, dry_run: bool) -> None:
 
 def _shown_loss(report: "StoreLossReport") -> str:
     lost = f"{plural(report.chunks_lost, 'chunk')} with {plural(report.files_lost, 'file')}"
+    removed = f" and {plural(report.removed_files_lost, 'removed file')}" if report.removed_files_lost else ""
     parts = [
         f"{'would give up' if report.dry_run else 'gave up'} {report.store}: lost {lost}"
-        f" ({format_size(report.bytes_lost)})",
+        f" ({format_size(report.bytes_lost)}){removed}",
         f"{plural(report.chunks_kept, 'chunk')} read from copies",
         f"lost {report.copies_lost} {'copy' if report.copies_lost == 1 else 'copies'}"
         f" and {plural(report.backups_lost, 'backup')}",

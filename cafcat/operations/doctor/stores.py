@@ -84,7 +84,8 @@ def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None) -> Fo
     why = why_not_there(store)
     if why is not None and (facts.has_own or facts.uuid is not None):
         text = f"{facts.url} has objects in the catalog, but {why}"
-        return error(text, "is its disk mounted? If it was moved, run: cafcat store move")
+        remedy = "is its disk mounted? If it was moved: cafcat store move; if it is lost: cafcat store rm --lost"
+        return error(text, remedy)
     if facts.has_own:
         text = f"{facts.url} answers, and has no marker of this catalog"
         return warning(text, "the next command that writes there makes one; is it the right store?")

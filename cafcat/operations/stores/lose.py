@@ -29,6 +29,7 @@ class StoreLossReport:
         chunks_lost: Number of its other chunks.
         files_lost: Number of live files in the lost chunks. They were removed from the catalog.
         bytes_lost: Total size of these files.
+        removed_files_lost: Number of removed files in the lost chunks. `undelete` cannot bring them back any more.
         copies_lost: Number of copies of other stores' chunks in the store.
         backups_lost: Number of backups in the store.
         dry_run: True if nothing was changed.
@@ -39,6 +40,7 @@ class StoreLossReport:
     chunks_lost: int = 0
     files_lost: int = 0
     bytes_lost: int = 0
+    removed_files_lost: int = 0
     copies_lost: int = 0
     backups_lost: int = 0
     dry_run: bool = False
@@ -75,6 +77,7 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
             report.chunks_lost += 1
             report.files_lost += chunk.files
             report.bytes_lost += chunk.bytes
+            report.removed_files_lost += chunk.removed_files
             if not dry_run:
                 losing.add_versions(chunk.id, versions)
         if not dry_run:
