@@ -127,9 +127,9 @@ def _custody(totals: CatalogTotals) -> list[Family]:
         ),
         _by(
             "unsound_chunks",
-            "Chunks whose failed verification no later one refutes, by verdict.",
+            "Chunks whose failed verification no later one refutes, by verdict; unneeded: no live file is damaged.",
             "verdict",
-            {verdict: totals.verdicts.get(verdict, 0) for verdict in _FAILED},
+            {verdict: totals.verdicts.get(verdict, 0) for verdict in (*_FAILED, "unneeded")},
         ),
         _by(
             "unsound_copies",

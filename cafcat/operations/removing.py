@@ -25,7 +25,8 @@ from cafcat.writing.journal import write_journal
 __all__ = ["Removing"]
 
 _LIVE: Final = "a newer file has this path: the newer file stays"
-_PRUNED: Final = "its chunk was pruned: the bytes no longer exist"
+_PRUNED: Final = "its chunk was pruned or lost: the bytes no longer exist"
+_DAMAGED: Final = "this file is back, but verify found its bytes damaged: run cafcat repair"
 _NEVER_REMOVED: Final = "no removed file has this name"
 _A_REMOVED_FOLDER: Final = "this is a folder: use undelete -r to bring back all files below it"
 _A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
@@ -114,8 +115,16 @@ class Removing:
                     self._catalog.folders.fold()
                 self._report_left(change, of_folders=bool(scopes))
         failed = impossible + change.missing.count + len(change.empty)
-        live, pruned = change.live.count, change.pruned.count
-        return UndeleteReport(change.files, change.bytes, failed, live, pruned, len(change.repacked_logs), behind)
+        return UndeleteReport(
+            files=change.files,
+            bytes=change.bytes,
+            files_failed=failed,
+            files_live=change.live.count,
+            files_pruned=change.pruned.count,
+            files_damaged=change.damaged.count,
+            files_taken=len(change.repacked_logs),
+            stores_behind=behind,
+        )
 
     def removed(self, prefix: str) -> Iterator[RetiredLocation]:
         """Yield the removed files that `undelete` can restore, in path order.
@@ -175,7 +184,7 @@ class Removing:
             self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, message))
 
     def _report_left(self, change: Change, *, of_folders: bool) -> None:
-        """Report names that could not be brought back.
+        """Report names that could not be brought back, and files that came back damaged.
 
         A path with a newer file, or a file whose chunk was pruned, is a failure if the user named only files. If
         the user named folders, it counts as skipped, because such files are normal below a folder.
@@ -196,6 +205,8 @@ class Removing:
         for path in change.pruned:
             kind = ProblemKind.PRUNED if of_folders else ProblemKind.MISSING
             self._progress.emit(FileProblem(path, kind, _PRUNED))
+        for path in change.damaged:
+            self._progress.emit(FileProblem(path, ProblemKind.CORRUPT, _DAMAGED))
         for path, log_file, archive in change.repacked_logs:
             message = f"archive {archive} has the records of the log file {shown_path(log_file)!r} now"
             self._progress.emit(FileProblem(path, ProblemKind.TAKEN, message))

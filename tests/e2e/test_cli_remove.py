@@ -80,6 +80,7 @@ def test_missing_names_are_errors(tree: Cafcat) -> None:
         "files_failed": 1,
         "files_live": 0,
         "files_pruned": 0,
+        "files_damaged": 0,
         "files_taken": 0,
         "stores_behind": [],
     }
@@ -138,7 +139,7 @@ def test_undelete_refuses_newer_and_pruned_files(tree: Cafcat) -> None:
     gone = tree("undelete", "tree/b.bin", code=4)
     assert "no longer exist" in gone.err
     assert tree("undelete", "-r", "tree").text == (
-        "brought back 0 files (0 B); left alone 1 that have a file again; 12 are gone for good: pruned\n"
+        "brought back 0 files (0 B); left alone 1 that have a file again; gone for good with their chunks: 12\n"
     )
     assert tree("undelete", "--list").text == ""
 

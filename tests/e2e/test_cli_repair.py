@@ -8,17 +8,23 @@ from cafcat.operations.repair.report import RepairReport
 from tests.e2e.conftest import TREE, Cafcat, documented_keys, write_tree
 
 
-def damaged(cafcat: Cafcat) -> str:
-    """Damage a file of a chunk, let verify find the damage, and return the chunk's uuid."""
-    write_tree(cafcat.folder)
-    cafcat("ingest", "tree", "-q")
+def damage(cafcat: Cafcat) -> str:
+    """Damage the bytes of tree/b.bin in its chunk, and return the chunk's uuid."""
     document = cafcat("locate", "tree/b.bin", "--json").document
     path = Path(document["object"])
     data = bytearray(path.read_bytes())
     data[document["start_byte"]] ^= 1
     path.write_bytes(data)
-    cafcat("verify", "--level", "data", "-q", code=5)
     return str(document["chunk"])
+
+
+def damaged(cafcat: Cafcat) -> str:
+    """Damage a file of a chunk, let verify find the damage, and return the chunk's uuid."""
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    chunk = damage(cafcat)
+    cafcat("verify", "--level", "data", "-q", code=5)
+    return chunk
 
 
 def test_nothing_to_repair(cafcat: Cafcat) -> None:
@@ -38,7 +44,7 @@ def test_repair_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     files = f"files: {len(TREE) - 1} right in their chunk, 0 from copies, 1 from sources, 0 lost"
     dry = cafcat("repair", "--from-source", "tree", "--dry-run")
-    assert dry.lines == ["would repair 1 of 1 chunk", files]
+    assert dry.lines == [f"would repair 1 of 1 chunk, and pack {len(TREE)} files into new chunks", files]
     unasked = cafcat("repair", "--from-source", "tree", "-q", code=9)
     assert "nothing was done, because nobody can be asked; run it again with --yes" in unasked.err
     cafcat("cat", "tree/b.bin", code=5)
@@ -73,7 +79,7 @@ def test_repair_from_a_copy(cafcat: Cafcat) -> None:
 def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     (cafcat.folder / "tree" / "b.bin").write_bytes(bytes(256))
-    for arguments in (["--from-source", "tree"], ["--from-source", "tree", "--yes"]):
+    for arguments in (["--from-source", "tree", "--dry-run"], ["--from-source", "tree", "--yes"]):
         result = cafcat("repair", *arguments, code=5)
         assert "cafcat: tree/b.bin: its source does not have the right bytes: its bytes are damaged" in result.err
         assert result.lines[1].endswith("1 lost")
@@ -83,8 +89,40 @@ def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
     assert (last["summary"]["files_lost"], last["summary"]["files"]) == (1, 1)
 
 
+def test_without_options_copies_are_read(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    cafcat("copy", "--all", "--to", cafcat.folder / "copies", "-q")
+    damage(cafcat)
+    cafcat("verify", "--level", "data", code=5)
+    assert cafcat("repair", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
+    assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
+
+
+def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
+    damaged(cafcat)
+    result = cafcat("repair", "--dry-run", code=5)
+    assert result.lines[0] == f"would repair 0 of 1 chunk, and pack {len(TREE) - 1} files into new chunks"
+    assert result.lines[-1] == "lost files may be at their source: cafcat repair --from-source SRC reads them there"
+    assert cafcat("repair", "--from-source", "tree", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
+
+
+def test_removed_files_stay_damaged_until_they_are_back(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    damage(cafcat)
+    cafcat("rm", "tree/b.bin", "--yes")
+    cafcat("verify", "--level", "data")
+    text = cafcat("repair", "--from-source", "tree", "--yes").text
+    assert "1 removed file stays damaged: repair works on live files only; after undelete, run it again" in text
+    back = cafcat("undelete", "tree/b.bin", code=5)
+    assert "tree/b.bin: this file is back, but verify found its bytes damaged: run cafcat repair" in back.err
+    assert back.text == "brought back 1 file (256 B); 1 of them damaged\n"
+    cafcat("repair", "--from-source", "tree", "--yes", "-q")
+    assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
+
+
 def test_wrong_arguments(cafcat: Cafcat) -> None:
-    assert "needs sources or copies" in cafcat("repair", code=2).err
     cafcat("repair", "--from-source", "nowhere", code=4)
     cafcat("repair", "--from-copy", "--chunk", "0123456789", code=4)
     cafcat("repair", "--from-copy", "--target-size", "33GB", code=2)

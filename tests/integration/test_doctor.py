@@ -293,6 +293,20 @@ def test_damage_that_was_found_and_repaired(local: cafcat.Repository, folder: Fo
     assert found(local.doctor(), "damage") == [(Level.OK, "no known damage")]
 
 
+def test_damage_that_no_live_file_needs_is_a_warning(local: cafcat.Repository, folder: Folder) -> None:
+    """`verify` ends with 0 for this chunk. Once undelete brings the file back, the damage counts."""
+    chunk = commit(local, {"a": b"first", "b": b"second"})
+    file = folder.folder / f"{chunk}.caf"
+    whole = file.read_bytes()
+    local.rm(["a"])
+    file.write_bytes(whole.replace(b"first", b"worst"))
+    assert local.verify(level="data").unneeded == 1
+    warned = "warning: damaged where no live file is: 1 chunk; removed files there may be damaged"
+    assert complaint(local.doctor(), "damage") == warned
+    assert local.undelete(["a"]).files_damaged == 1
+    assert complaint(local.doctor(), "damage") == "error: found damaged or missing: 1 chunk"
+
+
 def test_the_age_of_the_backup(local: cafcat.Repository) -> None:
     assert found(local.doctor(), "backup") == [(Level.OK, "nothing to back up")]
     commit(local, {"a": b"first"})

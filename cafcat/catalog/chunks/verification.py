@@ -128,6 +128,13 @@ ORDER BY c.id, v.id DESC
 """The failed checks of `Verification.damaged`. Its parameter `chunks` has the UUIDs of the chunks; NULL for all."""
 
 
+_REMOVED: Final = f"""
+SELECT count(DISTINCT r.id) FROM verifications AS v JOIN findings AS f ON f.verification_id = v.id
+JOIN retired_locations AS r ON r.file_path = f.file_path AND r.caf_file_id = v.chunk_id AND r.reason = 'removed'
+WHERE v.chunk_id = ANY(%s) AND v.copy_id IS NULL AND {FAILURE_COUNTS}
+"""  # noqa: S608
+
+
 def _prefix_parameters(prefix: str) -> dict[str, str | None]:
     """Return the parameters of _CHUNKS_WITH_PREFIX."""
     low, high = folder_range(f"{prefix}/")
@@ -340,6 +347,12 @@ class Verification:
         with self._connection.statement() as connection:
             rows = connection.execute(DAMAGED, {"chunks": None if chunks is None else list(chunks)}).fetchall()
         return [DamagedChunk(row[0], row[1], VerifyLevel(row[2]), Verdict(row[3]), row[4]) for row in rows]
+
+    def damaged_removed_files(self, chunk_ids: Sequence[int]) -> int:
+        """Return the number of removed files in these chunks (chunks.id) that verify found damaged."""
+        with self._connection.by_index() as connection:
+            [(count,)] = connection.execute(_REMOVED.encode(), [list(chunk_ids)]).fetchall()
+        return int(count)
 
 
 def _insert_findings(connection: PgConnection, verification_id: int, findings: Sequence[Finding]) -> None:

@@ -50,6 +50,7 @@ class Change:
         missing: In a removal, names that no file has. In a restoration, names without a removed file.
         live: Paths that were not restored, because they have a file again.
         pruned: Paths that were not restored, because their chunk was pruned.
+        damaged: Restored paths whose bytes `verify` found damaged or missing.
         empty: Folders without a file to remove or restore.
         repacked_logs: Files of archives of logs that were not restored, because another archive has one of the log
             files of their archive by now.
@@ -65,6 +66,7 @@ class Change:
     missing: PathList
     live: PathList
     pruned: PathList
+    damaged: PathList
     empty: list[PathScope]
     repacked_logs: list[RepackedLogs] = field(default_factory=list)
     sequence: int | None = None
@@ -84,7 +86,7 @@ class Change:
 
     def close(self) -> None:
         """Free the lists of paths and their temporary files. Idempotent."""
-        for paths in (self.missing, self.live, self.pruned):
+        for paths in (self.missing, self.live, self.pruned, self.damaged):
             paths.close()
 
 
@@ -257,7 +259,7 @@ class Removal:
 
 
 def _nothing() -> Change:
-    return Change(PathList(), PathList(), PathList(), [])
+    return Change(PathList(), PathList(), PathList(), PathList(), [])
 
 
 def _remove(
@@ -353,6 +355,7 @@ def _restore(
     _exclude(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
     change.repacked_logs = _exclude_repacked_logs(connection)
     progress.checkpoint()
+    _find_damage(connection, change)
     _restore_rows(connection)
     _record_change(connection, change, JournalKind.RESTORE, "wanted", "committed")
     progress.checkpoint()
@@ -449,6 +452,13 @@ def _exclude_repacked_logs(connection: PgConnection) -> list[RepackedLogs]:
         paths = sorted(path for (path,) in connection.execute(statement, [archive]).fetchall())
         repacked += [RepackedLogs(path, *found) for path in paths]
     return repacked
+
+
+def _find_damage(connection: PgConnection, change: Change) -> None:
+    """Find the files to restore that `verify` found damaged. Live files need the damaged bytes from now on."""
+    if connection.execute(statements.BROKEN_TABLE).rowcount:
+        _read_paths(connection, statements.RESTORED_DAMAGE, change.damaged)
+        connection.execute(statements.DAMAGE_IS_LIVE)
 
 
 def _restore_rows(connection: PgConnection) -> None:

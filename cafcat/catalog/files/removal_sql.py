@@ -1,7 +1,8 @@
 """The statements of a removal and of a restoration of files.
 
 They use temporary tables. `asked` has the paths that a call names, `gone` the removed rows of file_locations, and
-`wanted` the rows to restore. `usable` has the chunks to which restored rows may point. `listed` has the versions
+`wanted` the rows to restore. `usable` has the chunks to which restored rows may point, and `broken` the failed
+checks of these chunks that no later check refutes. `listed` has the versions
 that an ingest did not find at their source. In a dry run, `counted` has the number and size of the files that each
 chunk would lose.
 """
@@ -9,6 +10,7 @@ chunk would lose.
 from typing import Final
 
 from cafcat.catalog.by_key import delete_by_key, exists_by_key, join_by_key
+from cafcat.catalog.chunks.verification import FAILURE_COUNTS
 from cafcat.catalog.files.log_units import LOGS_ELSEWHERE
 from cafcat.catalog.files.lookup import LOCATION, size_of
 from cafcat.catalog.files.mapping import ALL_COLUMNS
@@ -108,6 +110,23 @@ DELETE_RESTORED: Final = delete_by_key(
     "retired_locations",
     "wanted CROSS JOIN LATERAL (SELECT ctid FROM retired_locations WHERE id = wanted.retired_id OFFSET 0) AS l",
 )
+
+BROKEN_TABLE: Final = f"""
+CREATE TEMPORARY TABLE broken ON COMMIT DROP AS
+SELECT v.id, v.chunk_id, v.verdict FROM verifications AS v
+WHERE v.chunk_id IN (SELECT id FROM usable) AND v.copy_id IS NULL AND {FAILURE_COUNTS}
+"""  # noqa: S608
+RESTORED_DAMAGE: Final = """
+SELECT DISTINCT w.file_path FROM wanted AS w JOIN broken AS b ON b.chunk_id = w.caf_file_id
+WHERE b.verdict = 'missing'
+   OR EXISTS (SELECT FROM findings AS f WHERE f.verification_id = b.id AND f.file_path = w.file_path) ORDER BY 1
+"""
+DAMAGE_IS_LIVE: Final = """
+UPDATE findings AS f SET is_live = true FROM broken AS b
+WHERE f.verification_id = b.id AND NOT f.is_live
+  AND (b.verdict = 'missing'
+       OR EXISTS (SELECT FROM wanted AS w WHERE w.file_path = f.file_path AND w.caf_file_id = b.chunk_id))
+"""
 
 ARCHIVES_OF_LOGS: Final = """
 SELECT id FROM usable WHERE EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = usable.id OFFSET 0)

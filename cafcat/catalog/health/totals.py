@@ -58,7 +58,12 @@ FROM chunks AS c LEFT JOIN LATERAL (
     ORDER BY v.id DESC LIMIT 1) AS v ON true
 WHERE c.state = 'committed'
 """
-_VERDICTS: Final = f"SELECT verdict, count(*) FROM ({DAMAGED}) AS d GROUP BY 1"  # noqa: S608
+_VERDICTS: Final = f"""
+SELECT CASE WHEN d.verdict = 'unreadable' OR (c.live_file_count > 0 AND EXISTS (
+           SELECT FROM findings AS f WHERE f.verification_id = d.verification_id AND f.is_live))
+       THEN d.verdict ELSE 'unneeded' END, count(*)
+FROM ({DAMAGED}) AS d JOIN chunks AS c ON c.id = d.id GROUP BY 1
+"""  # noqa: S608
 _COPY_VERDICTS: Final = f"""
 SELECT v.verdict, count(*) FROM chunk_copies AS k, LATERAL (
     SELECT verdict FROM verifications AS v WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id
@@ -122,7 +127,8 @@ class CatalogTotals:
         never_verified: Committed chunks that were never verified.
         never_verified_since: When the oldest of these was committed; None if there is none.
         verified_since: When the chunk that was verified longest ago was verified; None if none was.
-        verdicts: Chunks whose failed check no later check refutes, by verdict.
+        verdicts: Chunks whose failed check no later check refutes, by verdict; "unneeded" for damaged and missing
+            chunks whose damage concerns no live file.
         copy_verdicts: Copies whose last check failed, by verdict.
         findings: Findings of the failed checks in `verdicts`, by kind.
         backup_at: When the last backup was made; None if there is none.

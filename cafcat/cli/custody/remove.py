@@ -10,7 +10,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.choosing import Chosen, FilesFrom, Null, Paths, choose
 from cafcat.cli.confirming import confirm
-from cafcat.cli.errors import SOME_FAILED
+from cafcat.cli.errors import DAMAGE, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, timestamp
 from cafcat.cli.progress import ShownProgress
@@ -170,16 +170,20 @@ def undelete(
 
         report = run(session, UndeleteOptions(names, folders=folders))
     call.summarize({"summary": asdict(report)}, [_restored(report)])
+    if report.files_damaged:
+        return DAMAGE
     left = 0 if recursive else report.files_live + report.files_pruned
     return SOME_FAILED if report.files_failed + report.files_taken + left else 0
 
 
 def _restored(report: "UndeleteReport") -> str:
     parts = [f"brought back {plural(report.files, 'file')} ({format_size(report.bytes)})"]
+    if report.files_damaged:
+        parts.append(f"{report.files_damaged} of them damaged")
     if report.files_live:
         parts.append(f"left alone {report.files_live} that have a file again")
     if report.files_pruned:
-        parts.append(f"{report.files_pruned} are gone for good: pruned")
+        parts.append(f"gone for good with their chunks: {report.files_pruned}")
     if report.files_taken:
         parts.append(f"left alone {report.files_taken} whose log files are in another archive now")
     return "; ".join(parts)

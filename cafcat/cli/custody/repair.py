@@ -23,17 +23,22 @@ def repair(call: Call, options: RepairOptions, *, only_show: DryRun = False) -> 
     """Repair the chunks that verify found damaged.
 
     The command shows the result first and asks, unless --yes is given. The files with right bytes are packed into
-    new chunks. No chunk is removed.
+    new chunks: from the chunk itself, from its copies, or from sources. No chunk is removed.
 
-    Example: cafcat repair --from-copy --from-source /srv/photos --yes
+    Example: cafcat repair --from-copy --from-source /srv/photos
     """
     if not options.dry_run and not only_show:
         return _repair(call, options)[0]
     code, report = _repair(call, replace(options, dry_run=True))
-    if report.interrupted or only_show or not report.chunks_mended:
+    if report.interrupted or only_show or not _right(report):
         return code
-    confirm(call, f"Repair {plural(report.chunks_mended, 'chunk')}?")
+    confirm(call, f"Pack {plural(_right(report), 'file')} into new chunks?")
     return _repair(call, replace(options, dry_run=False))[0]
+
+
+def _right(report: "RepairReport") -> int:
+    """Return the number of files whose right bytes were found."""
+    return report.files_kept + report.files_from_copy + report.files_from_source
 
 
 def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
@@ -47,7 +52,7 @@ def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
         from cafcat.operations.repair.run import run
 
         report = run(session, options)
-    call.summarize({"summary": asdict(report)}, _summary(report))
+    call.summarize({"summary": asdict(report)}, [*_summary(report), *_remedy(report, options)])
     left = report.files_lost or report.chunks_left or report.logs_damaged
     return INTERRUPTED if report.interrupted else DAMAGE if left else 0, report
 
@@ -63,11 +68,28 @@ def _summary(report: "RepairReport") -> list[str]:
         f"files: {report.files_kept} right in their chunk, {report.files_from_copy} from copies, "
         f"{report.files_from_source} from sources, {report.files_lost} lost"
     )
+    if report.removed_files_damaged:
+        stays = "stays" if report.removed_files_damaged == 1 else "stay"
+        lines.append(
+            f"{plural(report.removed_files_damaged, 'removed file')} {stays} damaged: "
+            "repair works on live files only; after undelete, run it again"
+        )
     if report.chunks_left:
         lines.append(f"{plural(report.chunks_left, 'chunk')} left: a library or a format is not installed here")
     if report.files_changed:
         lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
     return lines
+
+
+def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
+    """Return the line that names further places to look for lost files; no line if no file is lost."""
+    if not report.files_lost:
+        return []
+    if not options.sources:
+        return ["lost files may be at their source: cafcat repair --from-source SRC reads them there"]
+    if not options.from_copies:
+        return ["lost files may be in copies of the chunks: --from-copy reads them, too"]
+    return ["cafcat rm removes lost files from the catalog"]
 
 
 def _done(report: "RepairReport") -> str:
@@ -77,7 +99,7 @@ def _done(report: "RepairReport") -> str:
         return "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)"
     repaired = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"
     if report.dry_run:
-        return f"would repair {repaired}"
+        return f"would repair {repaired}, and pack {plural(_right(report), 'file')} into new chunks"
     written = f"{plural(report.chunks_written, 'new chunk')} ({format_size(report.bytes_written)})"
     return f"repaired {repaired}, by {written}"
 

@@ -33,7 +33,10 @@ def damage(examination: Examination) -> Iterator[Found]:
     copies = sum(totals.copy_verdicts.values())
     if damaged:
         text = f"found damaged or missing: {plural(damaged, 'chunk')}"
-        yield error(text, "run: cafcat repair (or --from-source SRC), then cafcat verify")
+        yield error(text, "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify")
+    if unneeded := totals.verdicts.get("unneeded", 0):
+        text = f"damaged where no live file is: {plural(unneeded, 'chunk')}; removed files there may be damaged"
+        yield warning(text, "nothing, or remove the bytes: cafcat repack, then cafcat prune")
     if unreadable:
         yield warning(
             f"{plural(unreadable, 'chunk')} could not be read", "make the store reachable, then verify again"
@@ -41,7 +44,7 @@ def damage(examination: Examination) -> Iterator[Found]:
     if copies:
         remedy = "run: cafcat verify, then cafcat copy to make new ones"
         yield warning(f"copies that were found damaged, missing or unreadable: {copies}", remedy)
-    if not damaged and not unreadable and not copies:
+    if not totals.verdicts and not copies:
         yield ok("no known damage")
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from cafcat.errors import InvalidInput
 from cafcat.support.parameters import (
     Flag,
     FollowSymlinks,
@@ -23,13 +22,12 @@ __all__ = ["RepairOptions"]
 class RepairOptions:
     """Pack the live files of damaged chunks into new chunks, from any place that still has their right bytes.
 
-    The bytes come from the chunk itself, else from its copies (`from_copies`), else from the sources. Only bytes
-    with the checksum in the catalog are used. A file without right bytes in these places stays where it is and is
-    reported.
+    The bytes come from the chunk itself, else from its copies, else from the sources. Only bytes with the checksum
+    in the catalog are used. A file without right bytes in these places stays where it is and is reported.
 
     Attributes:
         sources: The sources, named as for `ingest`.
-        from_copies: Also read copies of the chunks.
+        from_copies: Also read copies of the chunks. Without sources, copies are always read.
         chunks: Only these chunks: uuids, or their first 8 digits or more; without any, the chunks that `verify`
             found damaged.
         prefix: Folder of the catalog that the sources were ingested into (`cafcat ingest --prefix`).
@@ -44,7 +42,9 @@ class RepairOptions:
         Sequence[str | os.PathLike[str]],
         Flag("--from-source", "Source to read files from, named as for ingest. Repeatable.", "SRC"),
     ] = ()
-    from_copies: Annotated[bool, Flag("--from-copy", "Read files from copies of the chunks.")] = False
+    from_copies: Annotated[
+        bool, Flag("--from-copy", "Also read copies of the chunks. Without --from-source, they are always read.")
+    ] = False
     chunks: Annotated[Sequence[str], Flag("--chunk", "Repair only this chunk. Repeatable.", "UUID")] = ()
     prefix: Annotated[str, folder_flag("The --prefix that the sources were ingested with.")] = ""
     follow_symlinks: FollowSymlinks = False
@@ -52,9 +52,3 @@ class RepairOptions:
     target_size: NewChunkSize = None
     join_store: JoinStore = False
     dry_run: UnlessYes = False
-
-    def check(self) -> None:
-        """Raise InvalidInput if the options name neither sources nor copies."""
-        if not self.sources and not self.from_copies:
-            hint = "name sources (--from-source), or use the copies of the chunks (--from-copy)"
-            raise InvalidInput("a repair needs sources or copies from which to read the right bytes", hint=hint)

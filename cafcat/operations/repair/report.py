@@ -19,6 +19,7 @@ class RepairReport:
         files_from_copy: Number of files that were read from a copy of the chunk.
         files_from_source: Number of files that were read from a source.
         files_lost: Number of files whose right bytes were found nowhere.
+        removed_files_damaged: Number of removed files in these chunks that `verify` found damaged. They stay so.
         chunks_written: Number of new chunks.
         bytes_written: Size of the new chunks in bytes.
         files_changed: Number of files that were copied, but replaced or removed meanwhile.
@@ -37,6 +38,7 @@ class RepairReport:
     files_from_copy: int = 0
     files_from_source: int = 0
     files_lost: int = 0
+    removed_files_damaged: int = 0
     chunks_written: int = 0
     bytes_written: int = 0
     files_changed: int = 0

@@ -91,14 +91,13 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
 
     Raises:
         NotFound: The catalog has no such chunk, or there is no such source.
-        InvalidInput: A chunk has no live files, or an option is out of range.
+        InvalidInput: A chunk has no live files.
         Conflict: The store has chunks of another catalog, and `join_store` is false.
         Locked: Another catalog began to write into the store at the same moment, and `join_store` is false.
         Unavailable: The store is not where its URL points.
         StoreFailed, AccessDenied: New chunks cannot be written, or a source failed. Chunks committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    options.check()
     store = default_store(session)
     limits = chunk_limits(session, options.target_size)
     source_options = SourceOptions(
@@ -130,7 +129,7 @@ class Repair:
         self._session = session
         self._catalog = session.catalog
         self._rewriter = rewriter
-        self._from_copies = options.from_copies
+        self._from_copies = options.from_copies or not options.sources
         self._sources = sources
         self._can_repeat_sources = "-" not in options.sources
         self._dry_run = options.dry_run
@@ -175,6 +174,9 @@ class Repair:
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         self.report.chunks = len(chunks)
+        self.report.removed_files_damaged = self._catalog.verification.damaged_removed_files(
+            [chunk.id for chunk in chunks]
+        )
         files, size_bytes = sum(chunk.live_files for chunk in chunks), sum(chunk.live_bytes for chunk in chunks)
         self._session.progress.begin("repair", files=files, size_bytes=size_bytes)
         groups = list(_groups(chunks))
