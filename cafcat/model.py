@@ -700,7 +700,7 @@ class ExtractReport:
 
 @dataclass(slots=True)
 class IngestReport:
-    """Result of one `cafcat ingest`. In a dry run, files count as added or replaced if they would be.
+    """Result of one `cafcat ingest`. In a dry run, files count as added, replaced or removed if they would be.
 
     Attributes:
         run: ingest_runs.id; None for a dry run, or before the run has begun.

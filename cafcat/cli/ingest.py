@@ -44,14 +44,28 @@ _PANELS: Final = {
 }
 
 
+_GONE_BUT_KEPT: Final = "!"
+"""Sign before the path of a file that is gone at its source, without --delete: the file stays in the catalog."""
+
+
 class _Progress(ShownProgress):
     """Progress of `cafcat ingest`, which also lists changes."""
+
+    def __init__(self, call: Call, *, removes: bool) -> None:
+        """Begin without changes.
+
+        Args:
+            call: The call of the command.
+            removes: True with --delete.
+        """
+        super().__init__(call)
+        self._signs = _SIGNS if removes else {**_SIGNS, SourceChange.GONE: _GONE_BUT_KEPT}
 
     def show(self, event: Event) -> None:
         """Print a change on stdout: a sign and the path."""
         if isinstance(event, ChangeFound):
             output = self._call.output
-            output.show(event._asdict(), [f"{_SIGNS[event.change]} {output.shown(event.path)}"])
+            output.show(event._asdict(), [f"{self._signs[event.change]} {output.shown(event.path)}"])
 
 
 def ingest(
@@ -77,8 +91,9 @@ def ingest(
 ) -> int:
     """Pack files into chunks, and enter them into the catalog. A second run packs only new and changed files.
 
-    With -v or --dry-run, each file that is new (+), changed (~), or gone at the source (-) is listed, and with
-    --dry-run also each file that has to be read to find out whether the file changed (?).
+    With -v or --dry-run, each file that is new (+), changed (~), or gone at the source is listed: with - if
+    --delete removes it from the catalog, with ! if it stays there. --dry-run also lists each file that has to be
+    read to find out whether the file changed (?).
 
     Example: cafcat ingest /srv/photos s3://bucket/photos --exclude '*.tmp'
     """
@@ -93,7 +108,7 @@ def ingest(
     comparison = Comparison.CHECKSUM if checksum else Comparison.NOTHING if force else Comparison.TIME
     list_changes = call.verbose or (options.dry_run and not call.quiet)
     options = replace(options, list_changes=list_changes and cluster is None)
-    progress = _Progress(call)
+    progress = _Progress(call, removes=options.delete)
     with (
         executor_of(cluster) as executor,
         operation(call, progress, at_hand="the open chunk", if_interrupted=lambda: _committed(progress)) as session,
@@ -135,10 +150,10 @@ def _summary(report: IngestReport, progress: ShownProgress, *, removes: bool) ->
         progress: The display of the ingest.
         removes: True with --delete.
     """
-    verb = "would add" if report.dry_run else "added"
+    added, replaced = ("would add", "replace") if report.dry_run else ("added", "replaced")
     counts = [
-        f"{verb} {plural(report.files_added, 'file')}",
-        f"replaced {report.files_replaced}",
+        f"{added} {plural(report.files_added, 'file')}",
+        f"{replaced} {report.files_replaced}",
         *_gone(report, removes=removes),
         f"unchanged {report.files_unchanged}",
         *(
@@ -167,8 +182,8 @@ def _gone(report: IngestReport, *, removes: bool) -> list[str]:
         removes: True with --delete.
     """
     if removes:
-        return [f"gone {report.files_gone}" if report.dry_run else f"removed {report.files_removed}"]
-    return [f"gone {report.files_gone}"] if report.files_gone else []
+        return [f"{'remove' if report.dry_run else 'removed'} {report.files_removed}"]
+    return [f"gone {report.files_gone} (kept without --delete)"] if report.files_gone else []
 
 
 def _kinds(progress: ShownProgress, *, failures: bool) -> str:

@@ -233,10 +233,13 @@ def test_changes_are_listed(cafcat: Cafcat) -> None:
     (tree / "a").unlink()
     (tree / "b").write_bytes(b"changed")
     (tree / "d").write_bytes(b"new")
-    changes = ["- tree/a", "~ tree/b", "+ tree/d"]
+    changes = ["! tree/a", "~ tree/b", "+ tree/d"]
     result = cafcat("ingest", "tree", "--dry-run")
     assert result.lines[:3] == changes
-    assert result.lines[3] == "would add 1 file, replaced 1, gone 1, unchanged 1, skipped 0, failed 0"
+    counts = "would add 1 file, replace 1, {}, unchanged 1, skipped 0, failed 0"
+    assert result.lines[3] == counts.format("gone 1 (kept without --delete)")
+    result = cafcat("ingest", "tree", "--dry-run", "--delete")
+    assert result.lines[:4] == ["- tree/a", *changes[1:], counts.format("remove 1")]
     documents = cafcat("ingest", "tree", "--dry-run", "--json").documents
     assert documents[:3] == [
         {"change": "gone", "path": "tree/a"},
@@ -265,7 +268,11 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
         "cafcat: no file was removed, because 3 of 4 files from tree are gone, more than 50 %; "
         "check the source; if the files are to be removed, run it again with --max-delete 100\n"
     )
-    assert "no file would be removed" in cafcat("ingest", "tree", "--delete", "--dry-run").err
+    refused = cafcat("ingest", "tree", "--delete", "--dry-run")
+    assert "no file would be removed" in refused.err
+    assert refused.lines[-2] == "would add 0 files, replace 0, remove 0, unchanged 1, skipped 0, failed 0"
+    dry = cafcat("ingest", "tree", "--delete", "--dry-run", "--max-delete", "75", "--json").documents[-1]["summary"]
+    assert (dry["files_gone"], dry["files_removed"]) == (3, 3)
     assert paths(cafcat) == ["tree/a", "tree/b", "tree/c", "tree/d"]
     lines = cafcat("ingest", "tree", "--delete", "--max-delete", "75").lines
     assert lines[0] == "added 0 files, replaced 0, removed 3, unchanged 1, skipped 0, failed 0"

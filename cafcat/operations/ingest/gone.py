@@ -112,8 +112,8 @@ class GoneFiles:
     def remove(self) -> None:
         """Remove the files that are gone from the catalog, in one transaction. Call this after all commits.
 
-        Nothing is removed in a dry run, without `delete`, if the user ended the ingest, or if a listing was not
-        reliable, which is a warning.
+        A dry run only counts them. Nothing is removed without `delete`, if the user ended the ingest, or if a
+        listing was not reliable, which is a warning.
 
         Raises:
             NotConfirmed: More files are gone than `max_delete` allows.
@@ -132,7 +132,9 @@ class GoneFiles:
                 raise NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
             self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")
             return
-        if self._report.run is not None:
+        if self._options.dry_run:
+            self._report.files_removed = self._versions.count
+        elif self._report.run is not None:
             self._report.files_removed = Removing(self._session).remove_versions(self._versions, self._report.run)
 
     def __enter__(self) -> Self:
