@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cafcat.catalog.files.lookup import FindFilter
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import (
     Chunk,
     ChunkState,
@@ -286,9 +286,13 @@ class CatalogQueries:
 
         Raises:
             NotFound: There is no run with one of these numbers.
+            InvalidInput: The first run ended after the last one.
         """
-        for run in (first_run, last_run):
-            self.run(run)
+        first, last = self.run(first_run), self.run(last_run)
+        if last.finished_at is not None and (first.finished_at is None or first.finished_at > last.finished_at):
+            ends = "is still running" if first.finished_at is None else "ended later"
+            hint = f"name the earlier run first: `cafcat runs diff {last_run} {first_run}`"
+            raise InvalidInput(f"run {last_run} is not the later one: run {first_run} {ends}", hint=hint)
         return self.session.catalog.runs.changes_between(first_run, last_run)
 
     def stats(self) -> Stats:

@@ -17,9 +17,9 @@ from cafcat.errors import InvalidInput
 
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
 
-_PARAMETER: Final = re.compile(r":(\w+) (TEXT|INTEGER|UUID|TIME) (.+) Example: (.*)")
+_PARAMETER: Final = re.compile(r":(\w+) (TEXT|INTEGER|RUN|UUID|TIME) (.+) Example: (.*)")
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
-_KINDS: Final = {"INTEGER": int, "UUID": UUID, "TEXT": str, "TIME": str}
+_KINDS: Final = {"INTEGER": int, "RUN": int, "UUID": UUID, "TEXT": str, "TIME": str}
 
 
 class Parameter(NamedTuple):
@@ -27,7 +27,8 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: Name in the text of the query, where a colon precedes it.
-        kind: TEXT, INTEGER, UUID or TIME (that PostgreSQL can read; in the time zone of the session, or with one).
+        kind: TEXT, INTEGER, RUN (number of an ingest), UUID or TIME (that PostgreSQL can read; in the time zone of
+            the session, or with one).
         help: Description.
         example: A value, as text.
     """
@@ -84,7 +85,7 @@ def _literal(parameter: Parameter, value: str) -> str:
     try:
         typed = _KINDS[parameter.kind](value)
     except ValueError as error:
-        kind = {"INTEGER": "a whole number", "UUID": "a UUID"}[parameter.kind]
+        kind = "a UUID" if parameter.kind == "UUID" else "a whole number"
         raise InvalidInput(f"{parameter.name} must be {kind}, not {value!r}") from error
     literal = sql.Literal(str(typed) if isinstance(typed, UUID) else typed).as_string(None).strip()
     return f"timestamptz {literal}" if parameter.kind == "TIME" else literal

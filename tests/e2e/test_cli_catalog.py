@@ -36,6 +36,25 @@ def test_runs_and_stats(filled: Cafcat) -> None:
     assert "1 committed" in filled("stats").text
 
 
+def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> None:
+    (cafcat.folder / "a").write_bytes(b"a")
+    cafcat("ingest", "a", "-q")
+    (cafcat.folder / "b").write_bytes(b"b")
+    os.utime(cafcat.folder / "a", ns=(1, 1))
+    assert "replaced 1" in cafcat("ingest", "a", "b").text
+    assert cafcat("runs", "diff", "1", "2").lines == ["+ b"]
+    assert cafcat("query", "changes", "1", "2", "--json").document["file_path"] == "b"
+    wrong = "run 1 is not the later one: run 2 ended later; name the earlier run first: `cafcat runs diff 1 2`\n"
+    for verb in (["runs", "diff"], ["query", "changes"]):
+        assert cafcat(*verb, "2", "1", code=2).err == f"cafcat: {wrong}"
+        assert cafcat(*verb, "2", "2", "--json").documents == []
+        assert "there is no run 0;" in cafcat(*verb, "0", "1", code=4).err
+    for name in ("ended-by-run", "failed-files", "files-of-run", "shards"):
+        assert "there is no run 77;" in cafcat("query", name, "77", code=4).err
+        assert "run must be a whole number" in cafcat("query", name, "x", code=2).err
+    assert "takes FIRST LAST" in cafcat("query", "changes", "1", code=2).err
+
+
 def test_sql(filled: Cafcat) -> None:
     query = (
         "SELECT 1 AS one, 2.5 AS half, 10::numeric AS ten, NULL AS nothing, 'a\nb' AS text,"

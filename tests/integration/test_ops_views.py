@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import cafcat
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.named_queries import named_queries
+from cafcat.errors import InvalidInput
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from tests.worlds.catalog_world import begin, commit, sql
@@ -106,6 +109,8 @@ def test_changes_between_two_runs(local: cafcat.Repository) -> None:
         ("added", "twice", None, 2, 3),
     ]
     assert list(local.changes_between(3, 3)) == []
+    with pytest.raises(InvalidInput, match=r"run 1 is not the later one: run 3 ended later; .* diff 1 3`"):
+        local.changes_between(3, 1)
 
 
 def test_a_removal_that_was_taken_back_is_no_change(local: cafcat.Repository) -> None:

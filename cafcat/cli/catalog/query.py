@@ -57,12 +57,26 @@ def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
 
 
 def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> list[str]:
-    """Return the values with whole UUIDs in place of the first digits of the UUIDs of chunks."""
+    """Return the values with whole UUIDs in place of the first digits of the UUIDs of chunks.
+
+    Raises:
+        NotFound: There is no chunk or run of such a value.
+        InvalidInput: Values are missing or of the wrong kind, or the second of two runs is not the later one.
+    """
     kinds = [parameter.kind for parameter in query.parameters]
+    runs = [int(value) for kind, value in zip(kinds, values, strict=False) if kind == "RUN" and _is_whole(value)]
+    if kinds == ["RUN", "RUN"] and len(runs) == len(kinds):
+        repository.changes_between(*runs)  # only checks the runs, because no change is taken from the iterator
+    for run in runs:
+        repository.run(run)
     return [
         str(repository.chunk(value).uuid) if kinds[place : place + 1] == ["UUID"] else value
         for place, value in enumerate(values)
     ]
+
+
+def _is_whole(value: str) -> bool:
+    return value.removeprefix("-").isdecimal()
 
 
 def register(app: typer.Typer) -> None:

@@ -118,7 +118,7 @@ def diff(
     """Show the files that changed from the end of one ingest to the end of a later one.
 
     Each line begins with + for an added file, ~ for a replaced one, - for a removed one. The changes of all
-    commands count, not only those of ingests.
+    commands count, not only those of ingests. A file that was packed again with the same content did not change.
 
     Example: cafcat runs diff 7 8
     """
