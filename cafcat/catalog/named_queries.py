@@ -5,7 +5,7 @@ query answers, a line for each parameter (`-- :name TYPE description. Example: v
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
@@ -14,12 +14,29 @@ from uuid import UUID
 from psycopg import sql
 
 from cafcat.errors import InvalidInput
+from cafcat.support.paths import folder_of
 
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
 
-_PARAMETER: Final = re.compile(r":(\w+) (TEXT|INTEGER|RUN|UUID|TIME) (.+) Example: (.*)")
+_PARAMETER: Final = re.compile(r":(\w+) (TEXT|FOLDER|LOGS|INTEGER|RUN|UUID|TIME) (.+) Example: (.*)")
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
-_KINDS: Final = {"INTEGER": int, "RUN": int, "UUID": UUID, "TEXT": str, "TIME": str}
+
+
+def _folder_of_logs(typed: str) -> str:
+    """Return a typed folder of log files with one slash at its end. Names of log files may begin with a slash."""
+    return "" if typed in ("", ".", "./") else f"{typed.rstrip('/')}/"
+
+
+_KINDS: Final[dict[str, Callable[[str], str | int | UUID]]] = {
+    "INTEGER": int,
+    "RUN": int,
+    "UUID": UUID,
+    "TEXT": str,
+    "FOLDER": folder_of,
+    "LOGS": _folder_of_logs,
+    "TIME": str,
+}
+"""Kinds of parameters, each with the function that converts a value as it was typed."""
 
 
 class Parameter(NamedTuple):
@@ -27,8 +44,9 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: Name in the text of the query, where a colon precedes it.
-        kind: TEXT, INTEGER, RUN (number of an ingest), UUID or TIME (that PostgreSQL can read; in the time zone of
-            the session, or with one).
+        kind: TEXT, FOLDER or LOGS (a folder of files or of log files; a slash at its end is added), INTEGER, RUN
+            (number of an ingest), UUID or TIME (that PostgreSQL can read; in the time zone of the session, or with
+            one).
         help: Description.
         example: A value, as text.
     """

@@ -55,6 +55,13 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
     assert "takes FIRST LAST" in cafcat("query", "changes", "1", code=2).err
 
 
+@pytest.mark.parametrize("folder", ["tree", "tree/", "", "."])
+def test_queries_of_a_folder(filled: Cafcat, folder: str) -> None:
+    assert filled("query", "largest-files", folder, "--json").documents[0]["file_path"] == "tree/big.dat"
+    assert filled("query", "folder-size", folder, "--json").document["files"] == len(TREE)
+    assert filled("query", "etags", folder, "--json").documents == []
+
+
 def test_sql(filled: Cafcat) -> None:
     query = (
         "SELECT 1 AS one, 2.5 AS half, 10::numeric AS ten, NULL AS nothing, 'a\nb' AS text,"

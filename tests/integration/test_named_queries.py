@@ -39,6 +39,21 @@ def test_values_are_quoted() -> None:
         named_queries()["files-of-run"].text(["7 OR true"])
 
 
+@pytest.mark.parametrize(
+    ("typed", "folder"),
+    [("photos", "photos/"), ("./photos/", "photos/"), ("/photos", "photos/"), ("", ""), (".", "")],
+)
+def test_folders_need_no_slash_at_their_end(typed: str, folder: str) -> None:
+    text = named_queries()["largest-files"].text([typed])
+    assert f"file_path >= '{folder}' AND ('{folder}' = '' OR " in text
+
+
+@pytest.mark.parametrize(("typed", "folder"), [("/var/log", "/var/log/"), ("app/", "app/"), ("", ""), (".", "")])
+def test_folders_of_logs_keep_a_slash_at_their_begin(typed: str, folder: str) -> None:
+    text = named_queries()["logs"].text([typed, "2026-11-21", "2026-11-22"])
+    assert f"log_file >= '{folder}' AND ('{folder}' = '' OR " in text
+
+
 def scans(plan: dict[str, object]) -> list[tuple[str, str]]:
     """Return the kind and the table of each scan of a plan."""
     found = [(str(plan["Node Type"]), str(plan["Relation Name"]))] if "Relation Name" in plan else []

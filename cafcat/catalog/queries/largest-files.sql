@@ -1,5 +1,6 @@
 -- Which files below a folder are the largest?
--- :folder TEXT The folder, with a slash at its end. Example: photos/
+-- :folder FOLDER The folder; empty for everything. Example: photos/
 -- This reads the whole folder.
 SELECT file_path, size_bytes, chunk FROM cafcat_ops.files
-WHERE file_path >= :folder AND file_path < left(:folder, -1) || '0' ORDER BY size_bytes DESC LIMIT 20;
+WHERE file_path >= :folder AND (:folder = '' OR file_path < left(:folder, -1) || '0')
+ORDER BY size_bytes DESC LIMIT 20;
