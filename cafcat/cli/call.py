@@ -184,11 +184,11 @@ class Call:
             try:
                 yield repository
             except NotFound as error:
-                from cafcat.cli.reading.log_names import add_log_hint
                 from cafcat.cli.reading.lost import warn_if_lost
+                from cafcat.cli.reading.missing_names import explain_missing
 
                 warn_if_lost(self, repository)
-                add_log_hint(repository, error)
+                explain_missing(repository, error)
                 if error.hint is None and error.path:
                     name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])
                     error.hint = f"`cafcat find --name {name}` looks for this name in all folders"

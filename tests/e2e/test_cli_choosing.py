@@ -120,3 +120,22 @@ def test_get_all_files_with_their_folders(cafcat: Cafcat) -> None:
     (cafcat.folder / "out").mkdir()
     cafcat("get", "**", "--parents", "-o", "out")
     assert files_below(cafcat.folder / "out") == TREE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["find", "*.x"], "--name '*.x'"),
+        (["ls", "tree/*.x"], "tree --name '*.x'"),
+        (["ls", "-R", "tree/a b/**/q?"], "'tree/a b' --name 'q?'"),
+        (["get", "*.x"], "--name '*.x'"),
+        (["stat", "tree/*.x"], "tree --name '*.x'"),
+        (["rm", "tree/*.x"], "tree --name '*.x'"),
+    ],
+)
+def test_a_pattern_without_files_points_to_find(filled: Cafcat, arguments: list[str], hint: str) -> None:
+    error = filled(*arguments, "--json", code=4).error
+    assert error["hint"] == f"`cafcat find {hint}` finds files by a pattern"
+    takes_patterns = arguments[0] in ("get", "stat", "rm")
+    pattern, name = "no file has this name or matches this pattern", "the catalog has no such file or folder"
+    assert error["message"] == (pattern if takes_patterns else name)

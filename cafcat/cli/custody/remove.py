@@ -14,6 +14,7 @@ from cafcat.cli.errors import DAMAGE, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, timestamp
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.reading.missing_names import explain_pattern
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
@@ -40,13 +41,17 @@ class _Progress(ShownProgress):
     path has a newer file. Every other problem is counted and printed.
     """
 
-    def __init__(self, call: Call, *, single: bool) -> None:
+    def __init__(self, call: Call, *, single: bool, takes_patterns: bool) -> None:
         super().__init__(call)
         self._single = single
+        self._takes_patterns = takes_patterns
 
     def problem(self, problem: FileProblem) -> None:
         if self._single and problem.kind in _ERRORS:
-            raise _ERRORS[problem.kind](problem.message, path=problem.path)
+            error = _ERRORS[problem.kind](problem.message, path=problem.path)
+            if self._takes_patterns:
+                explain_pattern(error)
+            raise error
         super().problem(problem)
 
 
@@ -121,7 +126,7 @@ def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[boo
     Returns:
         True if the files were only counted, because the user has to be asked first; and the report.
     """
-    progress = _Progress(call, single=targets.is_single)
+    progress = _Progress(call, single=targets.is_single, takes_patterns=True)
     with operation(call, progress, at_hand="the removal", if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
 
@@ -164,7 +169,7 @@ def undelete(
     chosen = _chosen(paths, files_from, null=null, recursive=recursive)
     names = chosen.listed if recursive else chain(chosen.paths, chosen.listed)
     folders = chosen.paths if recursive else ()
-    progress = _Progress(call, single=chosen.is_single)
+    progress = _Progress(call, single=chosen.is_single, takes_patterns=False)
     with operation(call, progress, at_hand="the undelete", if_interrupted="nothing was brought back") as session:
         from cafcat.operations.undelete.run import run
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from cafcat.cli.call import Call
 from cafcat.cli.choosing import Chosen
 from cafcat.cli.errors import SOME_FAILED
-from cafcat.cli.reading.log_names import add_log_hint
 from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.cli.reading.missing_names import explain_missing
 from cafcat.errors import Conflict, Corrupt, InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def each(call: Call, chosen: Chosen, function: "Callable[[PackedFiles, str], Non
                 function(repository, path)
             except (NotFound, Corrupt, Conflict, InvalidInput) as error:
                 failed += 1
-                add_log_hint(repository, error)
+                explain_missing(repository, error)
                 call.report(error)
         if failed:
             warn_if_lost(call, repository)

@@ -120,9 +120,9 @@ def _show_many(
             name = found.path if parents else found.path.rsplit("/", 1)[-1]
             _show_saved(call, repository, found, Path(folder, name))
             continue
-        from cafcat.cli.reading.log_names import add_log_hint
+        from cafcat.cli.reading.missing_names import explain_missing
 
-        add_log_hint(repository, found)
+        explain_missing(repository, found)
         if single:
             raise found
         failed += 1
@@ -203,10 +203,10 @@ def _cat_many(call: Call, repository: "PackedFiles", names: Iterable[str], byte_
                 raise blocks
             _write(call, blocks)
         except (NotFound, InvalidInput, Conflict, *FILE_ERRORS) as error:
-            from cafcat.cli.reading.log_names import add_log_hint
+            from cafcat.cli.reading.missing_names import explain_missing
 
             failed += 1
-            add_log_hint(repository, error)
+            explain_missing(repository, error)
             call.report(error)
     if failed:
         from cafcat.cli.reading.lost import warn_if_lost

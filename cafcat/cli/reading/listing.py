@@ -9,8 +9,8 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
-from cafcat.cli.reading.log_names import add_log_hint
 from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.cli.reading.missing_names import explain_log, pattern_hint
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
@@ -64,9 +64,12 @@ def ls(
 
 def _check_is_everything(repository: "PackedFiles", prefix: str) -> None:
     """Raise NotFound unless a prefix below which the catalog has nothing stands for the whole catalog."""
+    from cafcat.reading.globs import is_glob
+
     if prefix not in ("", ".", "./"):
-        error = NotFound(NO_SUCH_PREFIX, path=prefix, hint="`cafcat ls` lists the catalog")
-        add_log_hint(repository, error)
+        hint = pattern_hint(prefix) if is_glob(prefix) else "`cafcat ls` lists the catalog"
+        error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
+        explain_log(repository, error)
         raise error
 
 

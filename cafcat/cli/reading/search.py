@@ -9,7 +9,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import SOME_FAILED
-from cafcat.cli.reading.log_names import NO_LOGS
+from cafcat.cli.reading.missing_names import NO_LOGS
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import plural
 

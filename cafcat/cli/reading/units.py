@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.reading.log_names import NO_LOGS
+from cafcat.cli.reading.missing_names import NO_LOGS
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import plural
 

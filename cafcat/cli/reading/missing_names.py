@@ -1,0 +1,77 @@
+"""Explains why a name is missing: it is a pattern, or a log file whose records are in an archive of logs."""
+
+import shlex
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from cafcat.errors import CafcatError, NotFound
+
+if TYPE_CHECKING:
+    from cafcat.packed_files import PackedFiles
+
+__all__ = ["NO_LOGS", "explain_log", "explain_missing", "explain_pattern", "pattern_hint"]
+
+NO_LOGS: Final = (
+    "no archive of logs has a log file {prefix!r}, or one below a folder of this name; see `cafcat units`"
+)
+"""Message of a command that finds no log files below a prefix."""
+
+
+def explain_missing(repository: "PackedFiles", error: CafcatError) -> None:
+    """Change message and hint of an error if the missing name is a pattern, or as `explain_log` does.
+
+    Args:
+        repository: The repository that raised the error.
+        error: The error of a command that accepts patterns.
+    """
+    if not explain_log(repository, error):
+        explain_pattern(error)
+
+
+def explain_log(repository: "PackedFiles", error: CafcatError) -> bool:
+    """Change message and hint of an error if the missing file is a log file in an archive, or a folder of them.
+
+    This costs one query for a NotFound with a path, and nothing for other errors. If the query fails, the error
+    stays as it is.
+
+    Args:
+        repository: The repository that raised the error.
+        error: The error.
+
+    Returns:
+        True if the error was changed.
+    """
+    if not isinstance(error, NotFound) or not error.path:
+        return False
+    with suppress(CafcatError):
+        if repository.has_logs(error.path):
+            name = shlex.quote(error.path)
+            error.message = (
+                "an archive of logs has the records of this log file, or of the log files in this folder"
+            )
+            error.hint = f"use `cafcat units {name}`, or `cafcat search QUERY {name}`"
+            return True
+    return False
+
+
+def explain_pattern(error: CafcatError) -> None:
+    """Change the message of an error, and add a hint if it has none, if the missing name is a pattern.
+
+    Args:
+        error: The error of a command that accepts patterns.
+    """
+    from cafcat.reading.globs import is_glob
+
+    if isinstance(error, NotFound) and error.path and is_glob(error.path):
+        error.message = "no file has this name or matches this pattern"
+        error.hint = error.hint or pattern_hint(error.path)
+
+
+def pattern_hint(pattern: str) -> str:
+    """Return a hint to `cafcat find` for a path with special characters of patterns, such as "photos/*.jpg"."""
+    from cafcat.reading.globs import literal_prefix
+
+    folder = literal_prefix(pattern).rpartition("/")[0]
+    name = shlex.quote(pattern.rstrip("/").rpartition("/")[2])
+    where = f"{shlex.quote(folder)} " if folder else ""
+    return f"`cafcat find {where}--name {name}` finds files by a pattern"
