@@ -1,5 +1,6 @@
 """Chooses the format of a new archive from its file name, or from the name that the user gave."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,15 @@ __all__ = ["MEMBER_FORMATS", "export_format", "format_of_output"]
 
 MEMBER_FORMATS: Final = ("tar", "zip")
 """Formats that an export can write, but that chunks cannot have."""
+
+_COMPRESSED_TARS: Final = {
+    ".tar.gz": "gzip",
+    ".tgz": "gzip",
+    ".tar.zst": "zstd",
+    ".tar.xz": "xz",
+    ".tar.bz2": "bzip2",
+}
+"""Suffixes of compressed tars, each with the program that compresses."""
 
 
 def export_format(output: Path | None, name: str | None) -> str:
@@ -39,6 +49,7 @@ def export_format(output: Path | None, name: str | None) -> str:
     for suffix in MEMBER_FORMATS:
         if output.name.lower().endswith(f".{suffix}"):
             return suffix
+    _refuse_compressed(output)
     return _by_suffix(output, [f"{name} (.{name})" for name in MEMBER_FORMATS]).name
 
 
@@ -53,6 +64,13 @@ def format_of_output(output: Path, name: str | None) -> Format:
         InvalidInput: no format has this name, or the file name has the suffix of no format.
     """
     return _by_suffix(output) if name is None else formats.by_name(formats.validate_name(name))
+
+
+def _refuse_compressed(output: Path) -> None:
+    for suffix, program in _COMPRESSED_TARS.items():
+        if output.name.lower().endswith(suffix):
+            line = f"cafcat export -o - --format tar | {program} > {shlex.quote(str(output))}"
+            raise InvalidInput(f"cafcat cannot compress a tar ({suffix})", path=str(output), hint=f"use `{line}`")
 
 
 def _by_suffix(output: Path, others: Sequence[str] = ()) -> Format:

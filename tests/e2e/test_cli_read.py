@@ -46,6 +46,8 @@ def test_get_to_a_name_a_folder_or_stdout(filled: Cafcat, tmp_path: Path) -> Non
     assert (tmp_path / "part").read_bytes() == TREE["tree/b.bin"][10:20]
     filled("get", "tree/a.txt", "tree/b.bin", "-o", tmp_path / "part", code=2)
     filled("get", "tree/a.txt", "-o", tmp_path / "no" / "such" / "folder", code=1)
+    for folder in (".", "../"):
+        assert f"PATH... -o {folder}`" in filled("get", "tree/a.txt", folder, code=2, cwd=tmp_path).err
     assert {path.name for path in tmp_path.iterdir()} == {"other", "a.txt", "b.bin", "part"}
 
 
@@ -176,7 +178,7 @@ def test_extract_lists_existing_files_as_problems(filled: Cafcat, tmp_path: Path
     (tmp_path / "tree/folder/c.txt").write_bytes(b"mine")
     result = filled("extract", "tree/folder", "-C", tmp_path, code=3)
     assert "tree/folder/c.txt: " in result.err
-    assert "failed 1" in result.text
+    assert "failed 1 (--force overwrites existing files)" in result.text
     problem, summary = filled("extract", "tree/folder/c.txt", "-C", tmp_path, "--json", code=3).documents
     assert problem["problem"]["path"] == "tree/folder/c.txt"
     assert summary["summary"]["failed"] == [problem["problem"]]

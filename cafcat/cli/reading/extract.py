@@ -1,7 +1,7 @@
 """The command `cafcat extract`: its flags, progress and output."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from cafcat.cli.reading.get import Explain, Force
 from cafcat.model import ProblemKind
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
+
+if TYPE_CHECKING:
+    from cafcat.model import ExtractReport
 
 __all__ = ["register"]
 
@@ -90,7 +93,7 @@ def extract(
             **files,
         )
     first = "interrupted; " if report.interrupted else ""
-    failed = f", failed {report.files_failed}" if report.files_failed else ""
+    failed = f", failed {report.files_failed}{_remedy(report)}" if report.files_failed else ""
     skipped = f", skipped {report.files_skipped} with too short paths" if report.files_skipped else ""
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
     line = f"{first}extracted {plural(report.files, 'file')}{failed}{skipped}, {work}"
@@ -101,6 +104,14 @@ def extract(
     if progress.problems[ProblemKind.CORRUPT]:
         return DAMAGE
     return SOME_FAILED if report.files_failed else 0
+
+
+def _remedy(report: "ExtractReport") -> str:
+    """Return what to do about files that exist already; "" if none of the listed failures is such a file."""
+    from cafcat.reading.output_errors import FILE_EXISTS
+
+    exist = any(problem.message == FILE_EXISTS for problem in report.failed)
+    return " (--force overwrites existing files)" if exist else ""
 
 
 def register(app: typer.Typer) -> None:

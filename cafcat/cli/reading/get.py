@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -28,6 +28,9 @@ Range = Annotated[
         help="Range of bytes: 0-99 (the first 100), 100- (all after these) or -100 (the last 100).",
     ),
 ]
+_OUTPUT_FOLDERS: Final = (".", "./", "..", "../")
+"""Names that users of cp write at the end, for the folder to write to. No file of the catalog has such a name."""
+
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show the planned requests, and read no file.")]
 
@@ -69,6 +72,9 @@ def get(
         return get_list(call, list_arguments(files_from, output, on_error, others, null=null, force=force))
     if on_error is not None:
         raise InvalidInput("--on-error needs --files-from", hint="use --files-from LIST -o FILE.tar")
+    if output is None and paths and len(paths) > 1 and paths[-1] in _OUTPUT_FOLDERS:
+        hint = f"name the folder to write to with -o: `cafcat get PATH... -o {paths[-1]}`"
+        raise InvalidInput(f"{paths[-1]!r} is no path of a file in the catalog", hint=hint)
     chosen = choose(paths, files_from, null=null)
     if output == "-":
         return _cat(call, chosen, byte_range or WHOLE, explain=explain)
