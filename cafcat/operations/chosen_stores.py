@@ -112,9 +112,7 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
         return None
     url = named_store(session, given).url
     if not session.catalog.recovery.has_store(url):
-        raise NotFound(
-            f"the catalog has no chunk in the store {url}", hint="`cafcat chunks ls` lists chunks and their stores"
-        )
+        raise NotFound(f"the catalog has no chunk in the store {url}", hint="`cafcat store ls` lists the stores")
     return url
 
 

@@ -60,7 +60,8 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     chunk = pack(cafcat, {"t/a": b"first", "t/new\nline": b"second"})
     flip(chunk, 7)
     assert cafcat("verify").code == 0
-    first, last = cafcat("verify", "--level", "data", code=5).lines
+    first, last, remedy = cafcat("verify", "--level", "data", code=5).lines
+    assert remedy.startswith("to repair chunks: cafcat repair --from-copy, or cafcat repair --from-source SRC")
     assert first.startswith(f"chunk {chunk.stem}: file t/new\\nline [5, 11): the bytes of this file have CRC-32C ")
     assert last.startswith("verified 1 object (data): 1 damaged; 2 files, ")
     finding, summary = cafcat("verify", "--level", "data", "--json", code=5).documents
@@ -73,7 +74,7 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     chunk.chmod(0o600)
     with chunk.open("r+b") as cut:
         cut.truncate(3)
-    first, _ = cafcat("verify", "--level", "data", code=5).lines
+    first = cafcat("verify", "--level", "data", code=5).lines[0]
     assert re.match(rf"chunk {chunk.stem}: size \[3, \d+\): the object has 3 bytes of ", first)
     assert first.endswith("; its index is cut off; 2 files are cut off, 2 of them live: t/a, t/new\\nline")
     chunk.unlink()
@@ -115,6 +116,9 @@ def test_options_that_select_chunks(cafcat: Cafcat) -> None:
     assert checked("--store", "store") == [first.stem, second.stem]
     for nothing in (["--chunk", "00000000"], ["--store", "elsewhere"], ["--prefix", "none"]):
         cafcat("verify", *nothing, code=4)
+    assert cafcat("verify", "--store", "elsewhere", "--json", code=4).error["hint"] == (
+        "`cafcat store ls` lists the stores"
+    )
     for wrong in (["--sample", "5"], ["a"], ["--level", "source"], ["--level", "none"], ["--older-than", "soon"]):
         cafcat("verify", *wrong, code=2)
 

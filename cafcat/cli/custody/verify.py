@@ -95,10 +95,14 @@ def _exit_code(report: "VerifyReport") -> int:
 
 
 def _remedy(report: "VerifyReport") -> list[str]:
-    """Return the line that `cafcat verify --level source` prints if files changed at their source; else no line."""
-    if report.level is not VerifyLevel.SOURCE or not report.damaged:
+    """Return the line that names the command against the damage; no line without damage, or of the catalog."""
+    if not report.damaged and not report.missing:
         return []
-    return ["files that changed at their source: cafcat ingest --checksum SRC packs their new content"]
+    if report.level is VerifyLevel.CATALOG:
+        return []
+    if report.level is VerifyLevel.SOURCE:
+        return ["files that changed at their source: cafcat ingest --checksum SRC packs their new content"]
+    return ["to repair chunks: cafcat repair --from-copy, or cafcat repair --from-source SRC (both ask first)"]
 
 
 _OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}
