@@ -85,17 +85,26 @@ _MODULES: Final = {name: module for panel in _PANELS.values() for name, module i
 OF_OTHER_PROGRAMS: Final = {
     "add": "`cafcat ingest FOLDER` packs files",
     "check": "`cafcat verify` checks the chunks, and `cafcat db check` the catalog",
+    "cp": "`cafcat get` copies files out of their archives, and `cafcat ingest` packs files",
     "create": "`cafcat ingest FOLDER` packs files",
+    "dedupe": "`cafcat query duplicates` lists files with the same content",
     "delete": "`cafcat rm` removes files",
     "diff": "`cafcat runs diff RUN LATER_RUN` shows what changed",
+    "dump": "`cafcat cat PATH` writes a file to stdout, and `cafcat export -o FILE.tar` a tar",
     "forget": "`cafcat rm` removes files, and `cafcat prune` the chunks that have none any more",
     "history": "`cafcat query history` shows the versions of a file, and `cafcat runs` the ingests",
     "init": "no command is needed: `cafcat ingest FOLDER` makes the catalog and the store",
+    "key": "`cafcat keys` manages access keys of the S3 server; archives are not encrypted",
     "list": "`cafcat ls` lists folders, and `cafcat find` files",
     "log": "`cafcat runs` lists the ingests",
+    "purge": "`cafcat rm -r FOLDER` removes a folder, and `cafcat prune` the chunks that have no files any more",
+    "size": "`cafcat du FOLDER` shows the size of a folder, and `cafcat stats` of the catalog",
     "snapshots": "`cafcat runs` lists the ingests; a catalog has the latest version of each file",
     "status": "`cafcat stats` shows totals, and `cafcat doctor` problems",
     "sync": "`cafcat ingest --delete FOLDER` brings the catalog to the state of a folder",
+    "tag": "cafcat has no tags; `cafcat ingest --prefix FOLDER` names the folder of the files",
+    "tree": "`cafcat ls -R` lists everything below a folder",
+    "unlock": "no command is needed: locks of ended processes end by themselves, and `cafcat recover` cleans up",
 }
 """Names of commands in other programs, each with the hint that cafcat prints."""
 

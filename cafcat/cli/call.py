@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from cafcat.cli.errors import USAGE, describe
-from cafcat.cli.groups import Group, ListGroup, Panels, verb_with_panels
+from cafcat.cli.groups import Group, ListGroup, Panels, verb_class
 from cafcat.cli.output import Output
 from cafcat.errors import NotFound
 
@@ -325,6 +325,7 @@ def verb(
     reads: bool = False,
     measured: bool = False,
     panels: Panels | None = None,
+    hints: Mapping[str, str] | None = None,
 ) -> None:
     """Add a command to a typer application, with the shared options.
 
@@ -340,9 +341,11 @@ def verb(
             `--fresh`.
         measured: True for a long command, which cron jobs run: it gets `--metrics-file`.
         panels: Panels of the help, for a command with many options. None: all options are in one list.
+        hints: Hints for wrong usage, as other programs have it: by option, or "" for an argument of a command that
+            takes none.
     """
     shared = with_shared_options(function, store, commits=commits, moves=moves, reads=reads, measured=measured)
-    app.command(name, cls=verb_with_panels(panels or {}), epilog=_EPILOG)(shared)
+    app.command(name, cls=verb_class(panels or {}, hints or {}), epilog=_EPILOG)(shared)
 
 
 def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["Group", "ListGroup", "Panels", "Verb", "verb_with_panels"]
+__all__ = ["Group", "ListGroup", "Panels", "Verb", "verb_class"]
 
 Panels = Mapping[str, Sequence[str]]
 """Titles of panels in the help of a command, and the names of the parameters in each."""
@@ -24,14 +25,32 @@ _RUNNING: Final = (
 """Parameters of several commands. They come last, in a panel of their own."""
 
 
+_EXTRA_ARGUMENTS: Final = "Got unexpected extra argument"
+"""Beginning of typer's message about an argument that a command does not take."""
+
+
 class Verb(TyperCommand):
     """A command whose help shows its options in panels.
 
     Attributes:
         panels: The panels. Options that no panel has come before the panels.
+        hints: Hints for options of other programs, by option; "" for an argument that the command does not take.
     """
 
     panels: ClassVar[Panels] = {}
+    hints: ClassVar[Mapping[str, str]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises InvalidInput with a hint for those of other programs."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            message = error.format_message()
+            option = getattr(error, "option_name", "" if message.startswith(_EXTRA_ARGUMENTS) else None)
+            hint = None if option is None else self.hints.get(option)
+            if hint is None:
+                raise
+            raise InvalidInput(message.partition(" (Possible")[0].rstrip("."), hint=hint) from error
 
     def get_short_help_str(self, limit: int = 0) -> str:  # noqa: ARG002 - as typer calls it
         """Return the first sentence of the help, which completions show. Typer itself cuts it."""
@@ -53,9 +72,9 @@ class Verb(TyperCommand):
                     formatter.write_dl(shown)
 
 
-def verb_with_panels(panels: Panels) -> type[Verb]:
-    """Return the class of a command whose help has these panels."""
-    return type("Verb", (Verb,), {"panels": panels})
+def verb_class(panels: Panels, hints: Mapping[str, str]) -> type[Verb]:
+    """Return the class of a command whose help has these panels, and whose errors have these hints."""
+    return type("Verb", (Verb,), {"panels": panels, "hints": hints})
 
 
 _LISTS: Final = {"ls": "list", "list": "ls"}

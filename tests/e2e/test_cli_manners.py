@@ -72,6 +72,22 @@ def test_a_verb_of_other_programs_is_explained(alone: Cafcat, word: str) -> None
         assert any(f"{name} ".startswith(f"cafcat {verb} ") for name in VERBS), verb
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["backup", "photos"], "(photos)", "`cafcat ingest FOLDER` packs a folder"),
+        (["restore", "latest", "--target", "/tmp"], "--target", "`cafcat extract [PREFIX...] -C DIR` copies files"),
+        (["sql", "SELECT 1"], "(SELECT 1)", "`cafcat sql -c QUERY`"),
+    ],
+)
+def test_the_usage_of_other_programs_is_explained(
+    alone: Cafcat, arguments: list[str], message: str, hint: str
+) -> None:
+    error = alone(*arguments, "--json", code=2).error
+    assert error["message"].endswith(message)
+    assert hint in error["hint"]
+
+
 def test_ls_and_list_of_a_group_mean_the_same(cafcat: Cafcat) -> None:
     cafcat("ingest", str(Path(__file__).parent / "conftest.py"), "-q")
     assert cafcat("store", "list").text == cafcat("store", "ls").text != ""

@@ -85,5 +85,8 @@ def _restored(report: "RestoreReport") -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat backup` and `restore` to the commands of the program."""
-    verb(app, "backup", backup, commits=True, measured=True)
-    verb(app, "restore", restore, commits=True, measured=True)
+    no_folder = "backup writes the catalog, not your files; `cafcat ingest FOLDER` packs a folder"
+    verb(app, "backup", backup, commits=True, measured=True, hints={"": no_folder})
+    no_target = "restore fills an empty catalog; `cafcat extract [PREFIX...] -C DIR` copies files to disk"
+    hints = dict.fromkeys(("", "--target", "-t"), no_target)
+    verb(app, "restore", restore, commits=True, measured=True, hints=hints)

@@ -112,4 +112,4 @@ def _cell(value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat sql` to the commands of the program."""
-    verb(app, "sql", sql)
+    verb(app, "sql", sql, hints={"": "give the query with -c: `cafcat sql -c QUERY`"})
