@@ -251,8 +251,8 @@ def with_shared_options(
     """Return the function of a command in the form that typer calls, with the shared options added.
 
     If the second parameter of `function` is `options`, annotated with the options of an operation, the command also
-    gets their arguments and flags (`parameters_of`). A group that is called without a command prints its help on
-    stderr, and ends with exit code 2.
+    gets their arguments and flags (`parameters_of`). Without a command, the program prints its help, as `cafcat
+    help` does. A group without a function of its own prints its help on stderr, and ends with exit code 2.
 
     Args:
         function: The function of the command. Its first parameter is a Call; it returns the exit code; None is 0.
@@ -297,6 +297,9 @@ def with_shared_options(
         call.accept(values)
         if isinstance(context.command, TyperGroup):
             if is_group and context.invoked_subcommand is not None:
+                return None
+            if is_program and context.invoked_subcommand is None:
+                call.output.show({"help": context.get_help()}, [context.get_help()])
                 return None
             if not is_group and context.invoked_subcommand is None:
                 typer.echo(context.get_help(), err=True)

@@ -36,6 +36,7 @@ def test_version_and_help(alone: Cafcat) -> None:
 
 
 def test_help_of_a_command(alone: Cafcat) -> None:
+    assert alone().text == alone("help").text
     for words in ([], ["db"], ["db", "init"], ["runs", "show"], ["get"]):
         assert alone("help", *words).text == alone(*words, "--help").text == alone(*words, "-h").text
     assert alone("help", "db", "init", "--json").document["help"].startswith("Usage: cafcat db init")
@@ -92,6 +93,11 @@ def test_ls_and_list_of_a_group_mean_the_same(cafcat: Cafcat) -> None:
     cafcat("ingest", str(Path(__file__).parent / "conftest.py"), "-q")
     assert cafcat("store", "list").text == cafcat("store", "ls").text != ""
     assert cafcat("keys", "ls").text == cafcat("keys", "list").text
+    cafcat("limits", "set", "s3://b", "--requests", "3")
+    for group, listing in (("store", "ls"), ("chunks", "ls"), ("keys", "list"), ("limits", "list")):
+        assert cafcat(group).text == cafcat(group, listing).text
+        assert cafcat(group, "--json").out == cafcat(group, listing, "--json").out
+    assert cafcat("chunks").lines
     error = cafcat("runs", "ls", "--json", code=2).error
     assert (error["message"], error["hint"]) == (
         "`cafcat runs` has no command 'ls'",

@@ -27,6 +27,11 @@ def ls(
             call.output.show(asdict(chunk), [_row(chunk)])
 
 
+def _all(call: Call) -> None:
+    """List the chunks of all states: `cafcat chunks` without a command."""
+    ls(call)
+
+
 def _row(chunk: Chunk) -> str:
     size = format_size(chunk.size_bytes) if chunk.size_bytes is not None else "-"
     files = f"{chunk.live_file_count} of {plural(chunk.file_count, 'file')}"
@@ -59,6 +64,7 @@ def show(
 
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat chunks` to the commands of the program."""
-    below = group(app, "chunks", "List and show the chunks of the catalog.")
+    help = "List and show the chunks of the catalog. Without a command, they are listed."
+    below = group(app, "chunks", help, alone=_all)
     verb(below, "ls", ls)
     verb(below, "show", show)

@@ -86,6 +86,7 @@ def revoke(
 
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat keys` to the commands of the program."""
-    below = group(app, "keys", "Make, list and revoke access keys of the S3 server.")
+    help = "Make, list and revoke access keys of the S3 server. Without a command, the keys are listed."
+    below = group(app, "keys", help, alone=list_)
     for name, function in (("add", add), ("list", list_), ("revoke", revoke)):
         verb(below, name, function)

@@ -76,6 +76,7 @@ def remove(call: Call, *, url: _Url) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat limits` to the commands of the program."""
-    below = group(app, "limits", "Limit the requests and bytes of stores and sources.")
+    help = "Limit the requests and bytes of stores and sources. Without a command, the limits are listed."
+    below = group(app, "limits", help, alone=list_)
     for name, function in (("set", set_), ("list", list_), ("remove", remove)):
         verb(below, name, function)

@@ -283,6 +283,7 @@ def _findings(findings: "Sequence[Finding]") -> Iterator[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the group `cafcat store` to the commands of the program."""
-    below = group(app, "store", "List, check, add, move, migrate and remove stores.")
+    help = "List, check, add, move, migrate and remove stores. Without a command, the stores are listed."
+    below = group(app, "store", help, alone=ls)
     for function in (ls, add, rename, move, migrate, rm, check):
         verb(below, function.__name__, function)
