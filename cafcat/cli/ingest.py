@@ -164,13 +164,15 @@ def _summary(report: IngestReport, progress: ShownProgress, *, removes: bool) ->
         f"skipped {report.files_skipped}{_kinds(progress, failures=False)}",
         f"failed {report.files_failed}{_kinds(progress, failures=True)}",
     ]
+    first = "interrupted; " if report.interrupted else ""
     seconds = max(progress.seconds, 0.001)
+    if report.dry_run:
+        return [first + ", ".join(counts), f"{format_size(report.bytes_added)} to pack, {seconds:.1f} s"]
     files = report.files_added + report.files_replaced
     work = (
         f"{format_size(report.bytes_added)} in {plural(report.chunks_committed, 'chunk')}, {seconds:.1f} s"
         f" ({files / seconds:.0f} files/s, {format_size(int(report.bytes_added / seconds))}/s)"
     )
-    first = "interrupted; " if report.interrupted else ""
     return [first + ", ".join(counts), work]
 
 

@@ -1,5 +1,6 @@
 """`cafcat doctor`: what it prints, and its exit codes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def test_an_error_is_exit_code_1(tmp_path: Path) -> None:
     assert not any(line.startswith(("ok", "not checked")) for line in result.lines)
     assert any(line.startswith("error    database") for line in result.lines)
     assert SECRET not in result.text + result.err
+    assert re.match(r"1 error, \d+ warnings?$", Cafcat(tmp_path, NOBODY)("doctor", code=1).lines[-1])
 
 
 def test_the_json_document(tmp_path: Path) -> None:

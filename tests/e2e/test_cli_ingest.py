@@ -1,6 +1,7 @@
 """ingest: output, exit codes and signals."""
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -105,6 +106,7 @@ def test_options_that_select_files(cafcat: Cafcat) -> None:
     dry = cafcat("ingest", "a.txt", "b.tmp", "--dry-run", "--exclude", "*.tmp")
     assert dry.lines[0] == "+ a.txt"
     assert dry.lines[1].startswith("would add 1 file, ")
+    assert re.fullmatch(r"5 B to pack, \d+\.\d s", dry.lines[2])
     assert paths(cafcat) == []
     cafcat("ingest", "--files-from", "-", "-0", stdin=b"a.txt\0new\nline\0")
     (cafcat.folder / "list").write_text("c.txt\n")

@@ -93,6 +93,17 @@ def test_losses_are_reported_and_must_be_accepted(cafcat: Cafcat, lost: Cafcat) 
     assert (damage["kind"], damage["name"], damage["files"], damage["lost"]) == ("missing", gone.stem, 1, True)
 
 
+def test_a_single_file_of_a_lost_chunk_is_counted(cafcat: Cafcat, empty_catalog: str) -> None:
+    for content in (b"first", b"second"):
+        (cafcat.folder / "a").write_bytes(content)
+        cafcat("ingest", "a", "-q")
+    cafcat("rm", "a")
+    cafcat("undelete", "a")
+    (cafcat.folder / "store" / f"{cafcat('stat', 'a', '--json').document['chunk']}.caf").unlink()
+    result = Cafcat(cafcat.folder, empty_catalog)("rebuild", "--accept-loss", code=5)
+    assert result.lines[-1] == "1 file of lost chunks is named in the journal"
+
+
 def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: Databases) -> None:
     copies = cafcat.folder / "copies"
     cafcat("copy", "--all", "--to", str(copies), "-q")

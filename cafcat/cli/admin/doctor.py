@@ -7,6 +7,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.operations.doctor.options import DoctorOptions
 from cafcat.operations.doctor.report import DoctorReport, Level
+from cafcat.support.quantities import plural
 
 __all__ = ["register"]
 
@@ -46,7 +47,8 @@ def _lines(report: DoctorReport, *, quiet: bool) -> Iterator[str]:
         return
     if report.skipped:
         yield f"not checked, because they need a database: {', '.join(report.skipped)}"
-    yield f"{len(report.of(Level.ERROR))} errors, {len(report.of(Level.WARNING))} warnings"
+    errors, warnings = len(report.of(Level.ERROR)), len(report.of(Level.WARNING))
+    yield f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"
 
 
 def register(app: typer.Typer) -> None:
