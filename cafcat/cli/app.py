@@ -204,6 +204,7 @@ def run(arguments: Sequence[str]) -> int:
         call.json = call.json or "--json" in arguments
         call.debug = call.debug or "--debug" in arguments
         code = call.report(error)
+    call.report_new_catalog()
     return _measured(call, _flushed(call, code))
 
 

@@ -10,6 +10,7 @@ import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
@@ -81,6 +82,9 @@ def _shared(
     """
 
 
+_DATABASE_FOLDER: Final = "postgres"
+"""Name of the folder of the embedded database, in the home."""
+
 _SHARED: Final = dict(inspect.signature(_shared).parameters)
 _OF_EVERY_COMMAND: Final = (
     "json",
@@ -121,6 +125,7 @@ class Call:
         self.quiet = self.verbose = self.debug = self.fresh = False
         self._flags: dict[str, Any] = {}
         self._settings: Settings | None = None
+        self._new_home: Path | None = None
         self.job: JobMetrics | None = None
 
     @property
@@ -154,8 +159,17 @@ class Call:
         from cafcat.settings.settings import Settings
 
         if self._settings is None:
-            self._settings = Settings.load(**self._flags)
+            self._settings = settings = Settings.load(**self._flags)
+            is_named = settings.database_url is None and not settings.has_default_home
+            if is_named and not (settings.home / _DATABASE_FOLDER).is_dir():
+                self._new_home = settings.home
         return self._settings
+
+    def report_new_catalog(self) -> None:
+        """Print a notice if the command made a catalog in a home that the user named: its name may be mistyped."""
+        if self._new_home is None or not (self._new_home / _DATABASE_FOLDER).is_dir() or self.quiet:
+            return
+        self.output.notice(f"made a new catalog in {self.output.shown(str(self._new_home))}, which had none")
 
     def repository(self) -> "Repository":
         """Return a new repository for a `with` statement. It connects to the database at its first query."""

@@ -150,7 +150,9 @@ def test_without_a_url_the_embedded_database_starts_by_itself(tmp_path: Path) ->
     cafcat = Cafcat(tmp_path, None)
     try:
         (tmp_path / "f").write_bytes(b"content")
-        cafcat("ingest", "f")
+        made = f"cafcat: made a new catalog in {tmp_path / 'home'}, which had none\n"
+        assert cafcat("ingest", "f").err == made
+        assert cafcat("cat", "f").err == ""
         assert cafcat("cat", "f").out == b"content"
         assert cafcat("db", "check").text == "nothing is wrong\n"
         assert os.listdir(tmp_path / "store")
