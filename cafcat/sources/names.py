@@ -132,7 +132,7 @@ def check_name(path: str) -> str | None:
         try:
             size_bytes = len(path.encode())
         except UnicodeEncodeError:
-            return "the name is not valid UTF-8"
+            return "the name is not valid UTF-8: rename the file (convmv renames whole folders)"
     if not path:
         return "the name is empty"
     if size_bytes > MAX_PATH_BYTES:

@@ -92,6 +92,7 @@ def test_a_failed_file_is_listed_and_makes_3(cafcat: Cafcat) -> None:
     Path(os.fsdecode(os.fsencode(cafcat.folder) + b"/bad\xff")).write_bytes(b"2")
     result = cafcat("ingest", ".", "--exclude", "home", "--exclude", "store", code=3)
     assert len(result.err.splitlines()) == 1
+    assert result.err.endswith("not valid UTF-8: rename the file (convmv renames whole folders)\n")
     assert "bad" in result.err
     assert "failed 1 (1 name)" in result.text
     result = cafcat("ingest", ".", "--json", "--include", "bad*", code=3)

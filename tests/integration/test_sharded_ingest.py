@@ -287,7 +287,7 @@ def test_files_that_fail_are_reported(repository: Repository, tree: Path, thread
     report = repository.with_progress(heard).ingest([tree], executor=threads)
     assert (report.files_added, report.files_failed) == (FOLDERS * FILES + 1, 1)
     assert [(problem.kind, problem.message) for problem in heard.problems] == [
-        (ProblemKind.NAME, "the name is not valid UTF-8")
+        (ProblemKind.NAME, "the name is not valid UTF-8: rename the file (convmv renames whole folders)")
     ]
 
 

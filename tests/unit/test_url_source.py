@@ -189,8 +189,16 @@ def test_invalid_urls_are_refused(url: str) -> None:
         ("http://example.org?a", "example.org/", "the URL names a folder"),
         ("http://example.org/d/?a", "example.org/d/", "the URL names a folder"),
         ("http://example.org/%00", "example.org/\\x00", "the name contains a NUL byte"),
-        ("http://example.org/caf%E9", "example.org/caf\\xe9", "the name is not valid UTF-8"),
-        ("http://example.org/caf\udce9", "example.org/caf\\xe9", "the name is not valid UTF-8"),
+        (
+            "http://example.org/caf%E9",
+            "example.org/caf\\xe9",
+            "the name is not valid UTF-8: rename the file (convmv renames whole folders)",
+        ),
+        (
+            "http://example.org/caf\udce9",
+            "example.org/caf\\xe9",
+            "the name is not valid UTF-8: rename the file (convmv renames whole folders)",
+        ),
         ("http://example.org/d/%2e%2e/a", "example.org/d/../a", "the name has a part '..'"),
         ("http://example.org/%2E./%2e%2E%2Fetc/a", "example.org/../../etc/a", "the name has a part '..'"),
         ("http://example.org/d/..%2fa", "example.org/d/../a", "the name has a part '..'"),
