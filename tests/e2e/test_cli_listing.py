@@ -100,7 +100,7 @@ def test_stat_shows_earlier_versions(cafcat: Cafcat) -> None:
     assert set(before) == FILE_KEYS | {"retired_at", "run", "reason"}
     assert before["crc32c"] == first["crc32c"]
     assert before["chunk"] == first["chunk"]
-    assert "before      3 bytes" in cafcat("stat", "f").text
+    assert "before       3 bytes" in cafcat("stat", "f").text
 
 
 def test_one_missing_path_of_several(filled: Cafcat) -> None:

@@ -124,6 +124,7 @@ def test_config_shows_where_each_value_comes_from(alone: Cafcat) -> None:
     assert alone("--profile", "p", "config", "--json").document["target_size"]["value"] == 2_000_000
     assert "target_size = 1000000" in alone("config").text
     assert "lock_timeout = none: ten minutes; 0 for rebuild and restore  (default)" in alone("config").text
+    assert "tracing = false  (default)" in alone("config").text
     assert "no profile 'q'" in alone("config", "--profile", "q", code=2).err
     alone("config", "--config", "none.toml", code=2)
 

@@ -42,8 +42,8 @@ def test_listing_and_naming(cafcat: Cafcat) -> None:
     fill(cafcat)
     url = url_of(cafcat.folder / "store")
     assert url in cafcat("store", "ls").text
-    assert cafcat("store", "add", "main", "store").text == f"main is {url}\n"
-    assert cafcat("store", "rename", "main", "disk-1").text == f"disk-1 is {url}\n"
+    assert cafcat("store", "add", "main", "store").text == f"the store main is at {url}\n"
+    assert cafcat("store", "rename", "main", "disk-1").text == f"the store disk-1 is at {url}\n"
     cafcat("store", "add", "disk-2", "second")
     cafcat("store", "rename", "disk-2", "disk-1", code=1)
     cafcat("store", "add", "a/b", "second", code=2)

@@ -109,8 +109,10 @@ CASES = {
     "chunks ls": Case("chunks ls", "committed"),
     "chunks show": Case("chunks show {chunk}", "{chunk}"),
     "store ls": Case("store ls", "1 chunk"),
-    "store add": Case("store add new ./new", "new is file:///"),
-    "store rename": Case("store rename new newer", "newer is file:///", before=("store add new ./new",)),
+    "store add": Case("store add new ./new", "the store new is at file:///"),
+    "store rename": Case(
+        "store rename new newer", "the store newer is at file:///", before=("store add new ./new",)
+    ),
     "store move": Case("store move store moved", "moved file:///"),
     "store migrate": Case("store migrate store ./new", "migrated 1 chunk"),
     "store rm": Case("store rm new", "removed file:///", before=("store add new ./new",)),

@@ -67,6 +67,8 @@ def _line(options: dict[str, str]) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return _NONE[name]
+    if isinstance(value, bool):
+        return str(value).lower()  # as cafcat.toml has it
     if name in _SIZES:
         return f"{value} bytes ({format_size(value)})"
     if name in _RATES:

@@ -88,7 +88,7 @@ def add(
         if open_store(store.url).is_remote and not repository.check_store(store.url).is_usable:
             server = f"the server of {store.url} lacks features that cafcat needs"
             call.warn(f"{server}: `cafcat store check {name}` shows which")
-    call.output.show(store._asdict(), [call.output.shown(f"{store.name} is {store.url}")])
+    call.output.show(store._asdict(), [call.output.shown(f"the store {store.name} is at {store.url}")])
 
 
 def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]) -> None:
@@ -101,7 +101,7 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
         renamed = repository.rename_store(old, name)
     if configured not in (None, name):
         call.warn(f"the setting store still has the value {configured}: change it to {name}")
-    call.output.show(renamed._asdict(), [call.output.shown(f"{renamed.name} is {renamed.url}")])
+    call.output.show(renamed._asdict(), [call.output.shown(f"the store {renamed.name} is at {renamed.url}")])
 
 
 def rm(

@@ -188,9 +188,10 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
     shown = document | {"size_bytes": size, "crc32c": f"{location.crc32c:08x}"}
     call.output.fields(document | {"history": history}, shown)
     if not call.json:
+        before_label = f"{'before':<{max(map(len, shown))}}"
         for before in history:
             call.output.line(
-                f"before      {before['size_bytes']} bytes, modified {before['modified_at']},"
+                f"{before_label}  {before['size_bytes']} bytes, modified {before['modified_at']},"
                 f" chunk {before['chunk']} [{before['start_byte']}, {before['end_byte']}),"
                 f" until {before['retired_at']} ({_why(before)})"
             )
