@@ -224,6 +224,11 @@ class Call:
         elif not self.quiet:
             self.output.notice(message)
 
+    def note_empty(self, message: str) -> None:
+        """Print on stderr that a list is empty. With --json or --quiet, nothing is printed."""
+        if not self.json and not self.quiet:
+            self.output.notice(message)
+
     def summarize(self, document: Mapping[str, Any], lines: Iterable[str], failed: Iterable[str] = ()) -> None:
         """Print the result of a command.
 

@@ -76,7 +76,10 @@ def test_json_output(cafcat: Cafcat, lost: Cafcat) -> None:
 
 def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "--to", "./safe", "-q")
-    assert cafcat("backup", "--list").out == b""
+    nothing = cafcat("backup", "--list")
+    assert nothing.out == b""
+    assert nothing.err.startswith("cafcat: there are no backups in this store; ")
+    assert cafcat("backup", "--list", "--json").err == cafcat("backup", "--list", "-q").err == ""
     assert len(cafcat("backup", "--list", "--to", "./safe").lines) == 1
     assert "there is no backup in" in lost("restore", code=4).err
     assert "there is no backup x in" in lost("restore", "x", "--from", "safe", code=4).err

@@ -80,6 +80,7 @@ def test_an_expired_key_is_refused(cafcat: Cafcat) -> None:
 def test_invalid_durations_are_refused(cafcat: Cafcat, expires: str) -> None:
     cafcat("keys", "add", f"--expires={expires}", code=2)
     assert cafcat("keys", "list").lines == []
+    assert cafcat("keys", "list").err == "cafcat: there are no access keys; `cafcat keys add` makes one\n"
 
 
 def test_the_secret_is_sealed(cafcat: Cafcat) -> None:

@@ -14,6 +14,7 @@ def test_a_limit_is_set_listed_and_removed(cafcat: Cafcat) -> None:
     assert (listed["url"], listed["requests"], listed["in_flight_bytes"]) == ("s3://b/in", 3, 1_000_000_000)
     assert cafcat("limits", "list").lines == ["s3://b/in  3 requests, 1.0 GB in flight  (0 processes)"]
     cafcat("limits", "remove", "s3://b/in")
+    assert cafcat("limits", "list").err.startswith("cafcat: there are no limits; ")
     assert "no limit for s3://b/in" in cafcat("limits", "remove", "s3://b/in", code=4).err
     assert "give --requests" in cafcat("limits", "set", "s3://b", code=2).err
     assert "not a number of bytes" in cafcat("limits", "set", "s3://b", "--bandwidth", "fast", code=2).err

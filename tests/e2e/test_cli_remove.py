@@ -37,7 +37,8 @@ def test_a_file_is_removed_and_brought_back(tree: Cafcat) -> None:
     assert re.fullmatch(r" +11  2026-11-21T10:00:00Z  removed \d{4}-\d\d-\d\dT[\d:]{8}Z  tree/a.txt", line)
     assert tree("undelete", "tree/a.txt").text == "brought back 1 file (11 B)\n"
     assert tree("cat", "tree/a.txt").out == TREE["tree/a.txt"]
-    assert tree("undelete", "--list").text == ""
+    nothing = tree("undelete", "--list")
+    assert (nothing.text, nothing.err) == ("", "cafcat: there are no removed files to bring back\n")
     assert tree("db", "check").text == "nothing is wrong\n"
 
 

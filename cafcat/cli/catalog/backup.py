@@ -43,10 +43,16 @@ def backup(
 
 
 def _list(call: Call, store: str | None) -> int:
+    is_empty = True
     with call.repository() as repository:
         for found in repository.backups(store):
+            is_empty = False
             line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"
             call.output.show(found._asdict(), [line])
+    if is_empty:
+        call.note_empty(
+            "there are no backups in this store; `cafcat backup` writes one, and --to names another store"
+        )
     return 0
 
 

@@ -47,9 +47,13 @@ def list_(call: Call) -> None:
 
     Example: cafcat keys list
     """
+    is_empty = True
     with call.files() as repository:
         for key in repository.session.catalog.access_keys.all():
+            is_empty = False
             call.output.show(key._asdict(), [call.output.shown(_row(key))])
+    if is_empty:
+        call.note_empty("there are no access keys; `cafcat keys add` makes one")
 
 
 def _row(key: "AccessKey") -> str:

@@ -50,9 +50,13 @@ def list_(call: Call) -> None:
 
     Example: cafcat limits list
     """
+    is_empty = True
     with call.repository() as repository:
         for row in repository.limits():
+            is_empty = False
             call.output.show(row._asdict(), [call.output.shown(_row(row))])
+    if is_empty:
+        call.note_empty("there are no limits; `cafcat limits set URL` sets one")
 
 
 def _row(row: "LimitRow") -> str:

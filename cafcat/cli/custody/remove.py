@@ -205,6 +205,8 @@ def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
             _show(call, repository, removed)
     if not found and prefix not in (".", "./"):
         raise NotFound("the catalog has no removed files with this name, or below it, to bring back", path=prefix)
+    if not found:
+        call.note_empty("there are no removed files to bring back")
     return 0
 
 
