@@ -10,6 +10,7 @@ from cafcat.testing.formats import pack
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 from tests.worlds.archives.damage import flip
 from tests.worlds.archives.log_archives import write_container
+from tests.worlds.servers.services import Databases
 
 FILES = {"a/1": b"one", "b": b"two" * 1000}
 
@@ -70,6 +71,19 @@ def test_conflict_message_names_the_options(cafcat: Cafcat) -> None:
         cafcat("adopt", "other.caf", "--on-conflict", "skip").text
         == "adopted 1 archive: 0 files, 0 B; 2 files skipped\n"
     )
+
+
+def test_an_older_version_is_read_by_adopting_its_chunk_elsewhere(cafcat: Cafcat, databases: Databases) -> None:
+    for content in (b"first", b"second version"):
+        (cafcat.folder / "f").write_bytes(content)
+        cafcat("ingest", "f", "-q")
+    [older] = cafcat("stat", "f", "--json").document["history"]
+    assert [row["is_kept"] for row in cafcat("query", "history", "f", "--json").documents] == [True, True]
+    with databases.fresh(databases.template()) as url:
+        elsewhere = Cafcat(cafcat.folder, url, {"CAFCAT_STORE": str(cafcat.folder / "none")})
+        elsewhere("adopt", older["object"])
+        assert elsewhere("cat", "f").out == b"first"
+    assert cafcat("cat", "f").out == b"second version"
 
 
 def test_prune_lets_adopted_archives_go(cafcat: Cafcat) -> None:
