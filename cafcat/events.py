@@ -180,6 +180,8 @@ class CopyOutcome(StrEnum):
 
     COPIED = "copied"
     """The bytes of the chunk were written into the store."""
+    REPLACED = "replaced"
+    """The same, in place of a copy that `verify` had found damaged or missing."""
     FOUND = "found"
     """The store had an object with this key and these bytes: the object counts as a copy from now on."""
     THERE = "there"

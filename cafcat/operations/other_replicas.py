@@ -49,7 +49,7 @@ class OtherReplicas:
             if url != store.url and (other := self._opened(url)) is not None:
                 self._distinct.check(store, other, (key, other_key))
 
-    def prove(self, store: Store, chunk: UUID, key: str) -> None:
+    def prove(self, store: Store, chunk: UUID, key: str, *, is_listed: bool = False) -> None:
         """Prove that the chunk's own object stays if an object is removed from a store.
 
         Copies are only checked, as `check` does, and those that a migration left are ignored. A deleted chunk has
@@ -59,6 +59,7 @@ class OtherReplicas:
             store: The store of the object.
             chunk: Uuid of the chunk.
             key: Key of the object.
+            is_listed: True if the catalog still has the object as a copy of the chunk.
 
         Raises:
             InvalidInput: The store is the store of the chunk or of a copy under another name, or both objects are
@@ -68,6 +69,8 @@ class OtherReplicas:
         """
         for is_copy, url, other_key in self._copies.active_replicas(chunk):
             if (url, other_key) == (store.url, key):
+                if is_copy and is_listed:
+                    continue
                 raise Conflict(f"the catalog has the chunk at {store.locate(key)} again", chunk=str(chunk))
             if not is_copy:
                 self._distinct.prove(store, self._stores[url], (key, other_key))

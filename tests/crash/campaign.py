@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.crash import archives
-from tests.crash.checker import Seen, crc32c, problems
+from tests.crash.checker import Damaged, Seen, crc32c, problems
 from tests.crash.places import Bucket, Folder, Place
 from tests.crash.verbs import VERBS, Verb, available_verbs
 from tests.crash.world import Outcome, State, World, fast_databases, zygote
@@ -66,7 +66,7 @@ class _Trial:
     verb: Verb
     command: list[str]
     state: State
-    damaged: frozenset[str]
+    damaged: Damaged
     before: Seen
     after: Seen
     boundaries: int

@@ -22,12 +22,14 @@ from tests.crash import archives
 from tests.crash.archives import Entry
 from tests.crash.places import Place
 
-__all__ = ["Seen", "look", "problems"]
+__all__ = ["Damaged", "Seen", "look", "problems"]
 
 JOURNAL, BACKUPS, MARKERS, PROBE = "journal/", "backups/", "catalogs/", "cafcat-probe-"
 KEPT = ("committed", "retired")
 LOGS = "clp-s"
 Spot = tuple[int, str, int, int]
+Damaged = frozenset[tuple[str, str]]
+"""Objects that were damaged on purpose: URL of the store, and key."""
 """A file in a chunk: chunks.id, path, start and end byte."""
 
 
@@ -97,9 +99,9 @@ def _is_own_log(chunk: Any) -> bool:
     return chunk.format == LOGS and chunk.adopted_prefix is None
 
 
-def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
-    """Return all problems. damaged: keys of objects that were damaged on purpose, and are not read."""
-    checks: list[Callable[[Seen, frozenset[str]], Iterator[str]]] = [
+def problems(seen: Seen, damaged: Damaged = frozenset()) -> list[str]:
+    """Return all problems. damaged: objects that were damaged on purpose, and are not read."""
+    checks: list[Callable[[Seen, Damaged], Iterator[str]]] = [
         _states,
         _locations,
         _chunks,
@@ -116,7 +118,7 @@ def problems(seen: Seen, damaged: frozenset[str] = frozenset()) -> list[str]:
     return [problem for check in checks for problem in check(seen, damaged)]
 
 
-def _states(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _states(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that no row is in state `writing`, and that abandoned and deleted objects were removed."""
     for table in ("chunks", "chunk_copies", "backups"):
         for row in seen.tables[table]:
@@ -131,7 +133,7 @@ def _states(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
             yield f"chunk {row.id} is retired and has no retired_at"
 
 
-def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+def _locations(seen: Seen, damaged: Damaged) -> Iterator[str]:
     """Check that every row of file_locations points to bytes of a committed chunk with that checksum."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
     for row in seen.tables["file_locations"]:
@@ -142,7 +144,7 @@ def _locations(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
         data = seen.object_of(chunk)
         if data is None:
             yield f"{row.file_path} points to {chunk.object_key}, which is missing"
-        elif chunk.object_key not in damaged and (
+        elif (chunk.store, chunk.object_key) not in damaged and (
             crc32c(_content(chunk, data, row)) != row.crc32c or row.end_byte > chunk.index_start_byte
         ):
             yield f"{row.file_path}: its bytes in {chunk.object_key} have another checksum"
@@ -156,7 +158,7 @@ def _content(chunk: Any, data: bytes, row: Any) -> bytes:
         return b"it cannot be decoded"
 
 
-def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+def _chunks(seen: Seen, damaged: Damaged) -> Iterator[str]:
     """Check that every kept chunk and every copy has an object as its row describes it."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
     rows = [(row, row) for row in chunks.values() if row.state in KEPT]
@@ -165,7 +167,7 @@ def _chunks(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
         data, name = seen.object_of(place), f"{place.store} {place.object_key}"
         if data is None:
             yield f"{name} is missing"
-        elif place.object_key not in damaged or place is not chunk:
+        elif (place.store, place.object_key) not in damaged:
             yield from (f"{name}: {problem}" for problem in _object_problems(chunk, data))
 
 
@@ -187,10 +189,10 @@ def _object_problems(chunk: Any, data: bytes) -> Iterator[str]:
             yield f"{file.path} has another checksum than in its index"
 
 
-def _entries(seen: Seen, chunk: Any, damaged: frozenset[str]) -> list[Entry] | None:
+def _entries(seen: Seen, chunk: Any, damaged: Damaged) -> list[Entry] | None:
     """Return the entries of a chunk with their paths in the catalog; None if the object is missing or damaged."""
     data = seen.object_of(chunk)
-    if data is None or chunk.object_key in damaged:
+    if data is None or (chunk.store, chunk.object_key) in damaged:
         return None
     prefix = chunk.adopted_prefix or (chunk.object_key if _is_own_log(chunk) else "")
     return [
@@ -203,7 +205,7 @@ def _checksum(entry: Entry, data: bytes) -> int:
     return crc32c(data[entry.start : entry.end]) if entry.crc32c is None else entry.crc32c
 
 
-def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+def _entries_once(seen: Seen, damaged: Damaged) -> Iterator[str]:
     """Check that every entry of a kept chunk is live or retired exactly once, and that no other file is."""
     rows = seen.tables["file_locations"] + seen.tables["retired_locations"]
     for chunk in seen.tables["chunks"]:
@@ -222,7 +224,7 @@ def _entries_once(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
             yield f"{path} of chunk {chunk.id} is live or retired more often than it is in its index"
 
 
-def _log_files(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _log_files(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that the catalog has every log file of each kept archive as the archive lists it, and no other."""
     for chunk in seen.tables["chunks"]:
         data = seen.object_of(chunk) if chunk.format == LOGS and chunk.state in KEPT else None
@@ -236,7 +238,7 @@ def _log_files(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
             yield f"chunk {chunk.id} has the log files {found}, its archive {expected}"
 
 
-def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _counters(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     files, sizes = Counter[int](), Counter[int]()
     for row in seen.tables["file_locations"]:
         files[row.caf_file_id] += 1
@@ -249,7 +251,7 @@ def _counters(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
             yield f"chunk {chunk.id} counts {found} live files and bytes, and has {counted}"
 
 
-def _folder_totals(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _folder_totals(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that the totals of folders equal a recount of the files."""
     files, sizes = Counter[str](), Counter[str]()
     for row in seen.tables["file_locations"]:
@@ -265,7 +267,7 @@ def _folder_totals(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
             yield f"folder {folder!r} has the total {totals.get(folder)}, and its files {counted.get(folder)}"
 
 
-def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _nothing_else(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that a store has the objects that rows name, and nothing else.
 
     A killed process may leave an empty probe: the next `recover` of a store in use removes the probe
@@ -289,7 +291,7 @@ def _nothing_else(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
                 yield f"{url} has an upload of {key}"
 
 
-def _markers(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _markers(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that a store with objects has the marker of this catalog, and no other marker."""
     [identity] = seen.tables["catalog_identity"]
     marker = f"{MARKERS}{identity.uuid}.json"
@@ -307,7 +309,7 @@ def _markers(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
                 yield f"{url} {marker}: it is not the marker of this catalog"
 
 
-def _journal(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _journal(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that every journal record is in its stores as its row describes it, and that no other record is."""
     chunks = {row.id: row for row in seen.tables["chunks"]}
     records = {f"{JOURNAL}{row.id:020d}-{row.uuid}.jsonl": row for row in seen.tables["journal"]}
@@ -360,7 +362,7 @@ def parse_record(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return head, files
 
 
-def _removals_known(seen: Seen, _damaged: frozenset[str]) -> Iterator[str]:
+def _removals_known(seen: Seen, _damaged: Damaged) -> Iterator[str]:
     """Check that every store has the records of all removals and restores since its first chunk."""
     commits = {row.chunk_id: row.id for row in seen.tables["journal"] if row.chunk_id is not None}
     for url, objects in seen.objects.items():
@@ -384,7 +386,7 @@ def _own(seen: Seen) -> dict[UUID, Any]:
     return {row.uuid: row for row in rows if row.state in KEPT and row.adopted_prefix is None}
 
 
-def _replayed(seen: Seen, damaged: frozenset[str]) -> Iterator[str]:
+def _replayed(seen: Seen, damaged: Damaged) -> Iterator[str]:
     """Replay the journal of each store that has all chunks, and compare the result with file_locations.
 
     A path that a third-party archive has now is left out: the journal describes its earlier state.

@@ -209,6 +209,14 @@ def copy(world: World) -> list[str]:
     return ["copy", "-q", "--all", "--to", world.places[1].url]
 
 
+def copy_again(world: World) -> list[str]:
+    """Prepare the replacement of a damaged copy."""
+    packed(world)
+    command = copied(world)
+    damage(world, 1)
+    return command
+
+
 def migrate(world: World) -> list[str]:
     """Prepare a migration of several chunks, a retired one, and a backup."""
     packed(world)
@@ -223,18 +231,19 @@ def prune_migrated(world: World) -> list[str]:
     return ["prune", *PRUNE]
 
 
-def damage(world: World) -> None:
-    """Damage one byte of a file in the first store, and let verify find it."""
+def damage(world: World, number: int = 0) -> None:
+    """Damage one byte of a file in the first store, or in the copy in the second one, and let verify find it."""
     row = world.sql(
         "SELECT object_key, l.start_byte FROM file_locations AS l JOIN chunks AS c ON c.id = caf_file_id "
         "WHERE c.store = %s AND l.end_byte > l.start_byte ORDER BY l.file_path LIMIT 1",
         world.places[0].url,
     )
     key, start = row[0]
-    data = bytearray(world.places[0].objects()[key])
+    place = world.places[number]
+    data = bytearray(place.objects()[key])
     data[start] ^= 0xFF
-    world.places[0].write(key, bytes(data))
-    world.damaged = frozenset([key])
+    place.write(key, bytes(data))
+    world.damaged = frozenset([(place.url, key)])
     world.cafcat("verify", "-q", "--level", "data", code=5)
 
 
@@ -342,6 +351,10 @@ NOT_COPIED = (
     "SELECT count(*) FROM chunks AS c WHERE state = 'committed' AND NOT EXISTS "
     "(SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed')"
 )
+BROKEN_COPIES = (
+    "SELECT count(*) FROM verifications AS v JOIN chunk_copies AS k ON k.id = v.copy_id "
+    "WHERE v.verdict <> 'ok' AND k.state = 'committed'"
+)
 COPIES = "SELECT state, count(*) FROM chunk_copies GROUP BY 1 ORDER BY 1"
 STORES = "SELECT store, state, count(*) FROM chunks GROUP BY 1, 2 ORDER BY 1, 2"
 REPAIRED = (
@@ -390,6 +403,7 @@ VERBS = {
     "repair from copy": Verb(repair_from_copy, (REPAIRED,)),
     "repair from source": Verb(repair_from_source, (REPAIRED,)),
     "copy": Verb(copy, (COUNTS, NOT_COPIED)),
+    "copy in place of a damaged one": Verb(copy_again, (COUNTS, NOT_COPIED, BROKEN_COPIES)),
     "store migrate": Verb(migrate, (COUNTS, STORES, NOT_COPIED)),
     "prune after a migration": Verb(prune_migrated, (COUNTS, NOT_COPIED, STORES)),
     "backup": Verb(backup, ("SELECT count(*) FROM backups WHERE state = 'committed'",)),

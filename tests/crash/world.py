@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from cafcat.embedded.roles import SUPERUSER
-from tests.crash.checker import Seen, look
+from tests.crash.checker import Damaged, Seen, look
 from tests.crash.places import Place
 from tests.crash.team import Victim
 from tests.worlds.memory import in_memory
@@ -113,8 +113,7 @@ class World:
     environment: dict[str, str] = field(default_factory=dict)
     name: str = ""
     templates: list[str] = field(default_factory=list)
-    damaged: frozenset[str] = frozenset()
-    """Keys of objects that were damaged on purpose."""
+    damaged: Damaged = frozenset()
     outside: Place | None = None
 
     @property

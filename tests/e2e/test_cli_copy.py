@@ -64,6 +64,7 @@ def test_json_output(cafcat: Cafcat) -> None:
     assert summary["summary"] == {
         "store": url,
         "copied": 1,
+        "replaced": 0,
         "found": 0,
         "there": 0,
         "own": 0,
@@ -111,8 +112,19 @@ def test_wrong_arguments(cafcat: Cafcat) -> None:
     cafcat("copy", "00000000", "--to", "./second", code=4)
     cafcat("copy", "--prefix", "nothing", "--to", "./second", code=4)
     (cafcat.folder / "file").write_bytes(b"")
-    assert "a part of" in cafcat("copy", "--all", "--to", "file/below", code=1).err
+    assert "there is no folder" in cafcat("copy", "--all", "--to", "file/below", code=2).err
     assert cafcat("copy", "--all", "--to", "./second").text.startswith("copied 1 chunk")
+
+
+def test_damaged_copies_are_replaced(cafcat: Cafcat) -> None:
+    first, _ = fill(cafcat, "a", "b")
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    flip(cafcat.folder / "second" / f"{first}.caf", 3)
+    remedy = cafcat("verify", "--level", "data", code=5).lines[-1]
+    assert remedy == f"to replace copies: cafcat copy --all --to {(cafcat.folder / 'second').as_uri()}"
+    done = cafcat(*remedy.split(": cafcat ")[1].split()).text
+    assert re.fullmatch(r"replaced 1 damaged or missing copy \([^)]*\), 1 had been there before\n", done)
+    assert cafcat("verify", "--level", "data").text.startswith("verified 4 objects (data): 4 ok")
 
 
 def test_a_store_by_its_name(cafcat: Cafcat) -> None:

@@ -61,7 +61,7 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     flip(chunk, 7)
     assert cafcat("verify").code == 0
     first, last, remedy = cafcat("verify", "--level", "data", code=5).lines
-    assert remedy.startswith("to repair chunks: cafcat repair --from-copy, or cafcat repair --from-source SRC")
+    assert remedy.startswith("to repair chunks: cafcat repair, or cafcat repair --from-source SRC")
     assert first.startswith(f"chunk {chunk.stem}: file t/new\\nline [5, 11): the bytes of this file have CRC-32C ")
     assert last.startswith("verified 1 object (data): 1 damaged; 2 files, ")
     finding, summary = cafcat("verify", "--level", "data", "--json", code=5).documents

@@ -209,6 +209,51 @@ def test_damaged_chunk_has_no_copy_and_others_are_copied(world: World, damage: s
     assert counted(world.recover()) == {}
 
 
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_broken_copies_are_replaced(world: World, damage: str) -> None:
+    """A second file is in each store, so that the store without its copy is still that of the catalog."""
+    first, second = commit(world.repository, {"a": b"first"}), commit(world.repository, {"b": b"second"})
+    world.copy()
+    data = world.second.objects()[f"{first}.caf"]
+    DAMAGE[damage](folder_of(world.second) / f"{first}.caf")
+    assert world.copy().there == 2
+    assert world.repository.verify(level="data").ok == 3
+    report = world.copy()
+    assert (report.replaced, report.there, report.copied, report.failed) == (1, 1, 0, ())
+    assert world.second.objects()[f"{first}.caf"] == data
+    assert check(world) == {f"{first}.caf", f"{second}.caf"}
+    assert world.repository.verify(level="data").ok == 4
+    assert world.copy().there == 2
+
+
+def test_a_broken_copy_of_a_damaged_chunk_stays(world: World) -> None:
+    """Each object has the only right bytes of one file. `repair` reads both."""
+    chunk = commit(world.repository, {"a": b"first", "b": b"second"})
+    world.copy()
+    objects = world.first.objects()[f"{chunk}.caf"]
+    world.first.write(f"{chunk}.caf", objects.replace(b"first", b"worst"))
+    world.second.write(f"{chunk}.caf", objects.replace(b"second", b"sXcond"))
+    world.repository.verify(level="data")
+    report = world.copy()
+    assert (report.replaced, report.damaged) == (0, 1)
+    assert "its bytes are damaged" in report.failed[0]
+    assert b"first" in world.second.objects()[f"{chunk}.caf"]
+    assert world.repository.repair(from_copies=True, dry_run=False).files_lost == 0
+    assert dict(world.repository.read_many(["a", "b"])) == {"a": b"first", "b": b"second"}
+
+
+def test_a_copy_that_was_mended_by_hand_stays(world: World) -> None:
+    chunk = commit(world.repository, {"a": b"first"})
+    world.copy()
+    data = world.second.objects()[f"{chunk}.caf"]
+    world.second.write(f"{chunk}.caf", data.replace(b"first", b"worst"))
+    world.repository.verify(level="data")
+    world.second.write(f"{chunk}.caf", data)
+    before = world.sql("SELECT id FROM chunk_copies WHERE state = 'committed'")
+    assert world.copy().there == 1
+    assert world.sql("SELECT id FROM chunk_copies WHERE state = 'committed'") == before
+
+
 def test_chunk_without_a_checksum_is_checked_against_its_index(world: World) -> None:
     whole, damaged = commit(world.repository, FILES), commit(world.repository, {"b": b"b" * 1000})
     world.sql("UPDATE chunks SET crc64nvme = NULL")

@@ -7,6 +7,7 @@ from uuid import UUID
 from psycopg import errors as pg
 
 from cafcat.catalog.by_key import BY_INDEX
+from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.chunks.objects import Objects
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.lookup import folder_range
@@ -21,15 +22,19 @@ __all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "Selection", "drop_copies"]
 _PAGE_ROWS: Final = 1000
 _WITH_OBJECT: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
 
+_FAILED_CHECKS: Final = f"""
+SELECT FROM verifications AS v
+WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id AND v.verdict IN ('damaged', 'missing') AND {FAILURE_COUNTS}
+"""
 # A chunk has one journal record of its commit. Its journal.id is the position of the commit in the order of
 # changes.
-_CHUNK: Final = """
+_CHUNK: Final = f"""
 SELECT c.id, c.uuid, c.state, c.format, c.store, c.object_key, c.size_bytes, c.file_count,
        c.crc64nvme, coalesce((SELECT min(j.id) FROM journal AS j WHERE j.chunk_id = c.id), 0), k.state,
-       k.retired_at IS NOT NULL
+       k.retired_at IS NOT NULL, EXISTS ({_FAILED_CHECKS})
 FROM chunks AS c
 LEFT JOIN chunk_copies AS k ON k.chunk_id = c.id AND k.store = %(store)s AND k.deleted_at IS NULL
-"""
+"""  # noqa: S608
 _BELOW: Final = (
     "c.id = ANY (ARRAY(SELECT caf_file_id FROM file_locations WHERE file_path = %(path)s "
     "UNION SELECT caf_file_id FROM file_locations WHERE file_path >= %(low)s AND file_path < %(high)s))"
@@ -104,6 +109,7 @@ class ChunkToCopy(NamedTuple):
         copy_state: State of its copy in the target store: writing, committed, abandoned or deleted; None if the
             catalog has no copy there, or has recorded that the object of an abandoned or deleted copy is gone.
         is_copy_retired: True if a migration has retired this copy. Prune removes it later.
+        is_copy_broken: True if `verify` found this copy damaged or missing, and has not found it undamaged since.
     """
 
     id: int
@@ -118,6 +124,7 @@ class ChunkToCopy(NamedTuple):
     sequence: int
     copy_state: str | None
     is_copy_retired: bool
+    is_copy_broken: bool
 
 
 class CopiedChunk(NamedTuple):
@@ -328,6 +335,29 @@ class Copies(Objects):
         if not is_changed:
             message = f"prune is removing the retired copy in {store_url}"
             raise Conflict(message, hint="copy the chunk again later")
+
+    def mark_deleted(self, chunk: UUID, store_url: str) -> int:
+        """Set the state of an active copy to `deleted`, before its object is removed. It is not read any more.
+
+        Args:
+            chunk: UUID of the chunk.
+            store_url: URL of the store of the copy.
+
+        Returns:
+            chunk_copies.id.
+
+        Raises:
+            Conflict: The store has no active copy of the chunk: another process has removed or retired it.
+        """
+        statement = (
+            "UPDATE chunk_copies AS k SET state = 'deleted' FROM chunks AS c WHERE c.id = k.chunk_id "
+            "AND c.uuid = %s AND k.store = %s AND k.state = 'committed' AND k.retired_at IS NULL RETURNING k.id"
+        )
+        with self._connection.statement() as connection:
+            row = connection.execute(statement, (chunk, store_url)).fetchone()
+        if row is None:
+            raise Conflict(f"the copy in {store_url} was removed meanwhile", hint="run the same command again")
+        return int(row[0])
 
     def switch(self, chunk: UUID, old: str, new: str) -> None:
         """Make the copy in one store the chunk itself, and the object in another store a retired copy.

@@ -18,6 +18,7 @@ from cafcat.catalog.chunks.check_types import (
     VerifyScope,
     VerifyTally,
 )
+from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.chunks.rows import COPY_ROWS, ChunkRows
 from cafcat.catalog.connection import Connection, PgConnection
@@ -26,7 +27,6 @@ from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 
 __all__ = [
     "DAMAGED",
-    "FAILURE_COUNTS",
     "CheckResult",
     "CheckTarget",
     "DamagedChunk",
@@ -112,12 +112,6 @@ FROM last AS v LEFT JOIN chunks AS c ON c.id = v.chunk_id, LATERAL (
     SELECT EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.is_live)
            AND c.state IS DISTINCT FROM 'deleted' AS live) AS needed
 """
-FAILURE_COUNTS: Final = """v.verdict <> 'ok' AND NOT EXISTS (
-      SELECT FROM verifications AS later
-      WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
-        AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing'))"""
-"""Condition on a check `v`: it failed, and no later check of the same level, or of level data, was ok. The view
-chunk_health and the queries damaged and damaged-files have the same condition."""
 DAMAGED: Final = f"""
 SELECT DISTINCT ON (c.id) c.id, c.uuid, v.level, v.verdict, v.id AS verification_id
 FROM verifications AS v JOIN chunks AS c ON c.id = v.chunk_id

@@ -10,7 +10,7 @@ chunk would lose.
 from typing import Final
 
 from cafcat.catalog.by_key import delete_by_key, exists_by_key, join_by_key
-from cafcat.catalog.chunks.verification import FAILURE_COUNTS
+from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.files.log_units import LOGS_ELSEWHERE
 from cafcat.catalog.files.lookup import LOCATION, size_of
 from cafcat.catalog.files.mapping import ALL_COLUMNS

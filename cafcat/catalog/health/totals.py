@@ -6,8 +6,9 @@ They come from `chunks` and the other small tables. No statement reads `file_loc
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.chunks.owners import is_dead
-from cafcat.catalog.chunks.verification import DAMAGED, FAILURE_COUNTS
+from cafcat.catalog.chunks.verification import DAMAGED
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.health.brief import brief_read
 

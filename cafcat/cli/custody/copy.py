@@ -34,6 +34,7 @@ class _Progress(ShownProgress):
 
 _WORDS = {
     "copied": "copied",
+    "replaced": "copied in place of a damaged copy",
     "found": "found: the store had these very bytes",
     "there": "is there already",
     "own": "is in that store itself",
@@ -74,10 +75,16 @@ def copy(
 
 
 def _summary(report: "CopyReport") -> str:
+    size = f" ({format_size(report.bytes_copied)})"
+    copies = "copy" if report.replaced == 1 else "copies"
     done = [
         text
         for count, text in (
-            (report.copied, f"copied {plural(report.copied, 'chunk')} ({format_size(report.bytes_copied)})"),
+            (report.copied, f"copied {plural(report.copied, 'chunk')}{size}"),
+            (
+                report.replaced,
+                f"replaced {report.replaced} damaged or missing {copies}{'' if report.copied else size}",
+            ),
             (report.found, f"found {plural(report.found, 'chunk')} there"),
             (report.there, f"{report.there} had been there before"),
             (report.own, f"{plural(report.own, 'chunk')} in that store itself: these have no copy there"),

@@ -1,6 +1,7 @@
 """The command `cafcat verify`: its flags, progress and output."""
 
 from dataclasses import asdict, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -27,11 +28,22 @@ class _Progress(ShownProgress):
     """Progress of `cafcat verify`. Prints each finding on stdout.
 
     With -v, each checked object is printed, too: on stderr, with --json on stdout.
+
+    Attributes:
+        damaged: True if a chunk itself was found damaged or missing.
+        damaged_copies: URLs of the stores with damaged or missing copies.
     """
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.damaged = False
+        self.damaged_copies: set[str] = set()
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
         checked = event
+        if checked.chunk is not None and any(finding.is_live for finding in checked.findings):
+            self._note_damage(checked)
         for finding in checked.findings:
             self._print_finding(checked, finding)
         if self._call.verbose and self._call.json:
@@ -40,6 +52,11 @@ class _Progress(ShownProgress):
         elif self._call.verbose:
             read = f", {format_size(checked.bytes_read)} read" if checked.bytes_read else ""
             self._print(f"{_name(checked)}: {checked.verdict} ({plural(checked.files, 'file')}{read})")
+
+    def _note_damage(self, checked: ObjectChecked) -> None:
+        if checked.verdict in (Verdict.DAMAGED, Verdict.MISSING):
+            self.damaged = self.damaged or not checked.is_copy
+            self.damaged_copies.update([checked.store] if checked.is_copy and checked.store else ())
 
     def _print_finding(self, checked: ObjectChecked, finding: Finding) -> None:
         if self._call.json:
@@ -72,11 +89,12 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
 
     Example: cafcat verify --level data --older-than 90d
     """
+    progress = _Progress(call)
     with (
         executor_of(cluster) as executor,
         operation(
             call,
-            _Progress(call),
+            progress,
             at_hand="the chunk at hand",
             if_interrupted="results so far are in the catalog; run the same verify again to continue",
         ) as session,
@@ -84,7 +102,7 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
         from cafcat.operations.verify.run import run
 
         report = run(session, replace(options, executor=executor))
-    call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report)])
+    call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report, progress)])
     return _exit_code(report)
 
 
@@ -94,15 +112,16 @@ def _exit_code(report: "VerifyReport") -> int:
     return DAMAGE if report.damaged or report.missing else SOME_FAILED if report.unreadable else 0
 
 
-def _remedy(report: "VerifyReport") -> list[str]:
-    """Return the line that names the command against the damage; no line without damage, or of the catalog."""
-    if not report.damaged and not report.missing:
-        return []
-    if report.level is VerifyLevel.CATALOG:
-        return []
-    if report.level is VerifyLevel.SOURCE:
+def _remedy(report: "VerifyReport", progress: _Progress) -> list[str]:
+    """Return the lines that name the commands against the damage; none for damage of the catalog."""
+    if report.level is VerifyLevel.SOURCE and report.damaged:
         return ["files that changed at their source: cafcat ingest --checksum SRC packs their new content"]
-    return ["to repair chunks: cafcat repair --from-copy, or cafcat repair --from-source SRC (both ask first)"]
+    lines = [
+        f"to replace copies: cafcat copy --all --to {quote(store)}" for store in sorted(progress.damaged_copies)
+    ]
+    if progress.damaged:
+        lines.insert(0, "to repair chunks: cafcat repair, or cafcat repair --from-source SRC (both ask first)")
+    return lines
 
 
 _OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}

@@ -12,12 +12,13 @@ class CopyReport:
     Attributes:
         store: URL of the store with the copies.
         copied: Number of chunks that were copied.
+        replaced: Number of chunks that were copied in place of a copy that `verify` had found damaged or missing.
         found: Number of chunks whose bytes the store had already: the catalog did not have this copy, or had it as
             one that a migration left.
         there: Number of chunks that had a copy in this store before.
         own: Number of chunks whose own object is in this store: they get no copy.
         damaged: Number of chunks whose object is damaged or missing.
-        bytes_copied: Bytes of the copied chunks.
+        bytes_copied: Bytes of the copied and replaced chunks.
         failed: One message for each chunk that was not copied, damaged ones included. A store that is out of reach
             has one message for all its chunks.
         interrupted: True if the user ended the operation.
@@ -25,6 +26,7 @@ class CopyReport:
 
     store: str
     copied: int
+    replaced: int
     found: int
     there: int
     own: int

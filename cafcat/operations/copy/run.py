@@ -44,7 +44,7 @@ from cafcat.stores.base import Store, Upload
 from cafcat.stores.distinct import Unproven
 from cafcat.support.checksums import from_base64
 from cafcat.support.paths import from_root
-from cafcat.writing.journal import write_journal
+from cafcat.writing.journal import remove_journal, write_journal
 from cafcat.writing.journal_copies import JournalCopies, RecordUnreadable
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
@@ -65,7 +65,7 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
         StoreFailed, AccessDenied: The copies cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    target = ReachableStores(session).open(store_for_new_objects(session, options.to).url)
+    target = ReachableStores(session).check_place(store_for_new_objects(session, options.to).url)
     selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
     session.catalog.stores.register(target.url)
     recover_before(session, target.url)
@@ -161,6 +161,7 @@ class ChunkCopier:
         return CopyReport(
             store=self._target.url,
             copied=counts[CopyOutcome.COPIED],
+            replaced=counts[CopyOutcome.REPLACED],
             found=counts[CopyOutcome.FOUND],
             there=counts[CopyOutcome.THERE],
             own=counts[CopyOutcome.OWN],
@@ -216,7 +217,8 @@ class ChunkCopier:
             return None
         try:
             if chunk.copy_state == "committed":
-                return self._adopt_left_copy(source, chunk)
+                replace = self._adopt_left_copy if chunk.is_copy_retired else self._replace
+                return replace(source, chunk)
             return self._copy(source, chunk)
         except (_Unreadable, RecordUnreadable) as unreadable:
             self._fail(chunk, unreadable.error)
@@ -228,7 +230,7 @@ class ChunkCopier:
         """Return OWN or THERE if the target has the chunk already, by the catalog; else None."""
         if chunk.store == self._target.url:
             return CopyOutcome.OWN
-        is_there = chunk.copy_state == "committed" and not chunk.is_copy_retired
+        is_there = chunk.copy_state == "committed" and not chunk.is_copy_retired and not chunk.is_copy_broken
         return CopyOutcome.THERE if is_there else None
 
     def _source(self, url: str) -> Store | None:
@@ -245,9 +247,9 @@ class ChunkCopier:
     def count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
         """Count a chunk that needs no further work in the report, and return the event for it."""
         self._counts[outcome] += 1
-        if outcome is CopyOutcome.COPIED:
+        if outcome in (CopyOutcome.COPIED, CopyOutcome.REPLACED):
             self._counts["bytes_copied"] += chunk.size_bytes
-        if outcome in (CopyOutcome.COPIED, CopyOutcome.FOUND):
+        if outcome not in (CopyOutcome.OWN, CopyOutcome.THERE):
             self._session.progress.advance(chunk.file_count, 0)
         return ChunkCopied(chunk.uuid, self._target.url, outcome, chunk.size_bytes)
 
@@ -272,6 +274,34 @@ class ChunkCopier:
             raise Conflict(f"the copy that a migration left in {self._target.url} is {state}", hint=hint)
         self._catalog.copies.reactivate(chunk.uuid, self._target.url)
         return CopyOutcome.FOUND
+
+    def _replace(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:
+        """Copy a chunk again whose copy in the target `verify` found damaged or missing.
+
+        The chunk itself is read first, from end to end. If it is damaged, too, the damaged copy stays, because it
+        may have the only right bytes of a file.
+
+        Raises:
+            Conflict: Another process has removed the copy, or copies the chunk, too.
+            _Unreadable: The chunk cannot be read or is damaged, or both objects are the same.
+            RecordUnreadable: A journal record that the target needs cannot be read.
+        """
+        expected = self._checksum(source, chunk)
+        if self._compare(chunk, expected):
+            return CopyOutcome.THERE
+        with _of_source():
+            progress = StopOnly(self._session.progress)
+            checksum = object_crc64nvme(source, chunk.object_key, chunk.size_bytes, progress)
+        if checksum != expected:
+            raise _Unreadable(_damage(checksum, expected))
+        with _of_source():
+            self._replicas.prove(self._target, chunk.uuid, chunk.object_key, is_listed=True)
+        copy_id = self._catalog.copies.mark_deleted(chunk.uuid, self._target.url)
+        self._target.delete(chunk.object_key)
+        remove_journal(self._catalog.journal, self._target, chunk.id)
+        self._catalog.copies.record_removed(copy_id)
+        self._copy(source, chunk._replace(copy_state=None))
+        return CopyOutcome.REPLACED
 
     def _copy(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:
         """Write the object of a chunk into the target, or use an equal object there, and commit the copy.
@@ -358,7 +388,8 @@ class ChunkCopier:
         except NotFound:
             return None
         is_same = size_bytes == chunk.size_bytes
-        return is_same and object_crc64nvme(self._target, key, size_bytes, self._session.progress) == expected
+        progress = StopOnly(self._session.progress)
+        return is_same and object_crc64nvme(self._target, key, size_bytes, progress) == expected
 
     def _blocks(self, source: Store, chunk: ChunkToCopy) -> Generator[bytes, None, None]:
         with _of_source():
@@ -369,6 +400,10 @@ class ChunkCopier:
     def _advance(self, size_bytes: int) -> None:
         self._session.checkpoint()
         self._session.progress.advance(0, size_bytes)
+
+
+def _damage(checksum: int, expected: int) -> Corrupt:
+    return Corrupt(f"its bytes are damaged: CRC-64/NVME {checksum:016x} instead of {expected:016x}")
 
 
 class _OpenCopy:
@@ -406,8 +441,7 @@ class _OpenCopy:
             raise
         checksum = sink.finish()
         if checksum != expected:
-            message = f"its bytes are damaged: CRC-64/NVME {checksum:016x} instead of {expected:016x}"
-            raise _Unreadable(Corrupt(message))
+            raise _Unreadable(_damage(checksum, expected))
         self._is_ours = True
         try:
             upload.commit(checksum)

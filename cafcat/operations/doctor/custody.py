@@ -42,7 +42,7 @@ def damage(examination: Examination) -> Iterator[Found]:
             f"{plural(unreadable, 'chunk')} could not be read", "make the store reachable, then verify again"
         )
     if copies:
-        remedy = "run: cafcat verify, then cafcat copy to make new ones"
+        remedy = "run: cafcat verify, then cafcat copy --all --to STORE, which replaces them"
         yield warning(f"copies that were found damaged, missing or unreadable: {copies}", remedy)
     if not totals.verdicts and not copies:
         yield ok("no known damage")
