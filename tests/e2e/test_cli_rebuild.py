@@ -38,6 +38,7 @@ def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("cat", "tree/a.txt").out == b"first file\n"
     assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
     assert lost("db", "check").text == "nothing is wrong\n"
+    assert "rebuilt      counts and sources are lost; `cafcat query files-of-run 1`" in lost("runs").text
     assert cafcat.database_url
     same = lost("compare", cafcat.database_url)
     assert same.text == "no difference: 1 of chunks, 13 of file_locations, 0 of retired_locations\n"

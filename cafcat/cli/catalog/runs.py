@@ -36,13 +36,16 @@ def runs(
 
 
 def _row(run: Run) -> str:
+    head = f"{run.id:>6}  {run.started_at}  {run.state:11}"
+    if run.state is RunState.REBUILT:
+        return f"{head}  counts and sources are lost; `cafcat query files-of-run {run.id}` lists its live files"
     counts = (
         f"+{plural(run.files_added, 'file')}, {run.files_replaced} replaced, {run.files_unchanged} unchanged,"
         f" {f'{run.files_removed} removed, ' if run.files_removed else ''}"
         f"{run.files_skipped} skipped, {run.files_failed} failed"
     )
     work = f"{format_size(run.bytes_added)} in {plural(run.chunks_committed, 'chunk')}"
-    return f"{run.id:>6}  {run.started_at}  {run.state:11}  {counts}, {work}  {' '.join(run.sources)}"
+    return f"{head}  {counts}, {work}  {' '.join(run.sources)}"
 
 
 def pause(call: Call, *, run: RunId) -> None:
