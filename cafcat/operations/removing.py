@@ -63,7 +63,7 @@ class Removing:
             self._progress.begin("rm", files=names.count or None)
             with act(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
-                behind = self._write_record(change)
+                behind = self._write_records(change.stores)
                 if change.sequence is not None:
                     self._catalog.folders.fold()
                 self._report_missing(change)
@@ -86,8 +86,15 @@ class Removing:
         """
         with self._catalog.removal.remove_versions(versions, run_id, self._progress) as change:
             change.stores = tuple(url for url in change.stores if url != lost_store)
-            self._write_record(change)
+            self._write_records(change.stores)
             return change.files
+
+    def record_stores(self) -> None:
+        """Write a journal record with the present list of stores into all stores. Each failure is only a warning.
+
+        A rebuild misses a store of the last list that the user does not name.
+        """
+        self._write_records(self._catalog.removal.record_stores())
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
         """Bring removed files back in one transaction, then write a journal record of their return into stores.
@@ -110,7 +117,7 @@ class Removing:
             self._write_pending()
             with self._catalog.removal.restore(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
-                behind = self._write_record(change)
+                behind = self._write_records(change.stores)
                 if change.sequence is not None:
                     self._catalog.folders.fold()
                 self._report_left(change, of_folders=bool(scopes))
@@ -227,8 +234,8 @@ class Removing:
             with contextlib.suppress(CafcatError):
                 write_journal(self._catalog.journal, self._stores.open(url))
 
-    def _write_record(self, change: Change) -> tuple[str, ...]:
-        """Write the journal record of a change into every store that needs it.
+    def _write_records(self, stores: Sequence[str]) -> tuple[str, ...]:
+        """Write the journal record of a change into the stores that need it.
 
         The change is committed already, so each failure is only a warning.
 
@@ -236,7 +243,7 @@ class Removing:
             The URLs of the stores into which the record could not be written.
         """
         behind = []
-        for url in change.stores:
+        for url in stores:
             try:
                 write_journal(self._catalog.journal, self._stores.open(url))
             except CafcatError as error:

@@ -102,7 +102,7 @@ def test_a_single_file_of_a_lost_chunk_is_counted(cafcat: Cafcat, empty_catalog:
     cafcat("undelete", "a")
     (cafcat.folder / "store" / f"{cafcat('stat', 'a', '--json').document['chunk']}.caf").unlink()
     result = Cafcat(cafcat.folder, empty_catalog)("rebuild", "--accept-loss", code=5)
-    assert result.lines[-1] == "1 file of lost chunks is named in the journal"
+    assert result.lines[-1] == "1 file lost that undelete had restored"
 
 
 def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: Databases) -> None:
@@ -141,6 +141,14 @@ def test_a_store_that_is_not_named_is_missed(cafcat: Cafcat, lost: Cafcat) -> No
     assert lost("ls", "-R").out == b""
     copies = copies.rename(cafcat.folder / "moved")
     assert lost("rebuild", "store", "moved").text.startswith("rebuilt 2 chunks: 14 files")
+    assert lost("ls", "-R").out == cafcat("ls", "-R").out
+
+
+def test_a_store_that_was_migrated_away_is_not_missed(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("store", "migrate", "store", "./second", "-q")
+    done = lost("rebuild", "second")
+    assert done.text.startswith("rebuilt 1 chunk: 13 files")
+    assert done.err == ""
     assert lost("ls", "-R").out == cafcat("ls", "-R").out
 
 

@@ -54,6 +54,7 @@ def catalogs(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def opened_at(folder: Path, url: str) -> cafcat.Repository:
+    folder.mkdir()
     return cafcat.open(database_url=url, home=folder / "home", store=str(folder / "store"))
 
 

@@ -213,6 +213,18 @@ class Removal:
             rows = connection.execute(statement.encode(), {"low": low, "high": high, "limit": limit}).fetchall()
         return RemovedPage([_retired(row) for row in rows if row[-1]], rows[-1][0] if len(rows) == limit else None)
 
+    def record_stores(self) -> tuple[str, ...]:
+        """Append a journal record of a removal without files, because each record lists the stores of the catalog.
+
+        Returns:
+            URLs of the stores into which the record has to be written.
+        """
+        with self._connection.transaction() as connection:
+            _lock_stores(connection)
+            stores = tuple(url for (url,) in connection.execute(statements.STORES).fetchall())
+            append(connection, JournalKind.REMOVE, stores)
+        return stores
+
     def stores_behind(self) -> list[str]:
         """Return the URLs of stores into which journal records still have to be written."""
         statement = "SELECT DISTINCT unnest(unwritten) FROM journal WHERE unwritten <> '{}' ORDER BY 1"

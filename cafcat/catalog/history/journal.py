@@ -34,7 +34,8 @@ _STORES: Final = """
 SELECT coalesce(json_agg(json_build_array(uuid, url, has_chunks) ORDER BY id), '[]')
 FROM (SELECT id, uuid, url,
              EXISTS (SELECT FROM chunks WHERE store = url AND state IN ('committed', 'retired')) AS has_chunks,
-             EXISTS (SELECT FROM chunk_copies WHERE store = url AND state = 'committed' AND deleted_at IS NULL)
+             EXISTS (SELECT FROM chunk_copies
+                     WHERE store = url AND state = 'committed' AND retired_at IS NULL AND deleted_at IS NULL)
              AS has_copies
       FROM stores WHERE uuid IS NOT NULL) AS used WHERE has_chunks OR has_copies
 """

@@ -65,7 +65,7 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
         StoreFailed, AccessDenied: The copies cannot be written to the store.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    target = ReachableStores(session).check_place(store_for_new_objects(session, options.to).url)
+    target = ReachableStores(session).check_to_write(store_for_new_objects(session, options.to).url)
     selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
     session.catalog.stores.register(target.url)
     recover_before(session, target.url)

@@ -26,6 +26,7 @@ from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.recover.left_backups import remove_backup
+from cafcat.operations.removing import Removing
 from cafcat.operations.stores.rows import store_row
 from cafcat.progress import StopOnly
 from cafcat.reading.fetch import object_blocks
@@ -118,7 +119,10 @@ def _migrate(
             calls = ClusterCalls(session, executor, share_password=share_password)
             migrate_on_cluster(session, calls, migration, source, target)
         migration.migrate_backups()
-        return migration.report()
+        report = migration.report()
+        if not report.interrupted:
+            Removing(session).record_stores()
+        return report
     finally:
         session.progress.end()
 
