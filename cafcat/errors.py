@@ -29,6 +29,7 @@ __all__ = [
     "TemporaryFileFailed",
     "Unavailable",
     "Unsupported",
+    "is_denied",
     "shown_path",
 ]
 
@@ -243,3 +244,8 @@ class Locked(CafcatError):
 
     kind = "locked"
     retryable = True
+
+
+def is_denied(error: CafcatError | None) -> bool:
+    """Return True if a server, or the operating system, denied this user the access to an object."""
+    return isinstance(error, AccessDenied) or (error is not None and isinstance(error.__cause__, PermissionError))

@@ -17,6 +17,7 @@ from cafcat.errors import (
     NotFound,
     StoreFailed,
     Unavailable,
+    is_denied,
 )
 from cafcat.model import Location
 from cafcat.progress import Progress
@@ -209,7 +210,7 @@ class Replicas:
         elif location.store in self._outages:
             self._warn_of_store(location.store)
         elif error is not None:
-            advice = error.hint if isinstance(error, AccessDenied) else "run cafcat repair"
+            advice = error.hint if is_denied(error) else "run cafcat repair"
             message = f"{_failure(location, error)}: read from its copy in {replica.store}; {advice}"
             self._warn_once(location.chunk, message)
 

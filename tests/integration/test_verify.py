@@ -337,6 +337,20 @@ def test_damage_stays_damage_if_the_store_fails_after_it_was_found(
         assert (result.verdict, kinds) == (Verdict.DAMAGED, ["file", "unreadable"])
     else:
         assert (result.verdict, kinds) == (Verdict.UNREADABLE, ["unreadable"])
+    assert result.is_conclusive is is_damaged
+
+
+def test_an_object_that_this_user_may_not_read_has_no_result(repository: cafcat.Repository, tmp_path: Path) -> None:
+    """Otherwise `repair` of another user would pack the files of undamaged chunks again."""
+    commit(repository, FILES)
+    [target] = targets(repository)
+    path = Path(repository.session.stores[target.store].locate(target.object_key))
+    path.chmod(0)
+    with as_normal_user():
+        result = check(repository, target)
+    assert (result.verdict, result.is_conclusive) == (Verdict.UNREADABLE, False)
+    path.chmod(0o644)
+    assert check(repository, target).verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(

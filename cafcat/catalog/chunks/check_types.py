@@ -136,7 +136,8 @@ class CheckResult(NamedTuple):
         files_checked: Number of files whose bytes or rows were checked.
         bytes_read: Bytes read from the store or the source.
         started_at: When the check began.
-        is_conclusive: False if a library is missing that the format needs. Such a result is not stored.
+        is_conclusive: False if a library is missing that the format needs, or if this user may not read the object.
+            Such a result is not stored.
         unchecked_blocks: Number of blocks of a CAR whose hash function cafcat cannot check. Not stored.
         absent_files: Number of files of the catalog that their source does not have any more. Not stored.
     """

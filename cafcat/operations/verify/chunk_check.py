@@ -19,6 +19,7 @@ from cafcat.errors import (
     NotFound,
     NotInstalled,
     Unsupported,
+    is_denied,
 )
 from cafcat.formats import registry as formats
 from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks
@@ -69,6 +70,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
             check = ObjectCheck(store, target, rows, findings, progress)
             verdict = check.run(level)
             unchecked = check.unchecked_blocks
+            is_conclusive = verdict is not Verdict.UNREADABLE or not is_denied(check.failed)
     except (CatalogUnavailable, CatalogOutdated):
         raise
     except NotFound as error:
@@ -78,7 +80,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
         # Damage that was found before the error is recorded as damage.
         is_damaged = bool(findings) or isinstance(error, Corrupt)
         verdict = Verdict.DAMAGED if is_damaged else Verdict.UNREADABLE
-        is_conclusive = is_damaged or not isinstance(error, NotInstalled)
+        is_conclusive = is_damaged or not (isinstance(error, NotInstalled) or is_denied(error))
         findings.add(FindingKind.UNREADABLE, f"the object cannot be read: {error}")
     if verdict is not Verdict.OK and not catalog.verification.should_exist(target):
         return None
@@ -91,6 +93,7 @@ class ObjectCheck:
 
     Attributes:
         unchecked_blocks: Number of blocks of an adopted CAR with a hash function that cafcat does not check.
+        failed: Why the data could not be read to its end, which is one of the findings; None if all was read.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class ObjectCheck:
         self._findings = findings
         self._progress = progress
         self.unchecked_blocks = 0
+        self.failed: CafcatError | None = None
 
     @cached_property
     def _format(self) -> Format:
@@ -142,15 +146,14 @@ class ObjectCheck:
         if target.index_start_byte == target.index_end_byte:
             prefix = own_prefix(self._format, target.object_key)
             return self._run_listed(prefix, size_bytes, level)
-        failed: CafcatError | None = None
         with self._read_index(size_bytes) as section:
             is_index_known = self._check_index(section, counts_files=level is VerifyLevel.INDEX)
             if level is VerifyLevel.DATA:
                 data = self._check_files(size_bytes)
-                failed = data.failed
-                if failed is None and target.crc64nvme is not None:
+                self.failed = data.failed
+                if self.failed is None and target.crc64nvme is not None:
                     self._check_whole(data, section, is_index_known=is_index_known)
-        return self._verdict(failed)
+        return self._verdict()
 
     def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
         """Check an object without an index at its end, or an adopted archive. Returns the verdict as `run` does.
@@ -164,24 +167,19 @@ class ObjectCheck:
             size_bytes: Actual size of the object.
             level: INDEX or DATA.
         """
-        failed: CafcatError | None = None
         data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
         if data is not None:
-            failed = data.failed
-        if failed is None and size_bytes >= self._target.size_bytes:
+            self.failed = data.failed
+        if self.failed is None and size_bytes >= self._target.size_bytes:
             self._check_names(prefix, counts_files=level is VerifyLevel.INDEX)
-        if data is not None and failed is None and not self._findings and self._target.crc64nvme is not None:
+        if data is not None and self.failed is None and not self._findings and self._target.crc64nvme is not None:
             self._check_checksum(data)
-        return self._verdict(failed)
+        return self._verdict()
 
-    def _verdict(self, failed: CafcatError | None) -> Verdict:
-        """Return the verdict as `run` does.
-
-        Args:
-            failed: Why the data could not be read to its end. It is one of the findings. None if all was read.
-        """
-        is_only_failed = failed is not None and len(self._findings.listed()) == 1
-        if is_only_failed and not isinstance(failed, Corrupt):
+    def _verdict(self) -> Verdict:
+        """Return the verdict as `run` does."""
+        is_only_failed = self.failed is not None and len(self._findings.listed()) == 1
+        if is_only_failed and not isinstance(self.failed, Corrupt):
             return Verdict.UNREADABLE
         return Verdict.DAMAGED if self._findings else Verdict.OK
 
