@@ -46,6 +46,18 @@ def test_keys_in_lines(cafcat: Cafcat) -> None:
     assert cafcat("keys", "list").lines[0].split()[:2] == [name, "revoked"]
 
 
+def test_a_second_home_makes_a_sealing_key_of_its_own(cafcat: Cafcat) -> None:
+    first = cafcat("keys", "add", "--json")
+    assert first.err == ""
+    (cafcat.folder / "home" / "seal.key").rename(cafcat.folder / "seal.key")
+    name = first.document["access_key_id"]
+    assert find(cafcat, name) is None
+    second = cafcat("keys", "add")
+    assert "the catalog has access keys, and" in second.err
+    assert "copy seal.key, or set CAFCAT_SEAL_KEY" in second.err
+    assert find(cafcat, name) is None
+
+
 def test_revoke_asks_first(cafcat: Cafcat) -> None:
     name = cafcat("keys", "add", "--json").document["access_key_id"]
     assert "nobody can be asked; run it again with --yes" in cafcat("keys", "revoke", name, "-q", code=9).err

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from cafcat.errors import Corrupt, InvalidInput, NotFound
-from cafcat.serve.s3.sealing import Seal, seal_of
+from cafcat.serve.s3.sealing import Seal, has_seal, seal_of
 from cafcat.session import Session
 from cafcat.support.paths import folder_of, is_text
 
@@ -26,6 +26,11 @@ _ID: Final = re.compile(f"{_ID_PREFIX}[A-Z2-7]{{{_ID_LENGTH - len(_ID_PREFIX)}}}
 _ID_BYTES: Final = 10
 _SECRET_BYTES: Final = 30
 _MAX_SECONDS: Final = 100 * 365 * 86_400
+_ANOTHER_SEAL: Final = (
+    "the catalog has access keys, and {home} has no sealing key: a new one was made there. Servers with another "
+    "home refuse this access key, and a server with this home refuses the others: copy seal.key, or set "
+    "CAFCAT_SEAL_KEY"
+)
 _CACHED_KEYS: Final = 10_000
 """Most keys that a KeyRing remembers."""
 
@@ -65,6 +70,8 @@ def add_key(session: Session, prefix: str = "", seconds: int | None = None) -> N
         raise InvalidInput("--expires must be from 1 second to 100 years")
     folder = folder_of(prefix)
     access_key_id, secret = _new_id(), secrets.token_urlsafe(_SECRET_BYTES)
+    if not has_seal(session.settings.home) and session.catalog.access_keys.all():
+        session.warn(_ANOTHER_SEAL.format(home=session.settings.home))
     sealed = seal_of(session.settings.home, create=True).seal(secret, access_key_id, folder)
     expires_at = session.catalog.access_keys.add(access_key_id, folder, sealed, seconds)
     return NewKey(access_key_id, secret, folder, expires_at)
@@ -128,10 +135,12 @@ class KeyRing:
         return seal_of(self._session.settings.home)
 
     def find(self, access_key_id: str) -> Key | None:
-        """Return a valid key; None if it is unknown, expired or revoked, or was sealed with another sealing key.
+        """Return a valid key; None if it is unknown, expired or revoked, or cannot be unsealed.
+
+        It cannot be unsealed without a sealing key, or if it was sealed with another one. The log names the reason.
 
         Raises:
-            NotFound, InvalidInput, NotInstalled: There is no sealing key, or it cannot be used.
+            NotInstalled: The package cryptography is missing.
             CatalogUnavailable: The database does not answer.
         """
         known = self.remembered(access_key_id)
@@ -159,6 +168,6 @@ class KeyRing:
         prefix, sealed = row
         try:
             return Key(self._seal.unseal(sealed, access_key_id, prefix), prefix)
-        except Corrupt as error:
-            _log.warning("%s: %s", error.message, error.hint)
+        except (Corrupt, NotFound, InvalidInput) as error:
+            _log.warning("access key %s is refused: %s", access_key_id, error)
             return None

@@ -14,7 +14,7 @@ from cafcat.support.new_file import new_file, write_all
 from cafcat.support.private import PRIVATE_FILE, PRIVATE_FOLDER, give_to_owner
 from cafcat.support.syncing import sync_file
 
-__all__ = ["SEAL_KEY_VARIABLE", "Seal", "seal_of"]
+__all__ = ["SEAL_KEY_VARIABLE", "Seal", "has_seal", "seal_of"]
 
 SEAL_KEY_VARIABLE: Final = "CAFCAT_SEAL_KEY"
 """Environment variable with the sealing key."""
@@ -103,6 +103,11 @@ def seal_of(home: Path, *, create: bool = False) -> Seal:
         raise NotFound("the sealing key of the access keys is missing", path=str(path), hint=hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the sealing key cannot be read or created: {error}", path=str(path)) from error
+
+
+def has_seal(home: Path) -> bool:
+    """Return True if the environment or a home has a sealing key, valid or not."""
+    return bool(os.environ.get(SEAL_KEY_VARIABLE)) or (home / _FILE).exists()
 
 
 def _decoded(text: str, origin: str) -> bytes:
