@@ -299,7 +299,7 @@ class Repository(PackedFiles):
         """
         from cafcat.operations.limits import remove_limit
 
-        with audited(self.session, "limits rm", {"url": url}):
+        with audited(self.session, "limits remove", {"url": url}):
             return remove_limit(self.session, url)
 
     def removed(self, prefix: str = "") -> Iterator[RetiredLocation]:

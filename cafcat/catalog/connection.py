@@ -411,7 +411,9 @@ def translated_errors() -> Iterator[None]:
         hint = "use the --database-url of a role that may change the catalog, on the primary server"
         raise AccessDenied(f"the catalog can only be read here: {primary_message(error)}", hint=hint) from error
     except pg.InsufficientPrivilege as error:
-        raise CatalogUnavailable(f"the database refused permission: {primary_message(error)}") from error
+        hint = "use the --database-url of a role that may do this; a role of `cafcat db grant-reader` only reads"
+        message = f"the database refused permission: {primary_message(error)}"
+        raise CatalogUnavailable(message, hint=hint) from error
     except pg.LockNotAvailable as error:
         message = f"a lock of the catalog was not free: {primary_message(error)}"
         raise CatalogLocked(message, hint=_RUN_AGAIN) from error

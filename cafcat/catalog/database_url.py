@@ -26,6 +26,7 @@ _DEFAULTS = {
 """Values of libpq's connection parameters that the URL does not set. They override PG* environment variables."""
 
 
+_MAKE_IT: Final = "create role and database on the server (createuser, createdb), then run `cafcat db init`"
 _CHECK_LOGIN: Final = "check user and password in the database URL, and the rules in the server's pg_hba.conf"
 _PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
 
@@ -126,8 +127,10 @@ def _connection_error(text: str) -> CafcatError:
     if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
         return AccessDenied(f"the database refused the login: {text}", hint=_CHECK_LOGIN)
     if "FATAL:" in text:
-        return CatalogUnavailable(f"the database refused the connection: {text}")
-    return CatalogUnavailable(f"no answer from the database: {text}", hint=CHECK_SERVER)
+        hint = _MAKE_IT if "does not exist" in text else None
+        return CatalogUnavailable(f"the database refused the connection: {text}", hint=hint)
+    reason = text.partition(" Is the server running")[0]  # the hint of libpq has the same advice as CHECK_SERVER
+    return CatalogUnavailable(f"no answer from the database: {reason}", hint=CHECK_SERVER)
 
 
 def has_secret(url: str) -> bool:

@@ -8,7 +8,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from cafcat.catalog.ops_views import grant_views
-from cafcat.errors import InvalidInput
+from cafcat.errors import AccessDenied, InvalidInput
 
 __all__ = ["grant_reader", "set_password"]
 
@@ -53,13 +53,14 @@ def grant_reader(connection: psycopg.Connection[Any], role: str) -> bool:
     Raises:
         InvalidInput: The role can do more than read: it is a superuser, owns the tables or may change them, or is a
             member of such a role.
+        AccessDenied: The role does not exist, and the role of the connection may not create roles.
         psycopg.Error: The role of the connection may not do this.
     """
     name = sql.Identifier(role)
     with connection.transaction():
         is_new = connection.execute(_EXISTS, [role]).fetchone() is None
         if is_new:
-            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
+            _create(connection, name)
         power = connection.execute(_POWER.encode(), {"role": role}).fetchone()
         if power is not None:
             raise InvalidInput(
@@ -79,6 +80,16 @@ def grant_reader(connection: psycopg.Connection[Any], role: str) -> bool:
         with suppress(InsufficientPrivilege), connection.transaction():
             connection.execute(sql.SQL(_READ_ONLY).format(**names))
     return is_new
+
+
+def _create(connection: psycopg.Connection[Any], name: sql.Identifier) -> None:
+    statement = sql.SQL("CREATE ROLE {} LOGIN").format(name)
+    try:
+        connection.execute(statement)
+    except InsufficientPrivilege as error:
+        shown = statement.as_string(connection)
+        hint = f"let an administrator of the database run: {shown}; then run this command again"
+        raise AccessDenied("the role of the catalog may not create other roles", hint=hint) from error
 
 
 def set_password(connection: psycopg.Connection[Any], role: str, password: str) -> None:

@@ -32,7 +32,10 @@ def outdated(revision: str | None) -> CatalogOutdated:
         revision: Revision of the database's schema; None if it has no cafcat schema.
     """
     if revision is None:
-        message, hint = "the database has no cafcat schema", "run `cafcat db init`"
+        message, hint = (
+            "the database has no cafcat schema",
+            "run `cafcat db init` with the same --database-url or settings",
+        )
     elif revision < HEAD_REVISION:
         message = f"the database has schema revision {revision}, this cafcat needs {HEAD_REVISION}"
         hint = "run `cafcat db upgrade`"

@@ -54,7 +54,9 @@ def _dollars(dollars: float) -> str:
 def _hours(report: EstimateReport) -> str:
     if report.hours is None or report.hours_range is None:
         return "unknown: no file was read"
-    likely = _between(report, f"{report.hours_range[0]:.2g} to {report.hours_range[1]:.2g}")
+    low, high = report.hours_range
+    likely = _between(report, f"{low:.2g} to {high:.2g}") if low >= 0.01 else ""
     speed = report.speed
     read = f"; read {plural(round(speed.objects), 'file')} in {speed.seconds:.1f} s" if speed.objects else ""
-    return f"{report.hours:.2g}{likely} on one host, by {report.hours_by}{read}; writing was not measured"
+    hours = f"{report.hours:.2g}" if report.hours >= 0.01 else "less than 0.01"
+    return f"{hours}{likely} on one host, by {report.hours_by}{read}; writing was not measured"

@@ -48,6 +48,8 @@ class Verb(TyperCommand):
             message = error.format_message()
             option = getattr(error, "option_name", "" if message.startswith(_EXTRA_ARGUMENTS) else None)
             hint = None if option is None else self.hints.get(option)
+            if hint is None and option and any(arg.startswith(option) and arg != option for arg in args):
+                hint = "write -- before names that begin with a dash"
             if hint is None:
                 raise
             raise InvalidInput(message.partition(" (Possible")[0].rstrip("."), hint=hint) from error
@@ -77,8 +79,15 @@ def verb_class(panels: Panels, hints: Mapping[str, str]) -> type[Verb]:
     return type("Verb", (Verb,), {"panels": panels, "hints": hints})
 
 
-_LISTS: Final = {"ls": "list", "list": "ls"}
-"""Two names of the same command: groups have one of them, and accept both."""
+_SAME: Final = {"ls": ("list",), "list": ("ls",), "rm": ("remove", "revoke"), "remove": ("rm", "revoke")}
+"""Names of commands that mean the same: groups have one of them, and accept the others."""
+
+_INSTEAD: Final = {
+    "chunks rm": "`cafcat rm` removes files, and `cafcat prune` chunks that have no files any more",
+    "db migrate": "`cafcat db upgrade` brings the database to the schema of this version",
+    "db reset": "`cafcat db init` prepares an empty database",
+}
+"""Hints for names that groups do not have, by group and name."""
 
 
 class Group(TyperGroup):
@@ -95,15 +104,24 @@ class Group(TyperGroup):
         return _first_sentence(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command of the first word. `ls` and `list` mean the same, or the group without a command."""
+        """Find the command of the first word, which may be another name of it (_SAME)."""
         name = args[0] if args else ""
-        if name in _LISTS and name not in self.commands:
-            if _LISTS[name] in self.commands:
-                return super().resolve_command(ctx, [_LISTS[name], *args[1:]])
-            if self.is_list:
-                hint = f"`{ctx.command_path}` shows the list"
-                raise InvalidInput(f"`{ctx.command_path}` has no command {name!r}", hint=hint)
+        if name not in self.commands:
+            for same in _SAME.get(name, ()):
+                if same in self.commands:
+                    return super().resolve_command(ctx, [same, *args[1:]])
+            self._refuse(ctx.command_path, name)
         return super().resolve_command(ctx, args)
+
+    def _refuse(self, program: str, name: str) -> None:
+        """Raise InvalidInput with a hint for the name of a list, or for a number in place of a command."""
+        hint = _INSTEAD.get(f"{self.name} {name}")
+        if self.is_list and name in ("ls", "list"):
+            hint = f"`{program}` shows the list"
+        elif name.isdigit() and "show" in self.commands:
+            hint = f"`{program} show {name}` shows number {name}"
+        if hint is not None:
+            raise InvalidInput(f"`{program}` has no command {name!r}", hint=hint)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands into the help."""

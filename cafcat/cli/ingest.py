@@ -44,6 +44,19 @@ _PANELS: Final = {
 }
 
 
+_EXCLUDES: Final = "repeat --exclude PATTERN, or list the files with find(1), and give the list to --files-from"
+_NO_TAGS: Final = "cafcat has no tags and hosts; --prefix FOLDER names the folder of the files in the catalog"
+_NO_SIZES: Final = "cafcat has no filter by size: list the files with find(1), and give the list to --files-from"
+_OF_OTHER_PROGRAMS: Final = {
+    "-n": "--dry-run lists the changes, and writes nothing",
+    **dict.fromkeys(("--exclude-file", "--exclude-from", "--iexclude", "--filter", "--one-file-system"), _EXCLUDES),
+    **dict.fromkeys(("--host", "--tag"), _NO_TAGS),
+    **dict.fromkeys(("--max-size", "--min-size", "--exclude-larger-than"), _NO_SIZES),
+    **dict.fromkeys(("--transfers", "--checkers"), "-j N sets the number of processes"),
+    **dict.fromkeys(("-P", "--progress"), "a terminal shows the progress; --quiet turns it off"),
+}
+"""Options of restic and rclone, each with the hint that cafcat prints."""
+
 _GONE_BUT_KEPT: Final = "!"
 """Sign before the path of a file that is gone at its source, without --delete: the file stays in the catalog."""
 
@@ -202,4 +215,4 @@ def _kinds(progress: ShownProgress, *, failures: bool) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ingest` to the commands of the program."""
-    verb(app, "ingest", ingest, commits=True, moves=True, measured=True, panels=_PANELS)
+    verb(app, "ingest", ingest, commits=True, moves=True, measured=True, panels=_PANELS, hints=_OF_OTHER_PROGRAMS)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cafcat.cli.call import Call
-from cafcat.cli.output import one_line
+from cafcat.cli.output import one_line, printable
 from cafcat.cli.stopping import StopOnSignal
 from cafcat.events import ChunkCommitted, Event, Warned
 from cafcat.model import FileProblem, ProblemKind
@@ -141,7 +141,7 @@ class ShownProgress(Progress):
             self._call.output.document({"problem": problem._asdict()})
             self._call.output.flush()
         elif self._call.verbose or (problem.kind.is_failure and self._failures <= LISTED_PROBLEMS):
-            self._print(f"{problem.path}: {problem.message}")
+            self._print(f"{printable(problem.path)}: {problem.message}")
 
     def _warned(self, message: str) -> None:
         if self._call.json:

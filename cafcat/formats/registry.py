@@ -156,7 +156,10 @@ def detect(archive: RandomReader) -> Format:
         message = "not a complete CAF archive: there is no end of an index before its last 4 bytes"
         raise Corrupt(message, chunk=archive.name, byte=size)
     message = "unknown archive format, or the end of the archive is missing"
-    hint = f"for a damaged archive, give its format: --format, or --input-format of convert ({_names()})"
+    hint = (
+        f"formats are {_names()}: for a damaged archive, name one (--format, or --input-format of convert); "
+        "`cafcat ingest` packs the files of a tar, and `tar tf` lists them"
+    )
     raise Unsupported(message, chunk=archive.name, hint=hint)
 
 

@@ -36,7 +36,13 @@ _MOST_GROUPS: Final = 8
 """Largest number of timestamp keys whose log files are collected at the same time."""
 _WARNINGS: Final = 20
 _BLOCK_BYTES: Final = 64 << 10
-_HINT: Final = "`cafcat rm -r` removes an archive from the catalog; then its log files can be ingested again"
+_UNSTRUCTURED: Final = "unstructured logtext is not supported"
+"""Part of the message of clp-s about a file that is not of JSON lines."""
+_NO_JSON: Final = "clp-s packs files of JSON lines only; ingest this file without --format clp-s"
+_HINT: Final = (
+    "`cafcat units FILE` shows the archive of a log file, and `cafcat rm -r UUID.clp` removes an archive from the "
+    "catalog; then all its log files can be ingested again"
+)
 
 
 def check_log_sources(sources: Sequence[Source]) -> None:
@@ -491,7 +497,8 @@ class _ArchiveRun:
             error: The error message of clp-s for this run.
         """
         if len(files) == 1:
-            return [FileProblem(files[0].path, ProblemKind.UNREADABLE, f"clp-s: {error}")]
+            message = _NO_JSON if _UNSTRUCTURED in error else f"clp-s: {error}"
+            return [FileProblem(files[0].path, ProblemKind.UNREADABLE, message)]
         rejected = []
         middle = len(files) // 2
         for half in (files[:middle], files[middle:]):

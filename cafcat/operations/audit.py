@@ -12,6 +12,7 @@ from uuid import UUID
 from cafcat.catalog.database_url import has_secret
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, InvalidInput
 from cafcat.session import Session
+from cafcat.settings.stores import redact_store_url
 
 __all__ = ["audited", "recorded"]
 
@@ -22,6 +23,7 @@ _Report = TypeVar("_Report")
 _NOTHING_DONE: Final = (InvalidInput, CatalogUnavailable, CatalogOutdated)
 """Errors of operations that ended before they changed anything, or whose database does not answer."""
 _MOST_ITEMS: Final = 20
+_OF_DATABASES: Final = ("postgres://", "postgresql://")
 _MOST_CHARACTERS: Final = 1000
 
 
@@ -113,6 +115,16 @@ def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _recorded(value) for name, value in options.items()}
 
 
+def _without_secrets(text: str) -> str:
+    """Return a text without passwords. Of a URL that is not of a database, user and query are left out, too."""
+    if "://" not in text and "password" not in text:
+        return text
+    if text.startswith(_OF_DATABASES) or "://" not in text:
+        return "(a URL with a secret)" if has_secret(text) else text
+    address, question_mark, _ = redact_store_url(text).partition("?")
+    return f"{address}?***" if question_mark else address
+
+
 def _recorded(value: Any) -> Any:
     """Return a value as JSON value. Long lists and texts are cut, and URLs with secrets are left out."""
     if value is None or isinstance(value, bool | int | float):
@@ -120,8 +132,7 @@ def _recorded(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str | UUID):
-        text = str(value)
-        return "(a URL with a secret)" if "://" in text and has_secret(text) else _storable(text[:_MOST_CHARACTERS])
+        return _storable(_without_secrets(str(value))[:_MOST_CHARACTERS])
     if isinstance(value, _NotedNames):
         return _first_items(value.first, value.count)
     if isinstance(value, Sequence):

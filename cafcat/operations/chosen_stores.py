@@ -9,6 +9,7 @@ from cafcat.session import Session
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
 from cafcat.stores.base import FolderStore, Store
+from cafcat.stores.registry import shown_schemes
 
 __all__ = [
     "chosen_store",
@@ -74,6 +75,9 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
     if word is not None:
         hint = f"run `cafcat store add {word} URL` to name a store, or write ./{word} for a new folder"
         raise InvalidInput(f"no store and no folder is called {word}", hint=hint)
+    if ":" in os.path.basename(store.folder):
+        hint = f"kinds of stores are {shown_schemes()}; to use a folder of this name, make it with mkdir"
+        raise InvalidInput(f"no store is called {os.path.basename(store.folder)}", hint=hint)
     is_in_home = given is None and settings.origins["store"] == "default"
     parent = os.path.dirname(store.folder)
     if not is_in_home and not os.path.isdir(parent):

@@ -57,6 +57,8 @@ class OutputTree(Generic[Of]):
         """
         self._output = output
         directory = output.path
+        if directory.is_file():
+            raise Conflict("this is a file, and the output needs a folder", path=output.shown)
         with disk_errors(output.shown):
             directory.mkdir(parents=True, exist_ok=True, mode=output.folder_mode)
             self._root = OpenFolder.at(directory)

@@ -46,12 +46,20 @@ class SourceOptions:
     include: Annotated[
         Sequence[str],
         Flag(
-            "--include", "Only ingest files that match this .gitignore pattern. Repeatable.", "PATTERN", parse_text
+            "--include",
+            "Only ingest files that match this .gitignore pattern, relative to SRC. Repeatable.",
+            "PATTERN",
+            parse_text,
         ),
     ] = ()
     exclude: Annotated[
         Sequence[str],
-        Flag("--exclude", "Leave out files that match this pattern. Repeatable.", "PATTERN", parse_text),
+        Flag(
+            "--exclude",
+            "Leave out files that match this pattern, relative to SRC. Repeatable.",
+            "PATTERN",
+            parse_text,
+        ),
     ] = ()
     follow_symlinks: Annotated[
         bool, Flag("--follow-symlinks", "Ingest the targets of symbolic links. Default: skip links.")
@@ -72,7 +80,9 @@ class SourceOptions:
     comparison: Comparison = Comparison.TIME
 
     def __post_init__(self) -> None:
-        """Convert texts to the members of enums. Raises InvalidInput for an unknown text."""
+        """Convert texts to the members of enums. Raises InvalidInput for an unknown text, or `..` in prefix."""
+        if ".." in self.prefix.split("/"):
+            raise InvalidInput(f"the folder {self.prefix!r} has a part '..'", hint="write it as photos/2026")
         # Code below compares the members by identity.
         object.__setattr__(self, "on_conflict", member_of(OnConflict, self.on_conflict, "on_conflict"))
         object.__setattr__(self, "comparison", member_of(Comparison, self.comparison, "comparison"))

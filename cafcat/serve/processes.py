@@ -66,7 +66,11 @@ class Server:
         self._stopping = False
 
     def _open(self, door: Door) -> None:
-        sockets = _listen(self._options.host, door.port, self._options.workers)
+        try:
+            sockets = _listen(self._options.host, door.port, self._options.workers)
+        except Conflict as error:
+            error.hint = f"choose another {'--s3-port' if door.name == 's3' else '--port'}"
+            raise
         host, port = sockets[0].getsockname()[:2]
         scheme = "https" if self._options.certificate else "http"
         self.urls[door.name] = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
@@ -218,7 +222,7 @@ def _listen(host: str, port: int, count: int) -> list[socket.socket]:
         if isinstance(error, socket.gaierror) or error.errno is None:
             raise InvalidInput(f"no address for the host {host!r}: {error.strerror}") from error
         if error.errno == errno.EADDRINUSE:
-            raise Conflict(f"another program listens on {where}", hint="choose another --port") from error
+            raise Conflict(f"another program listens on {where}") from error
         raise Unavailable(f"cannot listen on {where}: {error.strerror}") from error
     return sockets
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from cafcat.errors import InvalidInput
+from cafcat.errors import AccessDenied, InvalidInput
 from cafcat.settings.stores import NamedStore, chosen_url, named_stores, possible_name
 from cafcat.settings.values import (
     GivenValue,
@@ -120,6 +120,7 @@ class Settings:
         Raises:
             InvalidInput: A setting is unknown or invalid, the configuration file cannot be read, or it lacks the
                 profile.
+            AccessDenied: This user may not read the home.
         """
         environ = os.environ if environ is None else environ
         unknown = sorted(set(flags) - set(KEYS))
@@ -247,7 +248,11 @@ def _config_file(config: str | os.PathLike[str] | None, given: Mapping[str, Give
         return absolute_path(GivenValue(config, "", Path.cwd()), "config")
     home = absolute_path(given["home"], "home") if "home" in given else default_home()
     file = home / CONFIG_NAME
-    return file if file.is_file() else None
+    try:
+        return file if file.is_file() else None
+    except PermissionError as error:
+        hint = "run cafcat as the owner of this home, or choose another one with --home or CAFCAT_HOME"
+        raise AccessDenied(f"the home {home} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def _from_file(document: dict[str, Any], file: Path, profile: str | None) -> dict[str, GivenValue]:

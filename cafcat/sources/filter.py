@@ -52,6 +52,10 @@ def _compiled(patterns: Sequence[str]) -> "GitIgnoreSpec | None":
     from pathspec import GitIgnoreSpec  # takes 15 ms, and only an ingest with patterns needs it
 
     for pattern in patterns:
+        if not pattern:
+            raise InvalidInput(
+                "a pattern is empty", hint="'*' matches every file; leave the option out for no filter"
+            )
         try:
             GitIgnoreSpec.from_lines([pattern])
         except ValueError as error:

@@ -1,5 +1,6 @@
 """Parses values that users type on the command line: byte ranges, dates, durations, percentages, text."""
 
+import os
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -47,7 +48,9 @@ def parse_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"not valid UTF-8: {text!a}") from error
+        shown = os.fsencode(text).decode(errors="backslashreplace")
+        hint = "names in the catalog are always UTF-8; `cafcat ls` and `cafcat find` list them"
+        raise InvalidInput(f"not valid UTF-8: {shown}", hint=hint) from error
     return text
 
 

@@ -168,7 +168,8 @@ def test_names_of_log_files_lead_to_units_and_search(cafcat: Cafcat, clp_program
         assert error.count("cafcat search QUERY") == 1
         assert "the catalog has no such file (path 'nowhere')" in error
     for verb in (["units"], ["search", "n: 1"]):
-        assert "no archive of logs has a log file 'nowhere'" in cafcat(*verb, "nowhere").err
+        assert "no archive of logs has a log file of this name" in cafcat(*verb, "nowhere", code=4).err
+    assert f"`cafcat units {name}`" in cafcat("rm", name, code=4).err
 
 
 def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> None:

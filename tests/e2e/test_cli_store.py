@@ -274,6 +274,13 @@ def test_a_new_store_needs_the_folder_that_it_is_in(cafcat: Cafcat, command: str
     assert not (cafcat.folder / "mnt").exists()
 
 
+def test_a_name_with_a_colon_makes_no_store(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    result = cafcat("ingest", "tree", "--force", "--store", "rclone:remote", code=2)
+    assert "no store is called rclone:remote; kinds of stores are az://, file://, gs://, s3://" in result.err
+    assert len(cafcat("store", "ls").lines) == 1
+
+
 def test_a_bare_word_in_the_environment_names_a_store_or_a_folder(cafcat: Cafcat) -> None:
     fill(cafcat)
     other = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "disk9"})

@@ -134,7 +134,7 @@ def test_a_given_database_is_dropped_and_made_again(cafcat: Cafcat, kept: str, d
     with psycopg.connect(databases.conninfo, autocommit=True) as connection:
         statement = sql.SQL("CREATE DATABASE {} OWNER {}")
         connection.execute(statement.format(sql.Identifier(name), sql.Identifier(databases.owner)))
-    assert "the database has no cafcat schema; run `cafcat db init`" in cafcat("ls", code=10).err
+    assert "the database has no cafcat schema; run `cafcat db init` with the same" in cafcat("ls", code=10).err
     cafcat("db", "init")
     tell(cafcat, store)
     refuse(cafcat, store)

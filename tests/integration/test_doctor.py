@@ -329,6 +329,16 @@ def test_a_store_whose_disk_is_not_mounted(local: cafcat.Repository, folder: Fol
     assert "it is empty" in text
 
 
+def test_a_store_that_was_given_up_is_no_error(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
+    commit(local, {"a": b"first"})
+    with cafcat.open(database_url=local.settings.database_url, home=tmp_path, store=str(tmp_path / "new")) as other:
+        other.ingest([Path(__file__)])
+        shutil.rmtree(folder.folder)
+        assert complaint(other.doctor(), "stores").startswith("error: ")
+        other.lose_store(folder.url)
+        assert "stores" not in complaints(other.doctor())
+
+
 def test_a_folder_of_another_store(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
     """The catalog has two stores, and one of the folders was mounted in the place of the other."""
     pack(local)

@@ -295,7 +295,7 @@ def test_unknown_store_is_an_error(local: cafcat.Repository, tmp_path: Path) -> 
     slip = str(tmp_path / "sotre")
     custody = local
     for act in (custody.prune, custody.repack, custody.verify, custody.recover):
-        with pytest.raises(NotFound, match=f"no chunk in the store file://{slip}; `cafcat chunks ls`"):
+        with pytest.raises(NotFound, match=f"no chunk in the store file://{slip}; `cafcat store ls`"):
             act(store=slip)
 
 

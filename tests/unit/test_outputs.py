@@ -177,6 +177,13 @@ def test_files_are_written_into_their_own_folders(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == {path: path.encode() for path in [*paths, "b/b/x3"]}
 
 
+def test_a_file_in_place_of_the_output_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"file")
+    for overwrite in (False, True):
+        with pytest.raises(Conflict, match="this is a file, and the output needs a folder"):
+            OutputTree(Output(tmp_path / "out", overwrite))
+
+
 def test_link_in_place_of_a_folder_is_refused_after_other_folders(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path)

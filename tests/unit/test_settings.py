@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from cafcat.catalog.database_url import has_secret
-from cafcat.errors import InvalidInput
+from cafcat.errors import AccessDenied, InvalidInput
 from cafcat.settings.settings import NamedStore, Settings, redact
 from cafcat.settings.stores import redact_store_url
+from tests.worlds.normal_user import as_normal_user
 
 Write = Callable[[str], Path]
 
@@ -22,6 +23,16 @@ def write(tmp_path: Path) -> Write:
         return tmp_path / "cafcat.toml"
 
     return write_config
+
+
+def test_a_home_of_another_user_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir(mode=0o700)
+    with as_normal_user(), pytest.raises(AccessDenied, match="cannot be read: Permission denied") as caught:
+        Settings.load(environ={}, home=tmp_path / "private" / "home")
+    assert (
+        caught.value.hint
+        == "run cafcat as the owner of this home, or choose another one with --home or CAFCAT_HOME"
+    )
 
 
 @pytest.mark.parametrize(

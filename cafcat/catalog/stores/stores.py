@@ -376,7 +376,7 @@ def _reference_error(connection: PgConnection, url: str) -> Conflict:
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
     hint = (
         "`cafcat store ls` counts its objects; `cafcat store migrate` copies them to another store, and later "
-        "`cafcat prune` removes the old ones"
+        "`cafcat prune` removes the old ones; to give up copies, remove their objects, then: cafcat store rm --lost"
     )
     return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 

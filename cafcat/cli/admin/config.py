@@ -78,4 +78,5 @@ def _shown(name: str, value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat config` to the commands of the program."""
-    verb(app, "config", config)
+    edit = "`cafcat config` shows all settings; change them in cafcat.toml"
+    verb(app, "config", config, hints={"": edit})

@@ -94,5 +94,7 @@ def register(app: typer.Typer) -> None:
     no_folder = "backup writes the catalog, not your files; `cafcat ingest FOLDER` packs a folder"
     verb(app, "backup", backup, commits=True, measured=True, hints={"": no_folder})
     no_target = "restore fills an empty catalog; `cafcat extract [PREFIX...] -C DIR` copies files to disk"
-    hints = dict.fromkeys(("", "--target", "-t"), no_target)
+    hints = dict.fromkeys(("", "--target", "-t"), no_target) | {
+        "--list": "`cafcat backup --list` lists the backups"
+    }
     verb(app, "restore", restore, commits=True, measured=True, hints=hints)

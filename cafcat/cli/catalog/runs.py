@@ -106,7 +106,9 @@ def _shown_run(call: Call, repository: "PackedFiles", run: int) -> tuple[dict[st
     """Return an ingest as a JSON document and as lines for people."""
     found, shards = repository.run(run), repository.shards(run)
     document = asdict(found) | {"shards": [asdict(shard) for shard in shards]}
-    return document, [call.output.shown(line) for line in (_row(found), *_progress(shards))]
+    failed = f"files that failed: cafcat query failed-files {run}"
+    lines = [_row(found), *_progress(shards), *([failed] if found.files_failed else ())]
+    return document, [call.output.shown(line) for line in lines]
 
 
 _SIGNS: Final = {"added": "+", "replaced": "~", "removed": "-"}

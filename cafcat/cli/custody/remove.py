@@ -14,7 +14,7 @@ from cafcat.cli.errors import DAMAGE, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, timestamp
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.reading.missing_names import explain_pattern
+from cafcat.cli.reading.missing_names import explain_log, explain_pattern
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
@@ -132,7 +132,13 @@ def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[boo
 
         targets.find(session.catalog.files)
         asks = targets.asks and not yes and not dry_run
-        report = run(session, RmOptions(targets.names, folders=targets.folders, dry_run=dry_run or asks))
+        try:
+            report = run(session, RmOptions(targets.names, folders=targets.folders, dry_run=dry_run or asks))
+        except NotFound as error:
+            from cafcat.logs.searching import folder_of_logs
+
+            explain_log(lambda name: session.catalog.logs.has_any(folder_of_logs(name)), error)
+            raise
     call.summarize({"summary": asdict(report)}, [_removed(report)])
     return asks, report
 
@@ -177,7 +183,7 @@ def undelete(
     call.summarize({"summary": asdict(report)}, [_restored(report)])
     if report.files_damaged:
         return DAMAGE
-    left = 0 if recursive else report.files_live + report.files_pruned
+    left = 0 if recursive and report.files + report.files_live else report.files_live + report.files_pruned
     return SOME_FAILED if report.files_failed + report.files_taken + left else 0
 
 
@@ -230,5 +236,6 @@ def _chosen(paths: Sequence[str] | None, files_from: str | None, *, null: bool, 
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat rm` and `undelete` to the commands of the program."""
-    verb(app, "rm", rm, commits=True)
+    no_question = "--yes removes folders without a question; a single file is removed without one"
+    verb(app, "rm", rm, commits=True, hints=dict.fromkeys(("-f", "--force"), no_question))
     verb(app, "undelete", undelete, commits=True)

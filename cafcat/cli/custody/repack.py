@@ -115,6 +115,8 @@ def _done(report: "RepackReport") -> str:
     if report.dry_run:
         return f"would copy {files} out of {plural(report.chunks, 'chunk')}, with {dead}"
     written = f"{plural(report.chunks_written, 'new chunk')} ({format_size(report.bytes_written)})"
+    if not report.files_moved and not report.chunks_retired:
+        return f"repacked none of {plural(report.chunks, 'chunk')}, with {dead}"
     retired = f"{report.chunks_retired} of {plural(report.chunks, 'chunk')} retired: prune removes them"
     return f"copied {files} into {written}; {retired}"
 

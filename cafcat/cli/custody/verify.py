@@ -151,4 +151,18 @@ def register(app: typer.Typer) -> None:
         "Choosing chunks": ("sample", "older_than", "chunks", "prefix", "store"),
         "With --level source": ("follow_symlinks", "unpack_tars"),
     }
-    verb(app, "verify", verify, store=ONLY_IN_STORE, commits=True, moves=True, measured=True, panels=panels)
+    hints = {
+        "--read-data": "--level data reads every byte",
+        "--read-data-subset": "--level data --sample 5% reads every byte of a share of the chunks",
+    }
+    verb(
+        app,
+        "verify",
+        verify,
+        store=ONLY_IN_STORE,
+        commits=True,
+        moves=True,
+        measured=True,
+        panels=panels,
+        hints=hints,
+    )

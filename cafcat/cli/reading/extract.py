@@ -38,13 +38,19 @@ def extract(
     include: Annotated[
         list[str] | None,
         typer.Option(
-            "--include", metavar="PATTERN", parser=parse_text, help="Only files that match, as in .gitignore."
+            "--include",
+            metavar="PATTERN",
+            parser=parse_text,
+            help="Only files whose path in the catalog matches, as in .gitignore.",
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            "--exclude", metavar="PATTERN", parser=parse_text, help="Leave out files that match, as in .gitignore."
+            "--exclude",
+            metavar="PATTERN",
+            parser=parse_text,
+            help="Leave out files whose path in the catalog matches.",
         ),
     ] = None,
     strip: Annotated[

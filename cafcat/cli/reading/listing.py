@@ -69,7 +69,7 @@ def _check_is_everything(repository: "PackedFiles", prefix: str) -> None:
     if prefix not in ("", ".", "./"):
         hint = pattern_hint(prefix) if is_glob(prefix) else "`cafcat ls` lists the catalog"
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
-        explain_log(repository, error)
+        explain_log(repository.has_logs, error)
         raise error
 
 
@@ -265,6 +265,8 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 def register(app: typer.Typer) -> None:
     """Add `cafcat ls`, `find`, `stat` and `locate` to the commands of the program."""
     verb(app, "ls", ls, reads=True)
-    verb(app, "find", find, reads=True)
+    verb(
+        app, "find", find, reads=True, hints={"-n": "options have two dashes: `cafcat find FOLDER --name PATTERN`"}
+    )
     verb(app, "stat", stat, reads=True)
     verb(app, "locate", locate, reads=True)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 from cafcat.errors import CafcatError, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cafcat.packed_files import PackedFiles
 
 __all__ = ["NO_LOGS", "explain_log", "explain_missing", "explain_pattern", "pattern_hint"]
 
 NO_LOGS: Final = (
-    "no archive of logs has a log file {prefix!r}, or one below a folder of this name; see `cafcat units`"
+    "no archive of logs has a log file of this name, or below a folder of this name; `cafcat units` lists all"
 )
 """Message of a command that finds no log files below a prefix."""
 
@@ -24,18 +26,18 @@ def explain_missing(repository: "PackedFiles", error: CafcatError) -> None:
         repository: The repository that raised the error.
         error: The error of a command that accepts patterns.
     """
-    if not explain_log(repository, error):
+    if not explain_log(repository.has_logs, error):
         explain_pattern(error)
 
 
-def explain_log(repository: "PackedFiles", error: CafcatError) -> bool:
+def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
     """Change message and hint of an error if the missing file is a log file in an archive, or a folder of them.
 
     This costs one query for a NotFound with a path, and nothing for other errors. If the query fails, the error
     stays as it is.
 
     Args:
-        repository: The repository that raised the error.
+        has_logs: Tells whether an archive has log files of a name, as CatalogQueries.has_logs.
         error: The error.
 
     Returns:
@@ -44,7 +46,7 @@ def explain_log(repository: "PackedFiles", error: CafcatError) -> bool:
     if not isinstance(error, NotFound) or not error.path:
         return False
     with suppress(CafcatError):
-        if repository.has_logs(error.path):
+        if has_logs(error.path):
             name = shlex.quote(error.path)
             error.message = (
                 "an archive of logs has the records of this log file, or of the log files in this folder"

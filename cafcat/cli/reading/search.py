@@ -10,6 +10,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.reading.missing_names import NO_LOGS
+from cafcat.errors import NotFound
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import plural
 
@@ -85,7 +86,7 @@ def search(
             )
             call.warn(f"the catalog has no archive of logs; {hint}")
         elif not found.report.records and not repository.has_logs(prefix):
-            call.warn(NO_LOGS.format(prefix=prefix))
+            raise NotFound(NO_LOGS, path=prefix)
     return _end(call, found.report, count=count)
 
 

@@ -48,4 +48,5 @@ def register(app: typer.Typer) -> None:
             "stop_seconds",
         ),
     }
-    verb(app, "serve", serve, panels=panels)
+    address = "--host ADDRESS and --port N are for HTTP, and --s3-port N for the S3 protocol"
+    verb(app, "serve", serve, panels=panels, hints={"": address, "--addr": address})

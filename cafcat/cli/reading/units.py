@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.missing_names import NO_LOGS
+from cafcat.errors import NotFound
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import plural
 
@@ -47,7 +48,7 @@ def units(
                 name = call.output.shown(unit.log_file or "(no name)")
                 call.output.line(f"{name}  {records}  {unit.chunk}  {times}")
         if prefix and not found:
-            call.warn(NO_LOGS.format(prefix=prefix))
+            raise NotFound(NO_LOGS, path=prefix)
 
 
 def _document(unit: "StoredUnit") -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:
 
 def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:
     why = why_not_there(store)
-    if why is not None and (facts.has_own or facts.uuid is not None):
+    if why is not None and facts.has_own:
         text = f"{facts.url} has objects in the catalog, but {why}"
         remedy = "is its disk mounted? If it was moved: cafcat store move; if it is lost: cafcat store rm --lost"
         return error(text, remedy)

@@ -92,8 +92,9 @@ class GoneFiles:
         if not missing.is_reliable:
             self._unreliable = source.name
         if self._gone * 100 > missing.count * self._options.max_delete:
+            are = "is" if self._gone == 1 else "are"
             self._too_many = (
-                f"{self._gone} of {plural(missing.count, 'file')} from {source.name} are gone, "
+                f"{self._gone} of {plural(missing.count, 'file')} from {source.name} {are} gone, "
                 f"more than {self._options.max_delete} %"
             )
 

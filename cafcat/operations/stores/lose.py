@@ -95,5 +95,5 @@ def _check_lost(session: Session, url: str) -> None:
     except StoreFailed:
         return
     if found is not None:
-        hint = "`cafcat store migrate` moves the objects to another store"
+        hint = "`cafcat store migrate` moves the objects to another store; to give up its copies, remove them first"
         raise Conflict(f"the store is not lost: it still has {opened.locate(found)}", hint=hint)
