@@ -42,13 +42,14 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Raises InvalidInput with a hint for those of other programs."""
+        given = tuple(args)  # the list gets shorter while it is parsed
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
             message = error.format_message()
             option = getattr(error, "option_name", "" if message.startswith(_EXTRA_ARGUMENTS) else None)
             hint = None if option is None else self.hints.get(option)
-            if hint is None and option and any(arg.startswith(option) and arg != option for arg in args):
+            if hint is None and option and any(_is_name_like(arg, option) for arg in given):
                 hint = "write -- before names that begin with a dash"
             if hint is None:
                 raise
@@ -72,6 +73,11 @@ class Verb(TyperCommand):
             if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
+
+
+def _is_name_like(argument: str, option: str) -> bool:
+    """Return True if an argument from which an option was read looks like the name of a file: "-dash.txt"."""
+    return len(option) == 2 and argument.startswith(option) and not argument[1:].isalnum()
 
 
 def verb_class(panels: Panels, hints: Mapping[str, str]) -> type[Verb]:
