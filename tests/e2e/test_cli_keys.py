@@ -53,7 +53,7 @@ def test_a_second_home_makes_a_sealing_key_of_its_own(cafcat: Cafcat) -> None:
     name = first.document["access_key_id"]
     assert find(cafcat, name) is None
     second = cafcat("keys", "add")
-    assert "the catalog has access keys, and" in second.err
+    assert "the catalog has access keys of another home" in second.err
     assert "copy seal.key, or set CAFCAT_SEAL_KEY" in second.err
     assert find(cafcat, name) is None
 

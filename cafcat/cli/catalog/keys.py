@@ -1,7 +1,7 @@
 """The commands of `cafcat keys`, for the access keys of the S3 server."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from cafcat.catalog.access_keys import AccessKey
 
 __all__ = ["register"]
+
+
+_SECOND_SEAL: Final = (
+    "the catalog has access keys of another home, and this home got a sealing key of its own. A server with one of "
+    "these homes refuses the keys of the other: copy seal.key, or set CAFCAT_SEAL_KEY"
+)
 
 
 def add(
@@ -34,11 +40,14 @@ def add(
     Example: cafcat keys add --prefix photos/2026 --expires 30d
     """
     from cafcat.operations.audit import audited
-    from cafcat.serve.s3.keys import add_key
+    from cafcat.serve.s3.keys import add_key, has_keys_of_other_homes
 
     options = {"prefix": prefix, "expires": expires}
     with call.repository() as repository, audited(repository.session, "keys add", options):
+        is_second_seal = has_keys_of_other_homes(repository.session)
         key = add_key(repository.session, prefix, expires)
+    if is_second_seal:
+        call.warn(_SECOND_SEAL)
     call.output.fields(asdict(key), asdict(key) | {"prefix": key.prefix or "(all files)"})
 
 

@@ -16,7 +16,7 @@ from cafcat.serve.s3.sealing import Seal, has_seal, seal_of
 from cafcat.session import Session
 from cafcat.support.paths import folder_of, is_text
 
-__all__ = ["Key", "KeyRing", "NewKey", "add_key", "check_key", "revoke_key"]
+__all__ = ["Key", "KeyRing", "NewKey", "add_key", "check_key", "has_keys_of_other_homes", "revoke_key"]
 
 _log = logging.getLogger("cafcat")
 
@@ -26,11 +26,6 @@ _ID: Final = re.compile(f"{_ID_PREFIX}[A-Z2-7]{{{_ID_LENGTH - len(_ID_PREFIX)}}}
 _ID_BYTES: Final = 10
 _SECRET_BYTES: Final = 30
 _MAX_SECONDS: Final = 100 * 365 * 86_400
-_ANOTHER_SEAL: Final = (
-    "the catalog has access keys, and {home} has no sealing key: a new one was made there. Servers with another "
-    "home refuse this access key, and a server with this home refuses the others: copy seal.key, or set "
-    "CAFCAT_SEAL_KEY"
-)
 _CACHED_KEYS: Final = 10_000
 """Most keys that a KeyRing remembers."""
 
@@ -70,11 +65,14 @@ def add_key(session: Session, prefix: str = "", seconds: int | None = None) -> N
         raise InvalidInput("--expires must be from 1 second to 100 years")
     folder = folder_of(prefix)
     access_key_id, secret = _new_id(), secrets.token_urlsafe(_SECRET_BYTES)
-    if not has_seal(session.settings.home) and session.catalog.access_keys.all():
-        session.warn(_ANOTHER_SEAL.format(home=session.settings.home))
     sealed = seal_of(session.settings.home, create=True).seal(secret, access_key_id, folder)
     expires_at = session.catalog.access_keys.add(access_key_id, folder, sealed, seconds)
     return NewKey(access_key_id, secret, folder, expires_at)
+
+
+def has_keys_of_other_homes(session: Session) -> bool:
+    """Return True if the catalog has access keys, and this home has no sealing key: another home sealed them."""
+    return not has_seal(session.settings.home) and bool(session.catalog.access_keys.all())
 
 
 def _new_id() -> str:
