@@ -33,10 +33,10 @@ _LOCK: Final = 0x6A6F726E
 _STORES: Final = """
 SELECT coalesce(json_agg(json_build_array(uuid, url, has_chunks) ORDER BY id), '[]')
 FROM (SELECT id, uuid, url,
-             EXISTS (SELECT FROM chunks WHERE store = url AND state IN ('committed', 'retired')) AS has_chunks,
-             EXISTS (SELECT FROM chunk_copies
-                     WHERE store = url AND state = 'committed' AND retired_at IS NULL AND deleted_at IS NULL)
-             AS has_copies
+             EXISTS (SELECT FROM chunks WHERE store = url AND adopted_prefix IS NULL
+                     AND state IN ('committed', 'retired') OFFSET 0) AS has_chunks,
+             EXISTS (SELECT FROM chunk_copies WHERE store = url AND state = 'committed' AND retired_at IS NULL
+                     AND deleted_at IS NULL OFFSET 0) AS has_copies
       FROM stores WHERE uuid IS NOT NULL) AS used WHERE has_chunks OR has_copies
 """
 _RECORD: Final = f"""
