@@ -201,7 +201,7 @@ def test_a_file_without_its_first_bytes_is_adopted_with_its_format_named(
     path = tmp_path / "there" / "x.cio"
     path.parent.mkdir()
     path.write_bytes(bytes(16) + sink.data[16:])
-    assert "give its format" in adopt(repository, path).failed[0]
+    assert "for a damaged archive, name one (--format" in adopt(repository, path).failed[0]
     adopted(repository, path, format="chunkio")
     assert repository.read("x.cio/0000000000000000") == b"content"
     for level in (VerifyLevel.INDEX, VerifyLevel.DATA):

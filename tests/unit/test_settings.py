@@ -26,7 +26,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_a_home_of_another_user_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / "private").mkdir(mode=0o700)
+    (tmp_path / "private").mkdir(mode=0)
     with as_normal_user(), pytest.raises(AccessDenied, match="cannot be read: Permission denied") as caught:
         Settings.load(environ={}, home=tmp_path / "private" / "home")
     assert (
