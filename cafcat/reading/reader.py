@@ -156,7 +156,8 @@ class FileReader:
             yield from _checked(request, self._blocks(request))
         except Damaged as error:
             if self._replicas.others(request.location):
-                error.hint = "a copy may be undamaged: write the file with cafcat get -o FILE, or run cafcat repair"
+                repair = f"cafcat repair --chunk {request.location.chunk}"
+                error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or run {repair}"
             raise
 
     def _blocks(self, request: ReadRequest) -> Iterator[bytes]:

@@ -210,7 +210,7 @@ class Replicas:
         elif location.store in self._outages:
             self._warn_of_store(location.store)
         elif error is not None:
-            advice = error.hint if is_denied(error) else "run cafcat repair"
+            advice = error.hint if is_denied(error) else f"run cafcat repair --chunk {location.chunk}"
             message = f"{_failure(location, error)}: read from its copy in {replica.store}; {advice}"
             self._warn_once(location.chunk, message)
 

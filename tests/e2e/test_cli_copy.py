@@ -80,7 +80,7 @@ def test_damage_is_reported_with_exit_code_5(cafcat: Cafcat) -> None:
     result = cafcat("copy", "--all", "--to", "./second", code=5)
     assert re.fullmatch(r"copied 1 chunk \(1\.\d kB\), 1 failed\n", result.text)
     assert f"chunk {first}: its bytes are damaged" in result.err
-    assert "run cafcat repair" in result.err
+    assert f"run cafcat repair --chunk {first}" in result.err
     assert not chunk_file(cafcat, first, "second").exists()
 
 
@@ -147,7 +147,7 @@ def test_read_from_a_copy_is_reported(cafcat: Cafcat) -> None:
     result = cafcat("cat", "a")
     assert result.out == b"a" * 1000
     assert result.err.startswith(said)
-    assert result.err.endswith("second; run cafcat repair\n")
+    assert result.err.endswith(f"second; run cafcat repair --chunk {chunks[0]}\n")
     assert cafcat("cat", "-q", "a").err == ""
     warning = json.loads(cafcat("cat", "--json", "a").err)["warning"]
     assert f"cafcat: {warning}".startswith(said)

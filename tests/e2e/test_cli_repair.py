@@ -99,6 +99,19 @@ def test_without_options_copies_are_read(cafcat: Cafcat) -> None:
     assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
 
 
+def test_the_command_that_a_read_of_a_damaged_file_recommends_repairs_it(cafcat: Cafcat) -> None:
+    """No verify has found the damage, so that `repair` without --chunk would not look at the chunk."""
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    cafcat("copy", "--all", "--to", cafcat.folder / "copies", "-q")
+    chunk = damage(cafcat)
+    recommended = f"run cafcat repair --chunk {chunk}"
+    assert recommended in cafcat("extract", "-C", "out").err
+    assert recommended in cafcat("copy", "--all", "--to", "./third", code=5).err
+    assert cafcat(*recommended.split()[2:], "--yes").lines[0].startswith("repaired 1 of 1 chunk")
+    assert cafcat("extract", "-C", "again").err == ""
+
+
 def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     damaged(cafcat)
     result = cafcat("repair", "--dry-run", code=5)

@@ -204,7 +204,7 @@ def test_damaged_chunk_has_no_copy_and_others_are_copied(world: World, damage: s
     report = world.copy()
     assert (report.copied, report.damaged, len(report.failed)) == (1, 1, 1)
     assert damaged in report.failed[0]
-    assert report.failed[0].endswith("run cafcat repair")
+    assert report.failed[0].endswith(f"run cafcat repair --chunk {damaged}")
     assert check(world) == {f"{whole}.caf"}
     assert counted(world.recover()) == {}
 

@@ -135,7 +135,7 @@ def test_a_flipped_byte(world: World, chunk: str, tmp_path: Path, path: str) -> 
     ways = [way for way in WAYS if path != "tree/large" or way not in (stream, stream_many)]
     check_every_way(world, tmp_path, ways)
     assert f"chunk {chunk} is damaged at byte {place.start_byte}: read from its copy" in world.warnings[0]
-    assert "cafcat repair" in world.warnings[0]
+    assert f"run cafcat repair --chunk {chunk}" in world.warnings[0]
 
 
 def test_damage_at_the_end_of_a_large_stream_names_a_remedy(world: World, chunk: str, tmp_path: Path) -> None:

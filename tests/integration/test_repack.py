@@ -226,7 +226,7 @@ def test_damaged_file_is_not_moved(local: cafcat.Repository, folder: Folder, pat
     heard = Heard()
     report = repack(local, progress=heard)
     assert problems(heard) == {(path, "corrupt")}
-    assert heard.problems[0].message.endswith("run cafcat repair")
+    assert heard.problems[0].message.endswith(f"run cafcat repair --chunk {old}")
     assert (report.files_moved, report.files_damaged, report.chunks_retired) == (len(KEPT) - 1, 1, 0)
     where = chunks_of(local)
     assert {name for name, chunk in where.items() if chunk == old} == {path}
@@ -253,7 +253,7 @@ def test_a_chunk_that_is_missing_is_damage(repository: cafcat.Repository, place:
     assert (report.files_moved, report.files_damaged, report.chunks_retired) == (1, len(KEPT), 1)
     assert len(report.failed) == 1
     assert old in report.failed[0]
-    assert "run cafcat repair" in report.failed[0]
+    assert f"run cafcat repair --chunk {old}" in report.failed[0]
     assert (state_of(repository, old), state_of(repository, other)) == ("committed", "retired")
 
 

@@ -99,7 +99,9 @@ def _summary(report: "RepackReport") -> list[str]:
     if report.files_changed:
         lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
     if report.files_damaged:
-        lines.append(f"{plural(report.files_damaged, 'damaged file')} left where they are: run cafcat repair")
+        lines.append(
+            f"{plural(report.files_damaged, 'damaged file')} left where they are: run cafcat repair --chunk UUID"
+        )
     if report.taken:
         lines.append(f"{plural(report.taken, 'chunk')} left alone: their files are being copied right now")
     if report.waiting:

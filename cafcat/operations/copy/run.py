@@ -256,7 +256,7 @@ class ChunkCopier:
     def _fail(self, chunk: ChunkToCopy, error: CafcatError) -> None:
         is_damage = isinstance(error, Corrupt | NotFound)
         self._counts["damaged"] += is_damage
-        error.hint = "run cafcat repair" if is_damage else error.hint
+        error.hint = f"run cafcat repair --chunk {chunk.uuid}" if is_damage else error.hint
         self._failed.append(f"chunk {chunk.uuid}: {error}")
 
     def _adopt_left_copy(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:

@@ -6,7 +6,6 @@ transaction that moves its last live file. At any moment each path points to one
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Final
 
 from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.errors import (
@@ -33,8 +32,6 @@ from cafcat.stores.base import Store
 from cafcat.writing.limits import Limits
 
 __all__ = ["Repack", "RepackGroup", "RepackPlan", "run"]
-
-_HINT: Final = "run cafcat repair"
 
 
 @recorded
@@ -223,7 +220,7 @@ class Repack:
         except NotFound as error:
             if found := self._catalog.rewriting.by_id([chunk.id]):
                 report.files_damaged += found[0].live_files
-                report.failed.append(f"chunk {chunk.uuid}: {error}; {_HINT}")
+                report.failed.append(f"chunk {chunk.uuid}: {error}; {_hint(chunk)}")
             return True
         return False
 
@@ -241,7 +238,7 @@ class Repack:
             return
         report.files_damaged += 1
         kind = ProblemKind.UNREADABLE if isinstance(error.reason, StoreFailed) else ProblemKind.CORRUPT
-        self._session.emit(FileProblem(file.path, kind, f"{error}; {_HINT}"))
+        self._session.emit(FileProblem(file.path, kind, f"{error}; {_hint(chunk)}"))
 
     def _is_still_there(self, chunk: RewritableChunk, file: Entry) -> bool:
         try:
@@ -262,3 +259,8 @@ def _count(rewriter: Rewriter, report: RepackReport) -> None:
     report.bytes_moved += rewriter.bytes
     report.files_changed += rewriter.changed
     report.interrupted = report.interrupted or rewriter.interrupted
+
+
+def _hint(chunk: RewritableChunk) -> str:
+    """Return the hint for a damaged chunk. Without --chunk, `repair` skips damage that `verify` has not found."""
+    return f"run cafcat repair --chunk {chunk.uuid}"
