@@ -12,6 +12,7 @@ from cafcat.stores.base import FolderStore, Store
 from cafcat.stores.registry import shown_schemes
 
 __all__ = [
+    "check_parent",
     "chosen_store",
     "default_store",
     "named_store",
@@ -78,12 +79,22 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
     if ":" in os.path.basename(store.folder):
         hint = f"kinds of stores are {shown_schemes()}; to use a folder of this name, make it with mkdir"
         raise InvalidInput(f"no store is called {os.path.basename(store.folder)}", hint=hint)
-    is_in_home = given is None and settings.origins["store"] == "default"
+    if given is not None or settings.origins["store"] != "default":  # the default store is in the home
+        check_parent(store)
+    return store
+
+
+def check_parent(store: Store) -> None:
+    """Raise InvalidInput if a new store is a folder in a folder that does not exist.
+
+    A typing error, or a disk that is not mounted, must not create a new store.
+    """
+    if not isinstance(store, FolderStore):
+        return
     parent = os.path.dirname(store.folder)
-    if not is_in_home and not os.path.isdir(parent):
+    if not os.path.isdir(store.folder) and not os.path.isdir(parent):
         hint = "mount its disk, correct the name (a bucket is s3://BUCKET/PREFIX), or make the folder with mkdir -p"
         raise InvalidInput(f"there is no folder {parent} for the new store {store.folder}", hint=hint)
-    return store
 
 
 def store_to_write(session: Session, given: str | None = None, *, dry_run: bool = False) -> Store:

@@ -76,6 +76,20 @@ def test_repair_from_a_copy(cafcat: Cafcat) -> None:
     assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
 
 
+def test_a_store_out_of_reach_is_named_with_exit_code_3(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    (cafcat.folder / "store").rename(cafcat.folder / "moved")
+    (cafcat.folder / "second").mkdir()
+    cafcat("verify", code=3)
+    result = cafcat("repair", "--store", "second", code=3)
+    store = (cafcat.folder / "store").as_uri()
+    assert f"cannot find the store {store}: its folder does not exist" in result.err
+    assert f"cafcat store rm {store} --lost" in result.err
+    assert result.text.startswith("nothing to repair: no chunk is known to be damaged in the stores within reach")
+    assert cafcat("repair", "--store", "second", "--json", code=3).document["summary"]["stores_out_of_reach"] == 1
+
+
 def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     (cafcat.folder / "tree" / "b.bin").write_bytes(bytes(256))

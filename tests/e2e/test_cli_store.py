@@ -47,6 +47,7 @@ def test_listing_and_naming(cafcat: Cafcat) -> None:
     cafcat("store", "add", "disk-2", "second")
     cafcat("store", "rename", "disk-2", "disk-1", code=1)
     cafcat("store", "add", "a/b", "second", code=2)
+    assert "there is no folder" in cafcat("store", "add", "typo", "no-such-folder/chunks", code=2).err
     first, second = cafcat("store", "ls", "--json").documents
     assert (first["name"], first["url"], first["chunks"], first["moves_with_home"]) == ("disk-1", url, 1, False)
     assert (second["name"], second["chunks"]) == ("disk-2", 0)

@@ -65,6 +65,18 @@ def test_removed_files_of_lost_chunks_are_counted(
     assert (restored.files, restored.files_pruned) == (1, 1)
 
 
+def test_older_versions_in_lost_chunks_are_counted(
+    repository: cafcat.Repository, database_url: str, tmp_path: Path, lost: Path
+) -> None:
+    commit(repository, FIRST)
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=str(tmp_path / "new")) as other:
+        commit(other, {"a/1": b"newer"})
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost), dry_run=True)
+    assert (report.files_lost, report.removed_files_lost, report.old_versions_lost) == (1, 0, 1)
+    assert repository.lose_store(str(lost)).old_versions_lost == 1
+
+
 def test_copies_in_the_lost_store_are_forgotten(repository: cafcat.Repository, lost: Path, tmp_path: Path) -> None:
     commit(repository, FIRST)
     repository.copy(to=str(tmp_path / "second"))

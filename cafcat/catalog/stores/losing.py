@@ -23,7 +23,8 @@ ORDER BY k.retired_at IS NOT NULL, k.id LIMIT 1
 """
 _CHUNKS: Final = f"""
 SELECT c.id, c.uuid, c.live_file_count, c.live_bytes,
-       (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'removed'), ({_COPY})
+       (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'removed'),
+       (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'replaced'), ({_COPY})
 FROM chunks AS c WHERE c.store = %(store)s AND c.state IN ('committed', 'retired') AND c.id > %(after)s
 ORDER BY c.id LIMIT %(limit)s
 """  # noqa: S608
@@ -68,6 +69,7 @@ class LostChunk(NamedTuple):
         files: Number of its live files.
         bytes: Their total size.
         removed_files: Number of its removed files.
+        old_versions: Number of older versions of files in it, which newer versions have replaced.
         copy_store: URL of another store that has a copy; None if no store has one.
     """
 
@@ -76,6 +78,7 @@ class LostChunk(NamedTuple):
     files: int
     bytes: int
     removed_files: int
+    old_versions: int
     copy_store: str | None
 
 

@@ -151,10 +151,14 @@ def _give_up(call: Call, store: str, *, yes: bool, dry_run: bool) -> None:
 
 def _shown_loss(report: "StoreLossReport") -> str:
     lost = f"{plural(report.chunks_lost, 'chunk')} with {plural(report.files_lost, 'file')}"
-    removed = f" and {plural(report.removed_files_lost, 'removed file')}" if report.removed_files_lost else ""
+    further = (
+        (report.removed_files_lost, plural(report.removed_files_lost, "removed file")),
+        (report.old_versions_lost, plural(report.old_versions_lost, "older version")),
+    )
+    also = "".join(f", {text}" for count, text in further if count)
     parts = [
         f"{'would give up' if report.dry_run else 'gave up'} {report.store}: lost {lost}"
-        f" ({format_size(report.bytes_lost)}){removed}",
+        f" ({format_size(report.bytes_lost)}){also}",
         f"{plural(report.chunks_kept, 'chunk')} read from copies",
         f"lost {report.copies_lost} {'copy' if report.copies_lost == 1 else 'copies'}"
         f" and {plural(report.backups_lost, 'backup')}",

@@ -7,7 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.confirming import DryRun, confirm
-from cafcat.cli.errors import DAMAGE, INTERRUPTED
+from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
 from cafcat.operations.repair.options import RepairOptions
@@ -54,7 +54,9 @@ def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
         report = run(session, options)
     call.summarize({"summary": asdict(report)}, [*_summary(report), *_remedy(report, options)])
     left = report.files_lost or report.chunks_left or report.logs_damaged
-    return INTERRUPTED if report.interrupted else DAMAGE if left else 0, report
+    if report.interrupted:
+        return INTERRUPTED, report
+    return DAMAGE if left else SOME_FAILED if report.stores_out_of_reach else 0, report
 
 
 def _summary(report: "RepairReport") -> list[str]:
@@ -96,7 +98,8 @@ def _done(report: "RepairReport") -> str:
     if not report.chunks and report.logs_damaged:
         return "nothing that can be repaired"
     if not report.chunks:
-        return "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)"
+        where = " in the stores within reach" if report.stores_out_of_reach else ""
+        return f"nothing to repair: no chunk is known to be damaged{where} (cafcat verify looks for damage)"
     repaired = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"
     if report.dry_run:
         return f"would repair {repaired}, and pack {plural(_right(report), 'file')} into new chunks"

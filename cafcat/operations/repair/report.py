@@ -26,6 +26,8 @@ class RepairReport:
         chunks_left: Number of chunks left as they are, because their format cannot be written here.
         logs_damaged: Number of archives of logs that `verify` found damaged. They are not repaired, and no other
             number counts them.
+        stores_out_of_reach: Number of stores with chunks, copies or backups that cannot be read, or are not where
+            their URLs point. `verify` finds no damage there. 0 if the user named the chunks to repair.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """
@@ -44,5 +46,6 @@ class RepairReport:
     files_changed: int = 0
     chunks_left: int = 0
     logs_damaged: int = 0
+    stores_out_of_reach: int = 0
     interrupted: bool = False
     dry_run: bool = True

@@ -17,6 +17,8 @@ from cafcat.catalog.chunks.rewriting import RewritableChunk
 from cafcat.errors import (
     AccessDenied,
     CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
     Corrupt,
     InvalidInput,
     NotFound,
@@ -33,6 +35,7 @@ from cafcat.operations.chosen_stores import default_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
 from cafcat.operations.joining import join_store
 from cafcat.operations.opened_sources import source_opener
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repair.options import RepairOptions
 from cafcat.operations.repair.report import RepairReport
@@ -113,6 +116,8 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
     join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
     rewriter = Rewriter(session, chunk_target(session.catalog, store, "repair"), limits)
     repair = Repair(session, options, rewriter, sources)
+    if not options.chunks:
+        repair.report.stores_out_of_reach = _warn_of_unreachable(session)
     try:
         repair.run(repair.damaged(options.chunks))
     finally:
@@ -399,6 +404,21 @@ class Repair:
         report, rewriter = self.report, self._rewriter
         report.chunks_written, report.bytes_written = rewriter.chunks, rewriter.bytes_written
         report.files_changed, report.interrupted = rewriter.changed, rewriter.interrupted
+
+
+def _warn_of_unreachable(session: Session) -> int:
+    """Warn of each store that cannot be read, because `verify` records no damage there. Return their number."""
+    urls = session.catalog.recovery.stores()
+    stores, unreachable = ReachableStores(session), 0
+    for url in urls:
+        try:
+            stores.open(url)
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError as error:
+            unreachable += 1
+            session.warn(f"{error}")
+    return unreachable
 
 
 def _left(chunk: RewritableChunk) -> str:

@@ -30,6 +30,7 @@ class StoreLossReport:
         files_lost: Number of live files in the lost chunks. They were removed from the catalog.
         bytes_lost: Total size of these files.
         removed_files_lost: Number of removed files in the lost chunks. `undelete` cannot bring them back any more.
+        old_versions_lost: Number of older versions of files in the lost chunks, which newer versions have replaced.
         copies_lost: Number of copies of other stores' chunks in the store.
         backups_lost: Number of backups in the store.
         dry_run: True if nothing was changed.
@@ -41,6 +42,7 @@ class StoreLossReport:
     files_lost: int = 0
     bytes_lost: int = 0
     removed_files_lost: int = 0
+    old_versions_lost: int = 0
     copies_lost: int = 0
     backups_lost: int = 0
     dry_run: bool = False
@@ -78,6 +80,7 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
             report.files_lost += chunk.files
             report.bytes_lost += chunk.bytes
             report.removed_files_lost += chunk.removed_files
+            report.old_versions_lost += chunk.old_versions
             if not dry_run:
                 losing.add_versions(chunk.id, versions)
         if not dry_run:

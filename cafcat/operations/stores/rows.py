@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cafcat.catalog.stores.stores import StoreRow
 from cafcat.errors import InvalidInput, NotFound
-from cafcat.operations.chosen_stores import default_store, named_store
+from cafcat.operations.chosen_stores import check_parent, default_store, named_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.settings.stores import is_store_name
@@ -46,14 +46,18 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
         url: A URL, a folder, or a name in the configuration.
 
     Raises:
-        InvalidInput: The name is not valid for a store, or the URL or path is not valid.
+        InvalidInput: The name is not valid for a store, or the URL or path is not valid, or the path is that of a
+            folder in a folder that does not exist.
         Unsupported: No kind of store has the scheme of the URL.
         Conflict: Another store has the name.
         Unavailable, AccessDenied: The store does not answer, refuses the request, or is not at its URL any more,
             for example because its disk is not mounted.
     """
     _check_name(name)
-    store = ReachableStores(session).check_place(named_store(session, url).url)
+    store = named_store(session, url)
+    if not session.catalog.stores.has(store.url):
+        check_parent(store)
+    ReachableStores(session).check_place(store.url)
     session.catalog.stores.add(store.url, name)
     return store_row(session, store.url)
 
