@@ -23,6 +23,7 @@ __all__ = [
     "CopyRecovered",
     "Event",
     "ObjectChecked",
+    "ObjectLeftAlone",
     "RecoverOutcome",
     "SourceChange",
     "Warned",
@@ -153,6 +154,20 @@ class CopyRecovered(NamedTuple):
     store: str
     outcome: RecoverOutcome
     reason: str | None = None
+
+
+class ObjectLeftAlone(NamedTuple):
+    """`recover` found an object, or an unfinished upload, with the key of a chunk that the catalog does not have.
+
+    Another catalog may write it. Or this catalog was restored from a backup that is older than the object.
+
+    Attributes:
+        object: URL of the store, a slash, and the key of the object.
+        is_upload: True for an unfinished upload.
+    """
+
+    object: str
+    is_upload: bool
 
 
 class ChunkPruned(NamedTuple):
@@ -293,6 +308,7 @@ Event = (
     | ObjectChecked
     | ChunkRecovered
     | CopyRecovered
+    | ObjectLeftAlone
     | ChunkPruned
     | ChunkCopied
     | ChunkMigrated

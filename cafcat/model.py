@@ -540,6 +540,7 @@ class Stats:
         chunks: Number of chunks in each state; states without chunks are absent.
         chunk_bytes: Total size of the objects of committed chunks.
         dead_bytes: Data bytes of committed chunks that belong to no live file; indexes do not count.
+        retired_bytes: Total size of the objects of retired chunks. `prune` frees it.
         retired_locations: Number of former locations of paths, those of skipped files included.
         runs: Number of ingest runs.
         catalog_bytes: Size of the database on its server.
@@ -550,6 +551,7 @@ class Stats:
     chunks: dict[str, int]
     chunk_bytes: int
     dead_bytes: int
+    retired_bytes: int
     retired_locations: int
     runs: int
     catalog_bytes: int

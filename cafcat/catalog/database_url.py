@@ -26,7 +26,10 @@ _DEFAULTS = {
 """Values of libpq's connection parameters that the URL does not set. They override PG* environment variables."""
 
 
-_MAKE_IT: Final = "create role and database on the server (createuser, createdb), then run `cafcat db init`"
+_MAKE_IT: Final = (
+    "create role and database on the server (createuser ROLE, createdb --owner ROLE NAME), "
+    "then run `cafcat db init`"
+)
 _CHECK_LOGIN: Final = "check user and password in the database URL, and the rules in the server's pg_hba.conf"
 _PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
 

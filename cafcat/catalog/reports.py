@@ -23,6 +23,7 @@ SELECT coalesce(sum(live_file_count) FILTER (WHERE state = 'committed'), 0)::big
        coalesce(sum(live_bytes) FILTER (WHERE state = 'committed'), 0)::bigint,
        coalesce(sum(size_bytes) FILTER (WHERE state = 'committed'), 0)::bigint,
        coalesce(sum(data_bytes - live_bytes) FILTER (WHERE state = 'committed'), 0)::bigint,
+       coalesce(sum(size_bytes) FILTER (WHERE state = 'retired'), 0)::bigint,
        (SELECT count(*) FROM retired_locations),
        (SELECT count(*) FROM ingest_runs),
        pg_database_size(current_database())
@@ -140,8 +141,8 @@ class Reports:
             row = connection.execute(_STATS).fetchone()
             states = connection.execute("SELECT state, count(*) FROM chunks GROUP BY 1 ORDER BY 1").fetchall()
         assert row is not None  # noqa: S101 - an aggregate gives one row
-        files, size_bytes, chunk_bytes, dead_bytes, retired, runs, catalog_bytes = row
-        return Stats(files, size_bytes, dict(states), chunk_bytes, dead_bytes, retired, runs, catalog_bytes)
+        files, size_bytes, *rest = row
+        return Stats(files, size_bytes, dict(states), *rest)
 
     def findings(self) -> list[str]:
         """Check the rows of the catalog. Return a line for each kind of contradiction that exists.

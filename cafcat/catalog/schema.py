@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.errors import DiskFull, UndefinedTable
+from psycopg.errors import DiskFull, InsufficientPrivilege, UndefinedTable
 
 from cafcat.errors import CatalogOutdated, CatalogUnavailable
 
@@ -97,6 +97,8 @@ def upgrade(url: str) -> None:
         hint = "use an empty database: this one seems to have tables of another program" if exists else None
         if isinstance(getattr(error, "orig", None), DiskFull):
             hint = "free disk space on the database server, then run the command again"
+        if isinstance(getattr(error, "orig", None), InsufficientPrivilege):
+            hint = "cafcat's role must own the database: ALTER DATABASE name OWNER TO role"
         raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
 
 

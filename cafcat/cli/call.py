@@ -97,6 +97,11 @@ _OF_EVERY_COMMAND: Final = (
     "config",
     "profile",
 )
+_OF_BANDWIDTH: Final = dict.fromkeys(
+    ("--bwlimit", "--limit-upload", "--limit-download"), "--bandwidth RATE, such as 10MB/s, limits all transfers"
+)
+"""Hints for options of other programs, for the commands that move much data."""
+
 _EPILOG: Final = "`cafcat --help` has the options of every command, such as --json, --quiet and --database-url."
 
 
@@ -367,7 +372,8 @@ def verb(
             takes none.
     """
     shared = with_shared_options(function, store, commits=commits, moves=moves, reads=reads, measured=measured)
-    app.command(name, cls=verb_class(panels or {}, hints or {}), epilog=_EPILOG)(shared)
+    hints = {**(_OF_BANDWIDTH if moves else {}), **(hints or {})}
+    app.command(name, cls=verb_class(panels or {}, hints), epilog=_EPILOG)(shared)
 
 
 def group(app: typer.Typer, name: str, help: str, alone: Callable[..., int | None] | None = None) -> typer.Typer:

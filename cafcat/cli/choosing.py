@@ -1,9 +1,10 @@
 """Chooses the files of a command: paths and patterns on the command line, and the names in a list."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -11,9 +12,10 @@ from cafcat.errors import InvalidInput, NotFound, SourceFailed
 from cafcat.support.arguments import parse_text
 
 if TYPE_CHECKING:
+    from cafcat.cli.call import Call
     from cafcat.packed_files import PackedFiles
 
-__all__ = ["Chosen", "FilesFrom", "Null", "Paths", "choose"]
+__all__ = ["OLDER_VERSIONS", "Chosen", "FilesFrom", "Null", "Paths", "choose", "warn_of_no_match"]
 
 Paths = Annotated[
     list[str] | None,
@@ -29,6 +31,13 @@ FilesFrom = Annotated[
     typer.Option("--files-from", metavar="LIST", help="Read further paths from LIST, one per line; - is stdin."),
 ]
 Null = Annotated[bool, typer.Option("--null", "-0", help="Names in LIST end with NUL, not newline.")]
+
+
+OLDER_VERSIONS: Final = dict.fromkeys(
+    ("--as-of", "--at", "--snapshot", "--version-id"),
+    "commands read the latest version of a file; docs/cli.md, section Older versions, shows how to read others",
+)
+"""Hints for options of other programs that name an older version of a file."""
 
 
 class Chosen(NamedTuple):
@@ -113,3 +122,16 @@ def _blocks(listing: str) -> Iterator[bytes]:
         raise NotFound("no such list of files", path=listing) from error
     except OSError as error:
         raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=listing) from error
+
+
+def warn_of_no_match(call: "Call", include: Sequence[str], matched: str) -> None:
+    """Warn that no file matches the patterns of --include.
+
+    Args:
+        call: The call of the command.
+        include: The patterns.
+        matched: What the patterns are compared with, for the message.
+    """
+    patterns = " ".join(f"--include {shlex.quote(pattern)}" for pattern in include)
+    braces = "; {a,b} has no meaning: repeat --include" if any("{" in pattern for pattern in include) else ""
+    call.warn(f"no file matches {patterns}; patterns are written as in .gitignore, for {matched}{braces}")

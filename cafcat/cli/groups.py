@@ -1,6 +1,7 @@
 """How the help shows commands: whole summaries, and panels of options."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, ClassVar, Final
 
 import typer
@@ -25,8 +26,13 @@ _RUNNING: Final = (
 """Parameters of several commands. They come last, in a panel of their own."""
 
 
+_MISSING_OPTION: Final = "Missing option"
+"""Beginning of typer's message about an option that a command needs."""
 _EXTRA_ARGUMENTS: Final = "Got unexpected extra argument"
 """Beginning of typer's message about an argument that a command does not take."""
+
+_NEAR: Final = 0.75
+"""Least similarity, from 0 to 1, of a typing error and the option that is meant: of --sotre and --store."""
 
 
 class Verb(TyperCommand):
@@ -48,10 +54,13 @@ class Verb(TyperCommand):
         except typer.TyperException as error:
             message = error.format_message()
             option = getattr(error, "option_name", "" if message.startswith(_EXTRA_ARGUMENTS) else None)
+            missing = getattr(error, "param", None) if message.startswith(_MISSING_OPTION) else None
+            option = missing.opts[0] if missing is not None else option
             hint = None if option is None else self.hints.get(option)
             if hint is None and option and any(_is_name_like(arg, option) for arg in given):
                 hint = "write -- before names that begin with a dash"
             if hint is None:
+                _drop_poor_guesses(error, option)
                 raise
             raise InvalidInput(message.partition(" (Possible")[0].rstrip("."), hint=hint) from error
 
@@ -73,6 +82,14 @@ class Verb(TyperCommand):
             if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
+
+
+def _drop_poor_guesses(error: typer.TyperException, option: str | None) -> None:
+    """Remove guesses from an error that are far from the unknown option: --store for --target."""
+    guesses = getattr(error, "possibilities", None)
+    if guesses and option:
+        near = [guess for guess in guesses if SequenceMatcher(None, guess, option).ratio() >= _NEAR]
+        error.possibilities = near  # type: ignore[attr-defined]
 
 
 def _is_name_like(argument: str, option: str) -> bool:

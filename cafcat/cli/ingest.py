@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from cafcat.cli.call import Call, verb
+from cafcat.cli.choosing import warn_of_no_match
 from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
@@ -48,6 +49,7 @@ _EXCLUDES: Final = "repeat --exclude PATTERN, or list the files with find(1), an
 _NO_TAGS: Final = "cafcat has no tags and hosts; --prefix FOLDER names the folder of the files in the catalog"
 _NO_SIZES: Final = "cafcat has no filter by size: list the files with find(1), and give the list to --files-from"
 _OF_OTHER_PROGRAMS: Final = {
+    "--stdin": "the source - reads a tar archive from standard input: tar -c FOLDER | cafcat ingest -",
     "-n": "--dry-run lists the changes, and writes nothing",
     **dict.fromkeys(("--exclude-file", "--exclude-from", "--iexclude", "--filter", "--one-file-system"), _EXCLUDES),
     **dict.fromkeys(("--host", "--tag"), _NO_TAGS),
@@ -129,7 +131,13 @@ def ingest(
         from cafcat.operations.ingest.run import run
 
         report = run(session, replace(options, comparison=comparison, executor=executor))
-    call.summarize({"summary": asdict(report)}, _summary(report, progress, removes=options.delete))
+    if options.include and not report.interrupted and not report.files_seen and not report.files_failed:
+        warn_of_no_match(call, options.include, "paths below SRC")
+    document, lines = {"summary": asdict(report)}, _summary(report, progress, removes=options.delete)
+    if report.dry_run:  # the totals are what the user asked for, also with --quiet
+        call.output.show(document, lines)
+    else:
+        call.summarize(document, lines)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
 
 

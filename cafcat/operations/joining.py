@@ -60,6 +60,12 @@ _MOST_LOOKUPS: Final = 1_000
 """Of a store without markers, the largest number of chunks, and of journal records, to look up in the catalog."""
 
 
+_CHOOSE_OR_MOVE: Final = (
+    "this is the catalog of the embedded database, and the setting database_url names another database: choose "
+    "another store (--store, or the setting store), or move the catalog there: docs/tasks/moving.md"
+)
+
+
 def has_joined(session: Session, store: Store) -> bool:
     """Return True if the store has the marker of this catalog, and is the store that the catalog has at this URL.
 
@@ -170,7 +176,10 @@ class _Joining:
             AccessDenied: The store refuses the request.
         """
         if others and not allow_shared:
-            raise _refused(f"the store {store.url} belongs to {describe_catalogs(others)}", store)
+            message = f"the store {store.url} belongs to {describe_catalogs(others)}"
+            if self._is_of_embedded_database(others):
+                raise Conflict(message, hint=_CHOOSE_OR_MOVE)
+            raise _refused(message, store)
         claimed = any(other is None or other.has_unnamed for _, other in others)
         if self._catalog.recovery.newest(store.url, 1):
             if not allow_shared:
@@ -181,6 +190,17 @@ class _Joining:
         if (is_foreign := self._has_unknown(store)) and not allow_shared:
             raise _refused(f"the store {store.url} has chunks that are not in this catalog", store)
         return not is_foreign
+
+    def _is_of_embedded_database(self, others: Sequence[tuple[UUID, Marker | None]]) -> bool:
+        """Return True if the catalog that writes into a store is in the embedded database of this home.
+
+        The user then chose another database for the same home, and did not lose the catalog.
+        """
+        settings = self._session.settings
+        if settings.database_url is None:
+            return False
+        here = (socket.gethostname(), settings.home.as_uri())
+        return any(marker is not None and (marker.host, marker.database) == here for _, marker in others)
 
     def _has_unknown(self, store: Store) -> bool:
         """Return True if a store has chunks or journal records without a row in the catalog.

@@ -135,7 +135,10 @@ class ReachableStores:
             raise
         except CafcatError as error:
             return error
-        hint = "check its disk or endpoint; if the store was moved, run `cafcat store move`"
+        hint = (
+            "check its disk or endpoint; if the store was moved, run `cafcat store move`; "
+            f"if its objects are lost for good: cafcat store rm {shlex.quote(url)} --lost"
+        )
         message = f"the store {url} has none of its newest objects, for example {known[0]} is missing"
         return StoreFailed(message, hint=hint)
 

@@ -18,6 +18,7 @@ from cafcat.errors import (
     StoreFailed,
     Unavailable,
     is_denied,
+    shown_path,
 )
 from cafcat.model import Location
 from cafcat.progress import Progress
@@ -380,8 +381,7 @@ def _absence(store: Store, location: Location) -> Unavailable | None:
 def _failure(location: Location, error: CafcatError) -> str:
     chunk = f"chunk {location.chunk}"
     if isinstance(error, Corrupt):
-        at = "" if error.byte is None else f" at byte {error.byte}"
-        return f"{chunk} is damaged{at}"
+        return f"{chunk} is damaged in {shown_path(location.path)}"
     if isinstance(error, NotFound):
         return f"{chunk} is missing ({error.message})"
     return f"{chunk} cannot be read ({error.message})"

@@ -1,6 +1,7 @@
 """Yields the files of a source in batches, and opens or reads them, one after the other or many at once."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from time import monotonic
 from typing import Final, TypeVar
 
 from cafcat.errors import CafcatError, SourceFailed
@@ -19,6 +20,8 @@ __all__ = ["OpenResult", "SourceBroke", "batches_of", "blocks_of", "open_each", 
 
 BATCH_FILES: Final = 5_000
 """Largest number of files in a batch. One query compares them with the catalog."""
+
+_BATCH_SECONDS: Final = 2.0
 
 OpenResult = OpenFile | SourceFailed
 """An opened file of a source, or the reason why it could not be opened."""
@@ -93,13 +96,19 @@ def blocks_of(opened: OpenFile) -> Iterator[bytes]:
 
 
 def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[SourceFile | FileProblem]]:
+    """Yield the items in lists of at most 5,000. A slow source is waited for no longer than two seconds a list.
+
+    The caller looks between lists whether the user ends the operation.
+    """
     batch: list[SourceFile | FileProblem] = []
+    begun = monotonic()
     try:
         for item in items:
             batch.append(item)
-            if len(batch) == BATCH_FILES:
+            if len(batch) == BATCH_FILES or monotonic() - begun > _BATCH_SECONDS:
                 yield batch
                 batch = []
+                begun = monotonic()
     except CafcatError:
         yield batch  # the files before the error are valid
         raise

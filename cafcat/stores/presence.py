@@ -66,8 +66,9 @@ def elsewhere(url: str, why: str) -> Unavailable:
         why: Why the store seems not to be there, as `why_not_there` returns it.
     """
     quoted = shlex.quote(url)
+    first = "is its disk mounted" if url.startswith("file:") else "is this the right server and account"
     hint = (
-        f"is its disk mounted? If the store was moved, run: cafcat store move {quoted} NEW-URL; "
+        f"{first}? If the store was moved, run: cafcat store move {quoted} NEW-URL; "
         f"if the store is lost for good: cafcat store rm {quoted} --lost"
     )
     return Unavailable(f"cannot find the store {url}: {why}", hint=hint)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -25,6 +26,7 @@ __all__ = [
 
 Member = TypeVar("Member", bound=StrEnum)
 
+_DURATION = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -88,14 +90,16 @@ def parse_range(text: str) -> ByteRange:
 
 
 def parse_date(text: str) -> int:
-    """Parse a date or time in ISO 8601, and return it as nanoseconds since 1970 UTC.
+    """Parse a date or time in ISO 8601, or a duration before now, and return it as nanoseconds since 1970 UTC.
 
-    A time without an offset is UTC. Raises InvalidInput if the text is not a date.
+    A time without an offset is UTC. Raises InvalidInput if the text is neither a date nor a duration.
     """
+    if _DURATION.fullmatch(text):
+        return time.time_ns() - parse_duration(text) * 1_000_000_000
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        hint = "write 2026-11-21, 2026-11-21T10:00:00 or 2026-11-21T10:00:00+02:00"
+        hint = "write 2026-11-21, 2026-11-21T10:00:00 or 2026-11-21T10:00:00+02:00, or 7d for seven days ago"
         raise InvalidInput(f"not a date: {text!r}", hint=hint) from error
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     since = when - datetime(1970, 1, 1, tzinfo=UTC)
@@ -109,7 +113,7 @@ def parse_duration(text: str) -> int:
 
     Raises InvalidInput for any other text, and for zero.
     """
-    match = re.fullmatch(r"(\d{1,9})([smhdw])", text.strip().lower(), re.ASCII)
+    match = _DURATION.fullmatch(text.strip().lower())
     seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
     if not seconds:
         raise InvalidInput(f"not a duration: {text!r}", hint="write a unit: 60s, 15m, 1h, 7d or 2w")

@@ -46,7 +46,7 @@ def test_backup_and_restore(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("compare", cafcat.database_url).text.startswith("no difference")
     assert lost("runs", "--json").documents == cafcat("runs", "--json").documents
     again = lost("restore", code=1)
-    assert "a restore needs an empty one, but ingest_runs has rows" in again.err
+    assert "a restore of the catalog needs an empty one, but ingest_runs has rows" in again.err
 
 
 def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:

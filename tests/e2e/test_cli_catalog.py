@@ -84,7 +84,7 @@ def test_sql(filled: Cafcat) -> None:
         "1    a\\nb",
     ]
     assert filled("sql", "-c", "SELECT file_path FROM file_locations").out.count(b"\n") == len(TREE) + 2
-    assert "returns rows" in filled("sql", "-c", "SET work_mem = '8MB'", code=2).err
+    assert "`cafcat sql` alone opens psql" in filled("sql", "-c", "SET work_mem = '8MB'", code=2).err
     assert filled("sql", "-c", "COMMIT; DELETE FROM file_locations", code=2).err.count("\n") == 1
     assert filled("sql", "-c", "DELETE FROM file_locations", "--json", code=2).error["kind"] == "invalid_input"
     assert "nonsense" in filled("sql", "-c", "nonsense", code=2).err

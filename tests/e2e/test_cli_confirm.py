@@ -86,5 +86,5 @@ def test_the_counted_files_are_removed(packed: Cafcat) -> None:
 
 def test_nobody_is_asked_if_nothing_would_be_done(packed: Cafcat) -> None:
     assert packed("prune", "--grace", "0").text == "nothing to prune\n"
-    assert packed("repack").text == "nothing to repack\n"
+    assert packed("repack").text.startswith("nothing to repack: no chunk has more than ")
     assert packed("rm", "-r", "missing", code=4).text == ""

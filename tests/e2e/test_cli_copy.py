@@ -152,7 +152,7 @@ def test_read_from_a_copy_is_reported(cafcat: Cafcat) -> None:
     warning = json.loads(cafcat("cat", "--json", "a").err)["warning"]
     assert f"cafcat: {warning}".startswith(said)
     assert (
-        f"chunk {chunks[2]} is damaged at byte 0: read from its copy in file://"
+        f"chunk {chunks[2]} is damaged in big: read from its copy in file://"
         in cafcat("get", "big", "-o", "out").err
     )
     assert (cafcat.folder / "out").read_bytes() == BIG * 3

@@ -65,6 +65,7 @@ def test_filters_are_those_of_gitignore(tree: Cafcat) -> None:
     assert extracted(tree, "photos", "--include", "/photos/2023/**", "--exclude", "*.raw")[0] == some(
         "photos/2023/a.jpg"
     )
+    assert "no file matches --include '*.none'" in tree("extract", "--include", "*.none", "-C", "out").err
     plan = tree("extract", "photos", "--include", "*.raw", "-C", "out", "--explain", "--json").document
     assert (plan["files"], plan["bytes_wanted"]) == (1, 1)
 

@@ -249,7 +249,9 @@ def test_changes_are_listed(cafcat: Cafcat) -> None:
         {"change": "replaced", "path": "tree/b"},
         {"change": "added", "path": "tree/d"},
     ]
-    assert cafcat("ingest", "tree", "--dry-run", "-q").out == b""
+    quiet = cafcat("ingest", "tree", "--dry-run", "-q").lines
+    assert len(quiet) == 2
+    assert quiet[0].startswith("would add 1 file, replace 1, ")
     assert cafcat("ingest", "tree", "-v").lines[:3] == changes
     assert paths(cafcat) == ["tree/a", "tree/b", "tree/c", "tree/d"]
     other = cafcat.folder / "other" / "tree"
@@ -269,7 +271,7 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
     result = cafcat("ingest", "tree", "--delete", "-q", code=9)
     assert result.err == (
         "cafcat: no file was removed, because 3 of 4 files from tree are gone, more than 50 %; "
-        "check the source; if the files are to be removed, run it again with --max-delete 100\n"
+        "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT\n"
     )
     refused = cafcat("ingest", "tree", "--delete", "--dry-run")
     assert "no file would be removed" in refused.err
@@ -298,3 +300,17 @@ def test_delete_needs_whole_folders(cafcat: Cafcat, arguments: list[str], messag
     (cafcat.folder / "list").write_text("tree/a\n")
     assert message in cafcat("ingest", "--delete", *arguments, code=2).err
     assert paths(cafcat) == []
+
+
+def test_a_pattern_that_matches_nothing_is_named(cafcat: Cafcat) -> None:
+    (cafcat.folder / "a.txt").write_bytes(b"a")
+    result = cafcat("ingest", ".", "--include", "*.{txt,bin}")
+    assert "no file matches --include '*.{txt,bin}'; patterns are written as in .gitignore" in result.err
+    assert "{a,b} has no meaning: repeat --include" in result.err
+    assert cafcat("ingest", ".", "--include", "*.txt").err == ""
+
+
+def test_a_remote_of_rclone_is_answered_with_the_url_of_a_bucket(cafcat: Cafcat) -> None:
+    for name in ("s3:bucket/x", "remote:"):
+        assert "a bucket is written s3://BUCKET/PREFIX" in cafcat("ingest", name, code=4).err
+    assert "bucket" not in cafcat("ingest", "nothere", code=4).err

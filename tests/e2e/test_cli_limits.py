@@ -12,7 +12,9 @@ def test_a_limit_is_set_listed_and_removed(cafcat: Cafcat) -> None:
     listed = cafcat("limits", "list", "--json").document
     assert set(listed) == documented_keys("limits list")
     assert (listed["url"], listed["requests"], listed["in_flight_bytes"]) == ("s3://b/in", 3, 1_000_000_000)
-    assert cafcat("limits", "list").lines == ["s3://b/in  3 requests, 1.0 GB in flight  (0 processes)"]
+    assert cafcat("limits", "list").lines == [
+        "s3://b/in  3 requests at the same time, 1.0 GB in flight  (0 processes)"
+    ]
     cafcat("limits", "remove", "s3://b/in")
     assert cafcat("limits", "list").err.startswith("cafcat: there are no limits; ")
     assert "no limit for s3://b/in" in cafcat("limits", "remove", "s3://b/in", code=4).err

@@ -90,6 +90,13 @@ def test_a_verb_of_other_programs_is_explained(alone: Cafcat, word: str) -> None
         (["find", "-name", "*.log"], "-n", "options have two dashes: `cafcat find FOLDER --name PATTERN`"),
         (["restore", "latest", "--target", "/tmp"], "--target", "`cafcat extract [PREFIX...] -C DIR` copies files"),
         (["sql", "SELECT 1"], "(SELECT 1)", "`cafcat sql -c QUERY`"),
+        (["extract", "photos", "--target", "out"], "--target", "-C DIR names the folder on disk"),
+        (["cat", "photos/a", "--as-of", "2026-01-01"], "--as-of", "docs/cli.md, section Older versions"),
+        (["prune", "--max-unused", "5%"], "--max-unused", "`cafcat repack --max-unused SHARE`"),
+        (["rm", "--keep-daily", "7", "photos"], "--keep-daily", "replaced versions stay until `cafcat prune`"),
+        (["ingest", "--stdin"], "--stdin", "tar -c FOLDER | cafcat ingest -"),
+        (["copy", "--bwlimit", "1M"], "--bwlimit", "--bandwidth RATE"),
+        (["copy", "photos", "remote:x"], "Missing option '--to'", "`cafcat ingest FOLDER` packs a folder"),
     ],
 )
 def test_the_usage_of_other_programs_is_explained(
@@ -98,6 +105,11 @@ def test_the_usage_of_other_programs_is_explained(
     error = alone(*arguments, "--json", code=2).error
     assert error["message"].endswith(message)
     assert hint in error["hint"]
+
+
+def test_only_options_that_look_alike_are_guessed(alone: Cafcat) -> None:
+    assert "Possible options: --store" in alone("ls", "--sotre", "x", code=2).err
+    assert "Possible options" not in alone("ls", "--start", "x", code=2).err
 
 
 def test_ls_and_list_of_a_group_mean_the_same(cafcat: Cafcat) -> None:

@@ -123,3 +123,10 @@ def files_in(folder: Path) -> dict[str, bytes]:
         for place, _, names in os.walk(folder)
         for name in names
     }
+
+
+def test_the_doctor_accepts_a_role_that_may_only_read(reader: Cafcat) -> None:
+    checks = reader.unchecked("doctor", "--json").document["checks"]
+    limits = [(found["level"], found["found"]) for found in checks if found["check"] == "limits"]
+    assert ("ok", "this role may only read the catalog") in limits
+    assert not any("default_transaction_read_only" in text for _, text in limits)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cafcat.catalog.files.folder_changes import COUNT_FOLDERS
-from cafcat.events import ChunkRecovered
+from cafcat.events import ChunkRecovered, ObjectLeftAlone
 from cafcat.operations.recover.report import RecoverReport
 from tests.e2e.conftest import Cafcat, documented_keys, interrupted
 
@@ -79,7 +79,8 @@ def test_nothing_to_recover(cafcat: Cafcat) -> None:
 
 def test_all_keys_are_documented() -> None:
     documented = documented_keys("recover")
-    assert {field.name for field in fields(RecoverReport)} | set(ChunkRecovered._fields) <= documented
+    events = {*ChunkRecovered._fields, *ObjectLeftAlone._fields}
+    assert {field.name for field in fields(RecoverReport)} | events <= documented
 
 
 def test_leftovers_are_recovered_and_reported(cafcat: Cafcat) -> None:
@@ -102,10 +103,13 @@ def test_leftovers_are_recovered_and_reported(cafcat: Cafcat) -> None:
 def test_json_output(cafcat: Cafcat) -> None:
     whole, half = leave_whole(cafcat), leave_half(cafcat)
     (cafcat.folder / "store" / "strange").write_bytes(b"")
-    first, second, last = cafcat("recover", "--json", "-v").documents
+    first, second, unknown, last = cafcat("recover", "--json", "-v").documents
     assert (first["uuid"], first["outcome"], first["files"], first["reason"]) == (whole, "adopted", 1, None)
     assert (second["uuid"], second["outcome"], second["files"]) == (half, "abandoned", 0)
     assert second["reason"].startswith("no object")
+    strange = (cafcat.folder / "store" / "strange").as_uri()
+    assert unknown == {"object": strange, "is_upload": False}
+    assert f"left alone: {strange}" in cafcat("recover", "-v").err
     summary = last["summary"]
     assert (summary["adopted"], summary["abandoned"], summary["unknown_objects"]) == (1, 1, 1)
     assert (summary["files_adopted"], summary["bytes_adopted"], summary["dry_run"]) == (1, 7, False)

@@ -89,6 +89,14 @@ def test_missing_names_are_errors(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
+def test_undelete_takes_patterns(tree: Cafcat) -> None:
+    tree("rm", "-r", "tree", "--yes")
+    assert tree("undelete", "tree/*.txt").text == "brought back 1 file (11 B)\n"
+    assert "tree/a.txt" in tree("ls", "-R").lines
+    hint = "`cafcat undelete --list` lists the removed files"
+    assert hint in tree("undelete", "tree/*.none", code=4).err
+
+
 def test_a_removed_folder_without_r_is_explained(tree: Cafcat) -> None:
     folder = sorted({path.rpartition("/")[0] for path in paths(tree) if "/" in path})[-1]
     tree("rm", "-r", folder, "--yes", "-q")

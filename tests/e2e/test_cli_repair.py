@@ -130,7 +130,8 @@ def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     damaged(cafcat)
     result = cafcat("repair", "--dry-run", code=5)
     assert result.lines[0] == f"would repair 0 of 1 chunk, and pack {len(TREE) - 1} files into new chunks"
-    assert result.lines[-1] == "lost files may be at their source: cafcat repair --from-source SRC reads them there"
+    assert result.lines[-2] == "lost files may be at their source: cafcat repair --from-source SRC reads them there"
+    assert result.lines[-1].startswith("to give up lost files: cafcat query damaged-files lists them")
     assert cafcat("repair", "--from-source", "tree", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
 
 

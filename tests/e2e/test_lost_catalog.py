@@ -203,3 +203,16 @@ def fill_plain(cafcat: Cafcat, name: str) -> str:
 
 def summary_of(result: Result) -> dict[str, Any]:
     return dict(result.documents[-1]["summary"])
+
+
+def test_another_database_than_the_embedded_one_is_no_loss(tmp_path: Path, kept: str) -> None:
+    """The user set database_url; the catalog of the store is in the embedded database of the same home."""
+    embedded = Cafcat(tmp_path, None, {"CAFCAT_STORE": ""})
+    try:
+        fill_plain(embedded, "one")
+        refused = Cafcat(tmp_path, kept, {"CAFCAT_STORE": ""})("ingest", "one", code=1)
+        assert "this is the catalog of the embedded database" in refused.err
+        assert "docs/tasks/moving.md" in refused.err
+        assert "rebuild" not in refused.err
+    finally:
+        embedded("db", "stop")

@@ -345,7 +345,26 @@ def test_a_folder_of_another_store(local: cafcat.Repository, folder: Folder, tmp
     local.copy(to=str(tmp_path / "second"))
     shutil.rmtree(folder.folder)
     shutil.copytree(tmp_path / "second", folder.folder)
-    assert "is another store than the catalog has there" in complaint(local.doctor(), "stores")
+    said = complaint(local.doctor(), "stores")
+    assert f"{folder.url} is a copy of {(tmp_path / 'second').as_uri()}" in said
+    [marker] = (Path(folder.folder) / "catalogs").iterdir()
+    marker.unlink()
+    pack(local, "b")
+    assert marker.exists()
+    assert "stores" not in complaints(local.doctor())
+
+
+def test_a_store_of_which_only_the_marker_is_left(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
+    """The store was given up, and the marker at its place has another UUID."""
+    pack(local)
+    sql(local, "UPDATE stores SET uuid = gen_random_uuid()")
+    with cafcat.open(database_url=local.settings.database_url, home=tmp_path, store=str(tmp_path / "new")) as other:
+        other.ingest([Path(__file__)])
+        assert "is another store than the catalog has there" in complaint(other.doctor(), "stores")
+        for chunk in Path(folder.folder).glob("*.caf"):
+            chunk.unlink()
+        other.lose_store(folder.url)
+        assert "stores" not in complaints(other.doctor())
 
 
 def test_a_store_of_another_catalog(local: cafcat.Repository, databases: Databases) -> None:

@@ -134,7 +134,7 @@ def test_a_flipped_byte(world: World, chunk: str, tmp_path: Path, path: str) -> 
     # Blocks of a large file that were returned already cannot be taken back.
     ways = [way for way in WAYS if path != "tree/large" or way not in (stream, stream_many)]
     check_every_way(world, tmp_path, ways)
-    assert f"chunk {chunk} is damaged at byte {place.start_byte}: read from its copy" in world.warnings[0]
+    assert f"chunk {chunk} is damaged in {place.path}: read from its copy" in world.warnings[0]
     assert f"run cafcat repair --chunk {chunk}" in world.warnings[0]
 
 

@@ -525,6 +525,7 @@ def test_dead_bytes_count_sizes_of_files(local_repository: cafcat.Repository, fo
     counters = "SELECT data_bytes, live_bytes, file_count, live_file_count FROM chunks ORDER BY id"
     assert sql(repository, counters) == [(total, total // 2, 6, 3), (15, 15, 3, 3)]
     assert repository.stats().dead_bytes == total // 2
+    assert repository.stats().retired_bytes == 0
     report = repository.repack(max_unused=0.4)
     assert (report.chunks, report.bytes_dead, report.files_moved) == (1, total // 2, 3)
     assert repository.stats().dead_bytes == 0

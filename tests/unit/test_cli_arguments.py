@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,12 @@ def test_invalid_ranges_are_refused(text: str) -> None:
 )
 def test_dates_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> None:
     assert parse_date(text) == int(seconds * 1_000_000_000)
+
+
+def test_a_duration_is_a_time_before_now() -> None:
+    before = time.time_ns()
+    hour_ago = parse_date("1h")
+    assert before - 3_600_000_000_000 <= hour_ago <= time.time_ns() - 3_600_000_000_000
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1795219200"])

@@ -162,6 +162,13 @@ class ServerFacts:
         with self._connection.statement(check=False, read_only=True) as connection:
             return dict(connection.execute(statement, [list(_SETTINGS)]).fetchall())
 
+    def may_write(self) -> bool:
+        """Return False for a role that may only read the catalog, such as one of `db grant-reader`."""
+        statement = "SELECT coalesce(has_table_privilege(to_regclass('chunks')::oid, 'INSERT'), true)"
+        with self._connection.statement(check=False, read_only=True) as connection:
+            [(may_write,)] = connection.execute(statement).fetchall()
+        return bool(may_write)
+
     def clock(self) -> Clock:
         """Return the difference between the clocks, from the fastest of five round trips."""
         statement = "SELECT extract(epoch FROM clock_timestamp())::float8"

@@ -1,5 +1,6 @@
 """The rows of `stores`: all folders and buckets to which the catalog refers."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
@@ -376,7 +377,7 @@ def _reference_error(connection: PgConnection, url: str) -> Conflict:
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
     hint = (
         "`cafcat store ls` counts its objects; `cafcat store migrate` copies them to another store, and later "
-        "`cafcat prune` removes the old ones; to give up copies, remove their objects, then: cafcat store rm --lost"
+        f"`cafcat prune` removes the old ones; if its objects are lost: cafcat store rm {shlex.quote(url)} --lost"
     )
     return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 

@@ -362,7 +362,7 @@ def _lock_empty(connection: PgConnection) -> None:
         if table in _ALWAYS_FILLED:
             continue
         if connection.execute(f"SELECT FROM {table} LIMIT 1".encode()).fetchone() is not None:
-            message = f"the catalog is not empty: a restore needs an empty one, but {table} has rows"
-            raise Conflict(message, hint=HOW_TO_EMPTY)
+            message = f"the catalog is not empty: a restore of the catalog needs an empty one, but {table} has rows"
+            raise Conflict(message, hint=f"to copy files to disk, run `cafcat extract -C DIR`; {HOW_TO_EMPTY}")
     for table in _ALWAYS_FILLED:
         connection.execute(f"DELETE FROM {table}".encode())  # noqa: S608

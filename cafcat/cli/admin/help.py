@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cafcat.cli.app import OF_OTHER_PROGRAMS
 from cafcat.cli.app import app as program
 from cafcat.cli.call import Call, verb
 from cafcat.errors import InvalidInput, OutputFailed
@@ -35,7 +36,8 @@ def help(
         command = None if below is None else below(context, word)
         if command is None:
             name = " ".join([*context.command_path.split()[1:], word])
-            raise InvalidInput(f"there is no command `{name}`", hint="`cafcat help` lists the commands")
+            hint = OF_OTHER_PROGRAMS.get(name, "`cafcat help` lists the commands")
+            raise InvalidInput(f"there is no command `{name}`", hint=hint)
         context = command.make_context(word, [], parent=context, resilient_parsing=True)
     text = context.command.get_help(context)
     call.output.show({"help": text}, [text])

@@ -61,7 +61,7 @@ def list_(call: Call) -> None:
 
 def _row(row: "LimitRow") -> str:
     amounts = [
-        None if row.requests is None else plural(row.requests, "request"),
+        None if row.requests is None else f"{plural(row.requests, 'request')} at the same time",
         None if row.in_flight_bytes is None else f"{format_size(row.in_flight_bytes)} in flight",
         None if row.bytes_per_second is None else f"{format_size(row.bytes_per_second)}/s",
     ]

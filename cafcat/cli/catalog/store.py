@@ -32,6 +32,7 @@ _OLD = typer.Argument(metavar="STORE", parser=parse_text, help="Store of the cat
 _NEW = typer.Argument(metavar="NEW", parser=parse_text, help="New place of the store: a folder, URL or name.")
 _NAME = typer.Argument(metavar="NAME", parser=parse_text, help="Short name, such as archive or disk-2.")
 
+_NOTHING_ANY_MORE: Final = "nothing any more"
 _WORDS: Final = {True: "yes", False: "no", None: "not tried"}
 
 
@@ -50,14 +51,22 @@ class _Progress(ShownProgress):
 def ls(call: Call) -> None:
     """List the stores of the catalog, with the numbers of their objects.
 
+    Stores without a name that have no objects any more are only listed with -v or --json.
+
     Example: cafcat store ls
     """
     with call.repository() as repository:
         for store in repository.stores():
-            call.output.show(store._asdict(), [call.output.shown(_row(store))])
+            if call.json or call.verbose or store.name is not None or _counts(store) != _NOTHING_ANY_MORE:
+                call.output.show(store._asdict(), [call.output.shown(_row(store))])
 
 
 def _row(store: "StoreRow") -> str:
+    home = "  (moves with the home)" if store.moves_with_home else ""
+    return f"{store.name or '-':12}  {store.url}  {_counts(store)}{home}"
+
+
+def _counts(store: "StoreRow") -> str:
     counts = (
         (store.chunks, f"{plural(store.chunks, 'chunk')} ({format_size(store.size_bytes)})"),
         (store.adopted, plural(store.adopted, "adopted archive")),
@@ -65,10 +74,8 @@ def _row(store: "StoreRow") -> str:
         (store.retired, f"{store.retired} left by a migration"),
         (store.backups, plural(store.backups, "backup")),
     )
-    nothing = "nothing yet" if store.uuid is None else "nothing any more"
-    has = ", ".join(text for count, text in counts if count) or nothing
-    home = "  (moves with the home)" if store.moves_with_home else ""
-    return f"{store.name or '-':12}  {store.url}  {has}{home}"
+    nothing = "nothing yet" if store.uuid is None else _NOTHING_ANY_MORE
+    return ", ".join(text for count, text in counts if count) or nothing
 
 
 def add(

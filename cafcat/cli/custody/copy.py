@@ -99,4 +99,5 @@ def _summary(report: "CopyReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat copy` to the commands of the program."""
-    verb(app, "copy", copy, commits=True, moves=True, measured=True)
+    of_chunks = "copy copies chunks of the catalog into a second store; `cafcat ingest FOLDER` packs a folder"
+    verb(app, "copy", copy, commits=True, moves=True, measured=True, hints={"--to": of_chunks})

@@ -98,4 +98,5 @@ def _done(report: "PruneReport") -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat prune` to the commands of the program."""
-    verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True, measured=True)
+    hints = {"--max-unused": "`cafcat repack --max-unused SHARE` copies live files out of chunks with dead space"}
+    verb(app, "prune", prune, store=ONLY_IN_STORE, commits=True, measured=True, hints=hints)

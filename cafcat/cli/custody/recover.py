@@ -9,8 +9,9 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
+from cafcat.cli.output import printable
 from cafcat.cli.progress import ShownProgress
-from cafcat.events import ChunkRecovered, CopyRecovered, Event
+from cafcat.events import ChunkRecovered, CopyRecovered, Event, ObjectLeftAlone
 from cafcat.operations.recover.options import RecoverOptions
 from cafcat.support.quantities import format_size, plural
 
@@ -21,20 +22,23 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat recover`. With -v, prints each chunk and copy: on stderr, with --json on stdout."""
+    """Progress of `cafcat recover`. With -v, prints each chunk, copy and unknown object: with --json on stdout."""
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
         self._would = "would be " if dry_run else ""
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ChunkRecovered | CopyRecovered)  # noqa: S101 - recover reports no other events
+        # recover reports no other events
+        assert isinstance(event, ChunkRecovered | CopyRecovered | ObjectLeftAlone)  # noqa: S101
         if self._call.verbose and self._call.json:
             self._call.output.document(event._asdict())
         elif self._call.verbose:
             self._print(self._in_words(event))
 
-    def _in_words(self, event: ChunkRecovered | CopyRecovered) -> str:
+    def _in_words(self, event: ChunkRecovered | CopyRecovered | ObjectLeftAlone) -> str:
+        if isinstance(event, ObjectLeftAlone):
+            return f"left alone: {'unfinished upload of ' if event.is_upload else ''}{printable(event.object)}"
         why = f": {event.reason}" if event.reason else ""
         if isinstance(event, CopyRecovered):
             return f"copy of chunk {event.copy_of} in {event.store} {self._would}{event.outcome}{why}"

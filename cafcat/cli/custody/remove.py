@@ -41,16 +41,25 @@ class _Progress(ShownProgress):
     path has a newer file. Every other problem is counted and printed.
     """
 
-    def __init__(self, call: Call, *, single: bool, takes_patterns: bool) -> None:
+    def __init__(self, call: Call, *, single: bool, removes: bool) -> None:
+        """Begin without problems.
+
+        Args:
+            call: The call of the command.
+            single: True if the user gave a single name.
+            removes: True for `rm`, False for `undelete`.
+        """
         super().__init__(call)
         self._single = single
-        self._takes_patterns = takes_patterns
+        self._removes = removes
 
     def problem(self, problem: FileProblem) -> None:
         if self._single and problem.kind in _ERRORS:
             error = _ERRORS[problem.kind](problem.message, path=problem.path)
-            if self._takes_patterns:
+            if self._removes:
                 explain_pattern(error)
+            elif isinstance(error, NotFound):
+                error.hint = error.hint or "`cafcat undelete --list` lists the removed files"
             raise error
         super().problem(problem)
 
@@ -126,7 +135,7 @@ def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[boo
     Returns:
         True if the files were only counted, because the user has to be asked first; and the report.
     """
-    progress = _Progress(call, single=targets.is_single, takes_patterns=True)
+    progress = _Progress(call, single=targets.is_single, removes=True)
     with operation(call, progress, at_hand="the removal", if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
 
@@ -173,13 +182,13 @@ def undelete(
     if listed:
         return _list(call, paths or [], refused=recursive or null or files_from is not None)
     chosen = _chosen(paths, files_from, null=null, recursive=recursive)
-    names = chosen.listed if recursive else chain(chosen.paths, chosen.listed)
     folders = chosen.paths if recursive else ()
-    progress = _Progress(call, single=chosen.is_single, takes_patterns=False)
+    progress = _Progress(call, single=chosen.is_single, removes=False)
     with operation(call, progress, at_hand="the undelete", if_interrupted="nothing was brought back") as session:
-        from cafcat.operations.undelete.run import run
+        from cafcat.operations.undelete.run import removed_matching, run
 
-        report = run(session, UndeleteOptions(names, folders=folders))
+        typed = () if recursive else removed_matching(session, chosen.paths)
+        report = run(session, UndeleteOptions(chain(typed, chosen.listed), folders=folders))
     call.summarize({"summary": asdict(report)}, [_restored(report)])
     if report.files_damaged:
         return DAMAGE
@@ -227,6 +236,12 @@ def _show(call: Call, repository: "Repository", removed: "RetiredLocation") -> N
     call.output.line(f"{columns}  removed {removed.retired_at[:19]}Z  {call.output.shown(location.path)}")
 
 
+_RETENTION: Final = tuple(
+    f"--keep-{which}" for which in ("last", "hourly", "daily", "weekly", "monthly", "yearly", "within", "tag")
+)
+"""Options of restic's forget."""
+
+
 def _chosen(paths: Sequence[str] | None, files_from: str | None, *, null: bool, recursive: bool) -> Chosen:
     """Return the files that the user chose. Raises InvalidInput if the flags contradict each other."""
     if recursive and files_from is not None:
@@ -237,5 +252,7 @@ def _chosen(paths: Sequence[str] | None, files_from: str | None, *, null: bool, 
 def register(app: typer.Typer) -> None:
     """Add `cafcat rm` and `undelete` to the commands of the program."""
     no_question = "--yes removes folders without a question; a single file is removed without one"
-    verb(app, "rm", rm, commits=True, hints=dict.fromkeys(("-f", "--force"), no_question))
+    no_rules = "rm removes the named files at once; replaced versions stay until `cafcat prune` removes their chunk"
+    hints = dict.fromkeys(("-f", "--force"), no_question) | dict.fromkeys(_RETENTION, no_rules)
+    verb(app, "rm", rm, commits=True, hints=hints)
     verb(app, "undelete", undelete, commits=True)

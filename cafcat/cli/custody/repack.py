@@ -84,7 +84,7 @@ def _repack(call: Call, options: RepackOptions, cluster: str | None) -> tuple[in
         from cafcat.operations.repack.run import run
 
         report = run(session, replace(options, executor=executor))
-    call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
+    call.summarize({"summary": asdict(report)}, _summary(report, options), report.failed)
     return _exit_code(report), report
 
 
@@ -94,8 +94,8 @@ def _exit_code(report: "RepackReport") -> int:
     return DAMAGE if report.files_damaged else SOME_FAILED if report.failed else 0
 
 
-def _summary(report: "RepackReport") -> list[str]:
-    lines = [("interrupted; " if report.interrupted else "") + _done(report)]
+def _summary(report: "RepackReport", options: RepackOptions) -> list[str]:
+    lines = [("interrupted; " if report.interrupted else "") + _done(report, options)]
     if report.files_changed:
         lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
     if report.files_damaged:
@@ -109,9 +109,11 @@ def _summary(report: "RepackReport") -> list[str]:
     return lines
 
 
-def _done(report: "RepackReport") -> str:
+def _done(report: "RepackReport", options: RepackOptions) -> str:
     if not report.chunks:
-        return "nothing to repack"
+        if report.taken or report.waiting or report.failed:
+            return "nothing to repack"
+        return f"nothing to repack: no chunk has more than {options.max_unused * 100:g}% dead space (--max-unused)"
     files = f"{plural(report.files_moved, 'live file')} ({format_size(report.bytes_moved)})"
     dead = f"{format_size(report.bytes_dead)} dead"
     if report.dry_run:

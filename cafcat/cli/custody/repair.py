@@ -84,14 +84,19 @@ def _summary(report: "RepairReport") -> list[str]:
 
 
 def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
-    """Return the line that names further places to look for lost files; no line if no file is lost."""
+    """Return the lines that name further places to look for lost files; no line if no file is lost."""
     if not report.files_lost:
         return []
+    lines = []
     if not options.sources:
-        return ["lost files may be at their source: cafcat repair --from-source SRC reads them there"]
-    if not options.from_copies:
-        return ["lost files may be in copies of the chunks: --from-copy reads them, too"]
-    return ["cafcat rm removes lost files from the catalog"]
+        lines.append("lost files may be at their source: cafcat repair --from-source SRC reads them there")
+    elif not options.from_copies:
+        lines.append("lost files may be in copies of the chunks: --from-copy reads them, too")
+    lines.append(
+        "to give up lost files: cafcat query damaged-files lists them, and cafcat rm removes them; "
+        "cafcat ingest packs those that have changed at their source"
+    )
+    return lines
 
 
 def _done(report: "RepairReport") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.choosing import FilesFrom, Null, choose
+from cafcat.cli.choosing import OLDER_VERSIONS, FilesFrom, Null, choose, warn_of_no_match
 from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.reading.get import Explain, Force
@@ -104,6 +104,8 @@ def extract(
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
     line = f"{first}extracted {plural(report.files, 'file')}{failed}{skipped}, {work}"
     summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
+    if include and not report.files and not report.files_failed and not report.interrupted:
+        warn_of_no_match(call, include, "paths in the catalog")
     call.summarize({"summary": summary}, [line])
     if report.interrupted:
         return INTERRUPTED
@@ -123,4 +125,6 @@ def _remedy(report: "ExtractReport") -> str:
 def register(app: typer.Typer) -> None:
     """Add `cafcat extract` to the commands of the program."""
     panels = {"Choosing files": ("include", "exclude", "files_from", "null")}
-    verb(app, "extract", extract, reads=True, measured=True, panels=panels)
+    folder = "-C DIR names the folder on disk"
+    hints = OLDER_VERSIONS | dict.fromkeys(("--target", "--to", "-t", "-o", "--output"), folder)
+    verb(app, "extract", extract, reads=True, measured=True, panels=panels, hints=hints)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.choosing import Chosen, FilesFrom, Null, Paths, choose
+from cafcat.cli.choosing import OLDER_VERSIONS, Chosen, FilesFrom, Null, Paths, choose
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.output import location_document
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
@@ -236,5 +236,5 @@ def _show_plan(
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat get` and `cat` to the commands of the program."""
-    verb(app, "get", get, reads=True)
-    verb(app, "cat", cat, reads=True)
+    verb(app, "get", get, reads=True, hints=OLDER_VERSIONS)
+    verb(app, "cat", cat, reads=True, hints=OLDER_VERSIONS)

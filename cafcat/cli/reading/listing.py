@@ -119,7 +119,7 @@ def find(
             "--newer",
             metavar="DATE",
             parser=parse_date,
-            help="Only files modified after this time, such as 2026-11-21 (its midnight, UTC).",
+            help="Only files modified after this time, such as 2026-11-21 (its midnight, UTC) or 7d (days ago).",
         ),
     ] = None,
     older: Annotated[

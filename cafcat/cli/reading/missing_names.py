@@ -70,9 +70,11 @@ def explain_pattern(error: CafcatError) -> None:
 
 
 def pattern_hint(pattern: str) -> str:
-    """Return a hint to `cafcat find` for a path with special characters of patterns, such as "photos/*.jpg"."""
+    """Return a hint for a path with special characters of patterns, such as "photos/*.jpg", that names no file."""
     from cafcat.reading.globs import literal_prefix
 
+    if "{" in pattern:
+        return "{a,b} has no meaning in a pattern: give several patterns"
     folder = literal_prefix(pattern).rpartition("/")[0]
     name = shlex.quote(pattern.rstrip("/").rpartition("/")[2])
     where = f"{shlex.quote(folder)} " if folder else ""

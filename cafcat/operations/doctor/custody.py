@@ -36,7 +36,13 @@ def damage(examination: Examination) -> Iterator[Found]:
         yield error(text, "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify")
     if unneeded := totals.verdicts.get("unneeded", 0):
         text = f"damaged where no live file is: {plural(unneeded, 'chunk')}; removed files there may be damaged"
-        yield warning(text, "nothing, or remove the bytes: cafcat repack, then cafcat prune")
+        yield warning(
+            text,
+            (
+                "nothing; cafcat prune removes a chunk 7 days after it lost its last file (--grace 0: at once); "
+                "cafcat repack --max-unused 0% moves live files out of the others"
+            ),
+        )
     if unreadable:
         yield warning(
             f"{plural(unreadable, 'chunk')} could not be read", "make the store reachable, then verify again"

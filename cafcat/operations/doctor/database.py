@@ -107,7 +107,9 @@ def limits(examination: Examination) -> Iterator[Found]:
     """Check limits of the server that stop commands of cafcat."""
     facts = examination.catalog.server
     found, problems = facts.settings(), []
-    if found["default_transaction_read_only"] == "on":
+    if not facts.may_write():
+        problems.append(ok("this role may only read the catalog"))
+    elif found["default_transaction_read_only"] == "on":
         remedy = "set it to off: ALTER ROLE ... SET default_transaction_read_only = off"
         problems.append(error("transactions can only read: default_transaction_read_only is on", remedy))
     if int(found["max_connections"]) < _LEAST_CONNECTIONS:
@@ -176,7 +178,7 @@ def vacuum(examination: Examination) -> Iterator[Found]:
     """Look for tables with many dead rows, without statistics, or with many rows that no vacuum has read."""
     problems = []
     for table in examination.catalog.server.tables(_LEAST_ROWS):
-        remedy = f"run: VACUUM (ANALYZE) {table.name}; and check that autovacuum keeps up"
+        remedy = f"run: echo 'VACUUM (ANALYZE) {table.name}' | cafcat sql; and check that autovacuum keeps up"
         rows = max(1, table.live_rows + table.dead_rows)
         if table.dead_rows > _LEAST_ROWS and table.dead_rows / rows > _MOST_DEAD:
             text = f"{table.dead_rows / rows:.0%} of the rows of {table.name} are dead"

@@ -59,7 +59,7 @@ def libraries(_: Examination) -> Iterator[Found]:
     requirements = _requirements()
     problems = [found for each in requirements if each.extra is None and (found := each.problem()) is not None]
     if problems:
-        yield warning("; ".join(problems), "run: pip install --upgrade cafcat")
+        yield warning("; ".join(problems), "install cafcat again: pip then installs the versions that it needs")
     extras = sorted({each.extra for each in requirements if each.extra is not None} - _NOT_FOR_USERS)
     complete = [
         extra for extra in extras if not any(each.problem() for each in requirements if each.extra == extra)

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -13,7 +13,7 @@ from cafcat.operations.doctor.examination import Examination, Reach
 from cafcat.operations.doctor.found import Found, error, failed, ok, warning
 from cafcat.operations.doctor.report import Level
 from cafcat.stores.base import FolderStore, Store
-from cafcat.stores.marker import read_marker, read_markers
+from cafcat.stores.marker import marker_key, read_marker, read_markers
 from cafcat.stores.presence import why_not_there
 from cafcat.support.time_limit import call_all_within
 
@@ -47,16 +47,25 @@ def _default(examination: Examination) -> str:
 
 
 def _all(examination: Examination) -> dict[str, StoreFacts]:
-    """Return by URL the stores of the catalog, and the store for new chunks, which the catalog may not have."""
+    """Return by URL the stores of the catalog, and the store for new chunks, which the catalog may not have.
+
+    Stores that were used, and have no objects any more, are left out: nothing has to be read or written there.
+    """
     url = _default(examination)
     new = StoreFacts(url, None, None, has_own=False, has_adopted=False, is_tested=False, failed_checks=[])
-    return {url: new} | {facts.url: facts for facts in examination.known_stores}
+    in_use = [
+        facts
+        for facts in examination.known_stores
+        if facts.has_own or facts.has_adopted or facts.uuid is None or facts.url == url
+    ]
+    return {url: new} | {facts.url: facts for facts in in_use}
 
 
 def _check(examination: Examination, facts: StoreFacts, catalog: UUID | None) -> list[Found]:
     """Return the results for one store. Raises the errors of a store that does not answer."""
     store = examination.stores[facts.url]
-    found = [_belonging(store, facts, catalog)]
+    others = {known.uuid: known.url for known in examination.known_stores if known.url != facts.url}
+    found = [_belonging(store, facts, catalog, others)]
     if isinstance(store, FolderStore):
         found += _writable(store.folder)
     elif not facts.is_tested:
@@ -69,13 +78,25 @@ def _check(examination: Examination, facts: StoreFacts, catalog: UUID | None) ->
     return found
 
 
-def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:
-    """Compare the marker in a store with the catalog. This sends one or two requests."""
+def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None, others: Mapping[UUID | None, str]) -> Found:
+    """Compare the marker in a store with the catalog. This sends one or two requests.
+
+    Args:
+        store: The store.
+        facts: Its facts.
+        catalog: UUID of the catalog; None without a catalog.
+        others: URLs of the catalog's other stores by their UUIDs.
+    """
     marker = None if catalog is None else read_marker(store, catalog)
     if marker is None:
         return _without_marker(store, facts, catalog)
     if facts.uuid in (None, marker.store):
         return ok(f"{facts.url} answers, and has the marker of this catalog")
+    if (original := others.get(marker.store)) is not None:
+        text = f"{facts.url} is a copy of {original}: its marker has the UUID of that store"
+        place = store.locate(marker_key(marker.catalog))
+        remedy = f"if the copy is meant, remove {place}: the next ingest makes another"
+        return warning(text, remedy)
     text = f"{facts.url} is another store than the catalog has there: its marker has the UUID {marker.store}"
     return error(text, "mount the right disk, or enter the new place: cafcat store move")
 

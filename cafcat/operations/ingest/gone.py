@@ -128,7 +128,9 @@ class GoneFiles:
             self._session.warn(f"{self._unreliable}: {message}")
             return
         if self._too_many is not None:
-            hint = "check the source; if the files are to be removed, run it again with --max-delete 100"
+            hint = (
+                "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT"
+            )
             if not self._options.dry_run:
                 raise NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
             self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")

@@ -21,7 +21,7 @@ from cafcat.operations.prune.options import PruneOptions
 from cafcat.operations.prune.report import PruneReport
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
-from cafcat.stores.base import Store
+from cafcat.stores.base import Store, has
 from cafcat.stores.distinct import check_files
 from cafcat.writing.journal import remove_journal, write_journal
 
@@ -108,14 +108,16 @@ class _Prune:
             where = f"its object in {copy.chunk_store}"
             raise Corrupt(f"{where} has {found.size_bytes:,} bytes instead of {copy.size_bytes:,}")
         check_files(store, new, (copy.object_key, copy.chunk_key))
+        freed = copy.size_bytes
         if not self._dry_run:
             self._replicas.prove(store, copy.uuid, copy.object_key)
             if not self._catalog.pruning.mark_copy_deleted(copy, self._grace_seconds):
                 return
             left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
-            self._remove(store, copy.chunk_id, [left])
-        self._counts.update(objects=1, bytes=copy.size_bytes)
-        self._session.emit(ChunkPruned(copy.uuid, copy.store, 1, copy.size_bytes, copy.retired_at))
+            [left] = self._remove(store, copy.chunk_id, [left])
+            freed = left.size_bytes
+        self._counts.update(objects=1, bytes=freed)
+        self._session.emit(ChunkPruned(copy.uuid, copy.store, 1, freed, copy.retired_at))
 
     def _prune(self, chunk: PrunableChunk) -> None:
         if not chunk.is_deleted and not self._decide(chunk):
@@ -162,16 +164,18 @@ class _Prune:
         removed = []
         for url, group in groupby(sorted(objects, key=attrgetter("store")), key=attrgetter("store")):
             with note_failure(self._failed, f"chunk {chunk.uuid}"):
-                found = list(group)
-                self._remove(self._stores.open(url), chunk.id, found)
-                removed.extend(found)
+                removed += self._remove(self._stores.open(url), chunk.id, list(group))
         return removed
 
-    def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> None:
+    def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
         """Remove objects of a chunk from one store, and then its journal record.
 
         The journal record comes last, because a rebuild adopts a complete chunk without a record.
+
+        Returns:
+            The objects. Those that were missing have the size 0.
         """
+        removed = [found if has(store, found.object_key) else found._replace(size_bytes=0) for found in objects]
         # The uploads of these objects were completed long ago, so there is none to abort.
         for found in objects:
             store.delete(found.object_key)
@@ -181,3 +185,4 @@ class _Prune:
                 self._catalog.chunks.record_removed(chunk_id)
             else:
                 self._catalog.copies.record_removed(found.copy)
+        return removed

@@ -4,12 +4,13 @@ A request that was on its way when its writer died can begin or complete an uplo
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from cafcat.catalog.chunks.recovery import Recovery
+from cafcat.events import Event, ObjectLeftAlone
 from cafcat.model import ChunkState
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key, is_probe_key
@@ -28,6 +29,7 @@ class LateObjects:
         store: The store.
         url: URL of the store in the catalog.
         counts: Receives the numbers of removed uploads and objects, and of those without a row, which stay.
+        emit: Receives an event for each chunk without a row.
         dry_run: Count only; change nothing.
     """
 
@@ -35,6 +37,7 @@ class LateObjects:
     store: Store
     url: str
     counts: Counter[str]
+    emit: Callable[[Event], None]
     dry_run: bool
 
     def remove(self) -> None:
@@ -71,10 +74,15 @@ class LateObjects:
                 if is_probe_key(key):
                     yield key
                 elif key not in states:
-                    self.counts[f"unknown_{kind}"] += is_chunk_key(key)
+                    self._leave_alone(kind, key)
                 elif states[key] in late:
                     yield key
                     self.counts[f"{kind}_removed"] += 1
+
+    def _leave_alone(self, kind: str, key: str) -> None:
+        if is_chunk_key(key):
+            self.counts[f"unknown_{kind}"] += 1
+            self.emit(ObjectLeftAlone(f"{self.url.rstrip('/')}/{key}", is_upload=kind == "uploads"))
 
     def _nested(self) -> tuple[str, ...]:
         """Return the key prefixes of other stores of the catalog that are below this one."""

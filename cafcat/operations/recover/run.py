@@ -204,7 +204,9 @@ class Recovery:
     def _sweep(self, store: Store, url: str) -> None:
         """Remove late uploads and objects in a store: those that appeared after their rows were dealt with."""
         if not self._is_stopping():
-            LateObjects(self._catalog.recovery, store, url, self._counts, self._dry_run).remove()
+            LateObjects(
+                self._catalog.recovery, store, url, self._counts, self._session.emit, self._dry_run
+            ).remove()
             if not self._dry_run:
                 sweep_journal(self._catalog.journal, store, self._catalog.identities.of(url).catalog)
 

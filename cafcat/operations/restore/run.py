@@ -186,7 +186,8 @@ def _chosen(store: Store, name: str | None) -> FoundBackup:
     if not found:
         which = "no backup" if name is None else f"no backup {name}"
         raise NotFound(
-            f"there is {which} in {store.url}", hint="`cafcat backup --list` shows the backups of a store"
+            f"there is {which} in {store.url}",
+            hint="`cafcat backup --list` shows the backups of the catalog; `cafcat extract` copies files to disk",
         )
     return found[-1]
 

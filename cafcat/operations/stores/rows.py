@@ -8,6 +8,7 @@ from cafcat.operations.chosen_stores import check_parent, default_store, named_s
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.settings.stores import is_store_name
+from cafcat.stores.marker import read_markers
 
 __all__ = ["add_store", "configured_as", "configured_name", "remove_store", "rename_store", "store_row", "stores"]
 
@@ -50,13 +51,15 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
             folder in a folder that does not exist.
         Unsupported: No kind of store has the scheme of the URL.
         Conflict: Another store has the name.
-        Unavailable, AccessDenied: The store does not answer, refuses the request, or is not at its URL any more,
-            for example because its disk is not mounted.
+        NotFound: There is no such bucket.
+        Unavailable, StoreFailed, AccessDenied: The store does not answer, refuses the request, or is not at its
+            URL any more, for example because its disk is not mounted.
     """
     _check_name(name)
     store = named_store(session, url)
     if not session.catalog.stores.has(store.url):
         check_parent(store)
+        read_markers(store)  # a name with a typing error must not stay in the catalog
     ReachableStores(session).check_place(store.url)
     session.catalog.stores.add(store.url, name)
     return store_row(session, store.url)

@@ -1,6 +1,7 @@
 """Bring removed files back."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from cafcat.model import RetiredLocation
 from cafcat.operations.audit import recorded
@@ -8,9 +9,11 @@ from cafcat.operations.names import check_names
 from cafcat.operations.removing import Removing
 from cafcat.operations.undelete.options import UndeleteOptions
 from cafcat.operations.undelete.report import UndeleteReport
+from cafcat.reading.globs import is_glob, literal_prefix, regex_of_path_glob
 from cafcat.session import Session
+from cafcat.support.paths import from_root
 
-__all__ = ["removed", "run"]
+__all__ = ["removed", "removed_matching", "run"]
 
 
 @recorded
@@ -43,3 +46,26 @@ def removed(session: Session, prefix: str = "") -> Iterator[RetiredLocation]:
         InvalidInput: The name cannot be that of a folder.
     """
     return Removing(session).removed(prefix)
+
+
+def removed_matching(session: Session, names: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of removed files that names and shell patterns mean, in the order of the names.
+
+    A name that is no pattern is yielded as it is. So is a pattern that is the path of a removed file, or matches
+    none: `undelete` then reports the pattern as missing.
+
+    Args:
+        session: The session.
+        names: Paths and patterns, as typed.
+    """
+    for name in names:
+        yield from _matching(session, name) if is_glob(name) else (name,)
+
+
+def _matching(session: Session, pattern: str) -> Iterator[str]:
+    name = from_root(pattern)
+    folder = literal_prefix(name).rpartition("/")[0]
+    expression = re.compile(regex_of_path_glob(name), re.DOTALL)
+    paths = [found.location.path for found in removed(session, folder)]
+    matching = [path for path in paths if expression.fullmatch(path)]
+    yield from [pattern] if name in paths or not matching else matching

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -19,6 +20,12 @@ from cafcat.sources.parts import Part
 from cafcat.sources.roots import root_of
 
 __all__ = ["DirectorySource"]
+
+_OF_RCLONE: Final = re.compile(r"[\w.-]+:(?!//)", re.ASCII)
+_REMOTE_HINT: Final = (
+    "a bucket is written s3://BUCKET/PREFIX, gs://... or az://...; other remotes of rclone can be read through "
+    "`rclone mount`"
+)
 
 
 class DirectorySource:
@@ -205,7 +212,7 @@ def _is_folder(typed: str) -> bool:
 def _unusable(typed: str, error: OSError) -> CafcatError:
     message = f"{printable(typed)}: {reason(error)}"
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFound(message)
+        return NotFound(message, hint=_REMOTE_HINT if _OF_RCLONE.match(typed) else None)
     if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
         return InvalidInput(message)
     return SourceFailed(message, problem=problem_kind(error).value)

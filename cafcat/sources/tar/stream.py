@@ -89,10 +89,15 @@ class TarStreamSource:
         The files of a list can be opened until the next list is requested. Files of at most 1 MiB are in memory, at
         most 64 MiB for one list. A list ends with its first larger file.
         """
+        is_empty = True
         try:
             with self._opened() as opened:
-                yield from self._read(opened)
+                for batch in self._read(opened):
+                    is_empty = False
+                    yield batch
         except SourceFailed as error:
+            if is_empty:
+                error.message = f"no tar archive, which it must be: {error.message}"
             yield [damage(self.name, error)]
 
     def files(self) -> Iterator[SourceFile | FileProblem]:
