@@ -300,6 +300,8 @@ class FindingKind(StrEnum):
     """A file of the catalog differs from the file in its source."""
     ABSENT = "absent"
     """A file of the catalog does not exist in its source any more. That is no damage."""
+    UNPACKED = "unpacked"
+    """A file of the source is not in the catalog. That is no damage."""
     UNREADABLE = "unreadable"
     """The object, the source, or a file of the source could not be read."""
 

@@ -127,7 +127,8 @@ COMMENT ON COLUMN cafcat_ops.chunk_health.is_adopted IS 'True if another program
 
 CREATE OR REPLACE VIEW cafcat_ops.runs AS
 SELECT id AS run_id, state, started_at, finished_at,
-       extract(epoch FROM coalesce(finished_at, now()) - started_at)::numeric(20, 3) AS seconds, host, sources,
+       extract(epoch FROM CASE WHEN state = 'running' THEN coalesce(finished_at, now()) ELSE finished_at END
+                          - started_at)::numeric(20, 3) AS seconds, host, sources,
        files_added, files_replaced, files_unchanged, files_skipped, files_failed, bytes_added, chunks_committed,
        options, error, cafcat_version, files_removed
 FROM ingest_runs;
@@ -137,7 +138,7 @@ COMMENT ON COLUMN cafcat_ops.runs.run_id IS 'Number of the run.';
 COMMENT ON COLUMN cafcat_ops.runs.state IS 'running, finished, interrupted, failed, or rebuilt (counts and sources are lost).';
 COMMENT ON COLUMN cafcat_ops.runs.started_at IS 'When the run began.';
 COMMENT ON COLUMN cafcat_ops.runs.finished_at IS 'When the run ended; NULL while it runs, or if its process died.';
-COMMENT ON COLUMN cafcat_ops.runs.seconds IS 'How long the run took, or takes until now.';
+COMMENT ON COLUMN cafcat_ops.runs.seconds IS 'How long the run took, or takes until now. NULL if nobody knows when it ended, as in a rebuilt catalog.';
 COMMENT ON COLUMN cafcat_ops.runs.host IS 'Host of the command.';
 COMMENT ON COLUMN cafcat_ops.runs.sources IS 'Folders, buckets, archives or lists that were ingested, as typed.';
 COMMENT ON COLUMN cafcat_ops.runs.files_added IS 'Files with a new path.';

@@ -1,6 +1,6 @@
 """Opens those files of a source whose paths the catalog has."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 
 from cafcat.catalog.catalog import Catalog
@@ -13,7 +13,10 @@ __all__ = ["open_existing_files"]
 
 
 def open_existing_files(
-    catalog: Catalog, source: Source, files: Sequence[SourceFile]
+    catalog: Catalog,
+    source: Source,
+    files: Sequence[SourceFile],
+    note_others: Callable[[Sequence[SourceFile]], None] | None = None,
 ) -> Generator[tuple[Location, OpenResult], None, None]:
     """Yield each file whose path the catalog has: its location, and the opened file of the source or its error.
 
@@ -23,12 +26,15 @@ def open_existing_files(
         catalog: The catalog.
         source: The source.
         files: Files of one batch of the source.
+        note_others: Is called with the other files, if there are any, before the first file is yielded.
 
     Raises:
         SourceBroke: The source failed as a whole, so that no further file of it can be read.
     """
     located = _located(catalog, [file.path for file in files])
     existing = [file for file in files if file.path in located]
+    if note_others is not None and len(existing) < len(files):
+        note_others([file for file in files if file.path not in located])
     with closing(open_each(source, existing)) as results:
         for file, opened in zip(existing, results, strict=True):
             yield located[file.path], opened

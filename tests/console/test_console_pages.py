@@ -278,6 +278,11 @@ def test_runs_findings_and_stores(world: World) -> None:
     assert "Replaced 30" in run
     findings = text_of(world.page("findings?live=1"))
     assert "damaged/two.txt" in findings
+    (world.folder / "elsewhere").mkdir()
+    (world.folder / "elsewhere" / "never packed").touch()
+    world.repository.verify([str(world.folder / "elsewhere")], level="source")
+    assert "a source" in text_of(world.page("findings"))
+    assert "never packed" not in text_of(world.page("findings?live=1"))
     stores = text_of(world.page("stores"))
     assert (world.folder / "store").as_uri() in stores
     assert (world.folder / "copies").as_uri() in stores

@@ -39,6 +39,8 @@ def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
     assert lost("db", "check").text == "nothing is wrong\n"
     assert "rebuilt      counts and sources are lost; `cafcat query files-of-run 1`" in lost("runs").text
+    [run] = lost("sql", "-c", "SELECT state, seconds FROM cafcat_ops.runs", "--json").documents
+    assert run == {"state": "rebuilt", "seconds": None}
     assert cafcat.database_url
     same = lost("compare", cafcat.database_url)
     assert same.text == "no difference: 1 of chunks, 13 of file_locations, 0 of retired_locations\n"

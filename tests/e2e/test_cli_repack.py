@@ -55,6 +55,17 @@ def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     assert cafcat("repack", "--max-unused=0%").text.startswith("nothing to repack: no chunk has more than ")
 
 
+def test_the_missing_copy_of_the_new_chunk_is_named(cafcat: Cafcat) -> None:
+    waste(cafcat)
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    done = cafcat("repack", "--yes")
+    second = (cafcat.folder / "second").as_uri()
+    command = f"cafcat copy --all --to {second}"
+    assert done.lines[-1] == (f"the new chunks have no second copy yet, and the old chunks have one: {command}")
+    assert cafcat(*command.split()[1:]).text.startswith("copied 1 chunk")
+    assert cafcat("query", "single-copy", "--json").documents == []
+
+
 def test_json_output(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
     first, second = cafcat("repack", "--json", "--dry-run").documents

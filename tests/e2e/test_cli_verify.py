@@ -159,6 +159,26 @@ def test_source(cafcat: Cafcat) -> None:
     assert last == "verified 1 source (source): 1 ok; 1 file not in the source any more; 1 file, 5 B read"
 
 
+def test_files_of_a_source_that_are_not_packed(cafcat: Cafcat) -> None:
+    """Whoever removes the originals after this command must not lose a file."""
+    pack(cafcat, {"t/a": b"first"})
+    (cafcat.folder / "t" / "new").write_bytes(b"new")
+    (cafcat.folder / "t" / "x.tmp").write_bytes(b"tmp")
+    first, second, last, remedy = cafcat("verify", "--level", "source", "t", code=3).lines
+    assert first == "t: unpacked t/new: the file of the source is not in the catalog"
+    assert second.startswith("t: unpacked t/x.tmp: ")
+    assert last == "verified 1 source (source): 1 ok; 2 files not in the catalog; 1 file, 5 B read"
+    assert remedy.startswith("unpacked files: cafcat ingest SRC packs them")
+    summary = cafcat("verify", "--level", "source", "t", "--exclude", "*.tmp", "--json", code=3).documents[-1][
+        "summary"
+    ]
+    assert (summary["ok"], summary["unpacked"]) == (1, 1)
+    cafcat("ingest", "t", "--exclude", "*.tmp", "-q")
+    assert cafcat("verify", "--level", "source", "t", "--exclude", "*.tmp").lines == [
+        "verified 1 source (source): 1 ok; 2 files, 8 B read"
+    ]
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_finishes_the_current_chunk_and_the_next_verify_continues(cafcat: Cafcat, jobs: int) -> None:
     """The first result waits for a lock that the test holds until the signal has arrived.

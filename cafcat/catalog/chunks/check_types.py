@@ -140,6 +140,7 @@ class CheckResult(NamedTuple):
             Such a result is not stored.
         unchecked_blocks: Number of blocks of a CAR whose hash function cafcat cannot check. Not stored.
         absent_files: Number of files of the catalog that their source does not have any more. Not stored.
+        unpacked_files: Number of files of the source that are not in the catalog. Not stored.
     """
 
     verdict: Verdict
@@ -150,6 +151,7 @@ class CheckResult(NamedTuple):
     is_conclusive: bool = True
     unchecked_blocks: int = 0
     absent_files: int = 0
+    unpacked_files: int = 0
 
 
 class VerifyTally(NamedTuple):

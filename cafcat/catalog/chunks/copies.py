@@ -82,6 +82,10 @@ _MAKE_RETIRED_COPY: Final = (
     "UPDATE chunk_copies SET store = %s, object_key = %s, etag = %s, upload_id = NULL, retired_at = now() "
     "WHERE id = %s"
 )
+_STORES_OF: Final = (
+    "SELECT DISTINCT store FROM chunk_copies "
+    "WHERE chunk_id = ANY(%s) AND state = 'committed' AND retired_at IS NULL AND deleted_at IS NULL ORDER BY 1"
+)
 _REPLICAS: Final = (
     "SELECT place > 0, store, object_key FROM (SELECT c.store, c.object_key, 0 AS place, c.id FROM chunks AS c "
     "WHERE c.uuid = %(uuid)s AND c.state IN ('committed', 'retired') UNION ALL "
@@ -193,6 +197,16 @@ class Copies(Objects):
         )
         with self._connection.statement() as connection:
             return [(store, key) for store, key in connection.execute(statement, [chunk]).fetchall()]
+
+    def stores_of(self, chunk_ids: Sequence[int]) -> list[str]:
+        """Return the URLs of the stores that have active copies of at least one of some chunks, in their order.
+
+        Args:
+            chunk_ids: Values of chunks.id.
+        """
+        with self._connection.by_index() as connection:
+            rows = connection.execute(_STORES_OF, [list(chunk_ids)]).fetchall()
+        return [store for (store,) in rows]
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return the current store URL and object key of a chunk itself, then those of each committed copy.

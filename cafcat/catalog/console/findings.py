@@ -14,6 +14,8 @@ FROM (SELECT * FROM findings WHERE id < %(before)s {condition} ORDER BY id DESC 
 JOIN verifications AS v ON v.id = f.verification_id LEFT JOIN chunks AS c ON c.id = v.chunk_id
 ORDER BY f.id DESC
 """
+_ABOUT_LIVE_FILES: Final = """AND is_live AND EXISTS (
+    SELECT FROM verifications AS v WHERE v.id = verification_id AND v.level <> 'source' OFFSET 0)"""
 
 
 def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: bool = False) -> Sequence[Row]:
@@ -23,7 +25,7 @@ def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: b
         queries: Runs the query.
         before: findings.id of the last finding of the page before.
         limit: Most findings.
-        only_live: Only findings about bytes that a live file needs.
+        only_live: Only findings about bytes in chunks that a live file needs. Findings about sources are left out.
     """
-    statement = _PAGE.format(condition="AND is_live" if only_live else "")
+    statement = _PAGE.format(condition=_ABOUT_LIVE_FILES if only_live else "")
     return queries.rows(statement, {"before": before, "limit": limit})

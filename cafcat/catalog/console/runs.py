@@ -11,7 +11,8 @@ _RUN: Final = """
 SELECT id, state, sources, started_at, finished_at, files_added, files_replaced, files_removed,
        files_unchanged, files_skipped, files_failed, bytes_added,
        chunks_committed, host, process_id, cafcat_version, options, error, paused_at,
-       extract(epoch FROM coalesce(finished_at, now()) - started_at)::float AS seconds
+       extract(epoch FROM CASE WHEN state = 'running' THEN now() ELSE finished_at END
+                          - started_at)::float AS seconds
 FROM ingest_runs
 """
 _WRITTEN: Final = """

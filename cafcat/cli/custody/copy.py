@@ -1,6 +1,8 @@
 """The command `cafcat copy`: its flags, progress and output."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,6 +97,16 @@ def _summary(report: "CopyReport") -> str:
     if report.interrupted:
         return "interrupted; " + (", ".join(done) or "nothing was copied")
     return ", ".join(done) or "nothing to copy"
+
+
+def not_copied_yet(stores: Sequence[str]) -> list[str]:
+    """Return a line that new chunks have no copies in some stores yet; no line without stores.
+
+    Args:
+        stores: URLs of the stores that have copies of the old chunks.
+    """
+    commands = "; ".join(f"cafcat copy --all --to {quote(store)}" for store in stores)
+    return [f"the new chunks have no second copy yet, and the old chunks have one: {commands}"] if stores else []
 
 
 def register(app: typer.Typer) -> None:

@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.confirming import DryRun, confirm
+from cafcat.cli.custody.copy import not_copied_yet
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
@@ -104,6 +105,7 @@ def _summary(report: "RepackReport", options: RepackOptions) -> list[str]:
         )
     if report.taken:
         lines.append(f"{plural(report.taken, 'chunk')} left alone: their files are being copied right now")
+    lines += not_copied_yet(report.copies_in)
     if report.waiting:
         lines.append(f"{plural(report.waiting, 'chunk')} left for another time: --max-repack-size")
     return lines

@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.confirming import DryRun, confirm
+from cafcat.cli.custody.copy import not_copied_yet
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
@@ -76,6 +77,7 @@ def _summary(report: "RepairReport") -> list[str]:
             f"{plural(report.removed_files_damaged, 'removed file')} {stays} damaged: "
             "repair works on live files only; after undelete, run it again"
         )
+    lines += not_copied_yet(report.copies_in)
     if report.chunks_left:
         lines.append(f"{plural(report.chunks_left, 'chunk')} left: a library or a format is not installed here")
     if report.files_changed:

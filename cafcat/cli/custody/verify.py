@@ -109,13 +109,19 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
 def _exit_code(report: "VerifyReport") -> int:
     if report.interrupted:
         return INTERRUPTED
-    return DAMAGE if report.damaged or report.missing else SOME_FAILED if report.unreadable else 0
+    if report.damaged or report.missing:
+        return DAMAGE
+    return SOME_FAILED if report.unreadable or report.unpacked else 0
 
 
 def _remedy(report: "VerifyReport", progress: _Progress) -> list[str]:
     """Return the lines that name the commands against the damage; none for damage of the catalog."""
-    if report.level is VerifyLevel.SOURCE and report.damaged:
-        return ["files that changed at their source: cafcat ingest --checksum SRC packs their new content"]
+    if report.level is VerifyLevel.SOURCE:
+        changed = "files that changed at their source: cafcat ingest --checksum SRC packs their new content"
+        unpacked = (
+            "unpacked files: cafcat ingest SRC packs them; give --prefix, --include and --exclude as for the ingest"
+        )
+        return [*([changed] if report.damaged else ()), *([unpacked] if report.unpacked else ())]
     lines = [
         f"to replace copies: cafcat copy --all --to {quote(store)}" for store in sorted(progress.damaged_copies)
     ]
@@ -138,18 +144,19 @@ def _summary(report: "VerifyReport") -> str:
         return f"{first}nothing was verified" if report.interrupted else f"{first}nothing to verify"
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""
+    unpacked = f"; {plural(report.unpacked, 'file')} not in the catalog" if report.unpacked else ""
     read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
     what = plural(count, _OBJECTS.get(report.level, "object"))
     unchecked = f"; {plural(report.unchecked_blocks, 'block')} with a hash function that is not checked"
     end = f"{read if report.files_checked else ''}{unchecked if report.unchecked_blocks else ''}"
-    return f"{first}verified {what} ({report.level}): {counts}{gone}{absent}{end}"
+    return f"{first}verified {what} ({report.level}): {counts}{gone}{absent}{unpacked}{end}"
 
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat verify` to the commands of the program."""
     panels = {
         "Choosing chunks": ("sample", "older_than", "chunks", "prefix", "store"),
-        "With --level source": ("follow_symlinks", "unpack_tars"),
+        "With --level source": ("include", "exclude", "follow_symlinks", "unpack_tars"),
     }
     hints = {
         "--read-data": "--level data reads every byte",

@@ -21,6 +21,7 @@ class RepackReport:
         bytes_moved: Bytes of these files.
         files_changed: Number of files that were copied, but replaced or removed meanwhile.
         files_damaged: Number of damaged files, and of live files of missing chunks. They stay where they are.
+        copies_in: URLs of the stores that have copies of the old chunks. The new chunks have no copies yet.
         failed: One message for each store that could not be used, and for each missing chunk.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
@@ -37,6 +38,7 @@ class RepackReport:
     bytes_moved: int = 0
     files_changed: int = 0
     files_damaged: int = 0
+    copies_in: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     interrupted: bool = False
     dry_run: bool = True

@@ -148,8 +148,11 @@ class Repack:
         return report
 
     def finish(self, plan: RepackPlan, report: RepackReport) -> None:
-        """Count in the report which chunks of a plan are retired now."""
-        report.chunks_retired = self._catalog.rewriting.retired([chunk.id for chunk in plan.chunks])
+        """Count in the report which chunks of a plan are retired now, and note where they have copies."""
+        ids = [chunk.id for chunk in plan.chunks]
+        report.chunks_retired = self._catalog.rewriting.retired(ids)
+        if report.chunks_written:
+            report.copies_in = self._catalog.copies.stores_of(ids)
 
     def groups(self, plan: RepackPlan) -> list[RepackGroup]:
         """Return the chunks of a plan by store and new format, the oldest of each group first."""

@@ -1,6 +1,6 @@
 """The report of `repair`: the totals that the operation returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["RepairReport"]
 
@@ -28,6 +28,7 @@ class RepairReport:
             number counts them.
         stores_out_of_reach: Number of stores with chunks, copies or backups that cannot be read, or are not where
             their URLs point. `verify` finds no damage there. 0 if the user named the chunks to repair.
+        copies_in: URLs of the stores that have copies of the old chunks. The new chunks have no copies yet.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """
@@ -47,5 +48,6 @@ class RepairReport:
     chunks_left: int = 0
     logs_damaged: int = 0
     stores_out_of_reach: int = 0
+    copies_in: list[str] = field(default_factory=list)
     interrupted: bool = False
     dry_run: bool = True

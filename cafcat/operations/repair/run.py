@@ -197,7 +197,9 @@ class Repair:
         finally:
             self._count()
         if not self._dry_run:
-            self.report.chunks_mended = self._catalog.rewriting.retired([chunk.id for chunk in chunks])
+            ids = [chunk.id for chunk in chunks]
+            self.report.chunks_mended = self._catalog.rewriting.retired(ids)
+            self.report.copies_in = self._catalog.copies.stores_of(ids) if self.report.chunks_written else []
 
     def _repair_group(self, group: Sequence[RewritableChunk]) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cafcat.errors import InvalidInput
 from cafcat.model import VerifyLevel
-from cafcat.support.arguments import member_of, parse_duration, parse_percent
+from cafcat.support.arguments import member_of, parse_duration, parse_percent, parse_text
 from cafcat.support.parameters import (
     Argument,
     Flag,
@@ -41,6 +41,8 @@ class VerifyOptions:
         prefix: Check only chunks that have, or had, a file below this folder of the catalog, or of this name. At
             level source: the prefix that `ingest` was called with.
         store: Check only objects in this store: a name, a URL or a folder; None for all stores.
+        include: At level source: the value that `ingest` was called with.
+        exclude: At level source: the value that `ingest` was called with.
         follow_symlinks: At level source: the value that `ingest` was called with.
         unpack_tars: At level source: the value that `ingest` was called with.
         restart: Begin again, even if an earlier verify with these options was interrupted.
@@ -78,6 +80,14 @@ class VerifyOptions:
         folder_flag("Only check chunks with files below this folder; for sources, the --prefix of their ingest."),
     ] = ""
     store: Annotated[str | None, OnlyInStore()] = None
+    include: Annotated[
+        Sequence[str],
+        Flag("--include", "Of sources, only compare files that match. Repeatable.", "PATTERN", parse_text),
+    ] = ()
+    exclude: Annotated[
+        Sequence[str],
+        Flag("--exclude", "Of sources, leave out files that match. Repeatable.", "PATTERN", parse_text),
+    ] = ()
     follow_symlinks: FollowSymlinks = False
     unpack_tars: UnpackTars = True
     restart: Annotated[bool, Flag("--restart", "Begin again, even if the same verify was interrupted.")] = False

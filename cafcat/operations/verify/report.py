@@ -33,6 +33,7 @@ class VerifyReport:
             earlier parts are not counted.
         absent: Number of files of the catalog that their source does not have any more; those of earlier parts are
             not counted.
+        unpacked: Number of files of sources that are not in the catalog; those of earlier parts are not counted.
     """
 
     run: int
@@ -50,3 +51,4 @@ class VerifyReport:
     interrupted: bool
     unchecked_blocks: int = 0
     absent: int = 0
+    unpacked: int = 0

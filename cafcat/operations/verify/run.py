@@ -157,6 +157,8 @@ class _Verify:
         names = [os.fspath(source) for source in options.sources]
         shared: dict[str, Any] = {
             "prefix": options.prefix,
+            "include": list(options.include),
+            "exclude": list(options.exclude),
             "follow_symlinks": options.follow_symlinks,
             "unpack_tars": options.unpack_tars,
         }
@@ -215,6 +217,7 @@ class _Verify:
             self._counts["not known"] += 1
         self._counts["unchecked blocks"] += result.unchecked_blocks
         self._counts["absent"] += result.absent_files
+        self._counts["unpacked"] += result.unpacked_files
         self._session.emit(
             ObjectChecked(
                 chunk=str(target.uuid) if target else None,
@@ -271,6 +274,7 @@ class _Verify:
             interrupted=self._interrupted,
             unchecked_blocks=self._counts["unchecked blocks"],
             absent=self._counts["absent"],
+            unpacked=self._counts["unpacked"],
             **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
 

@@ -1,6 +1,6 @@
 """Checks the files of a source, which are read again, against their size and checksum in the catalog."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -29,7 +29,7 @@ class SourceCheck:
         self._files = self._bytes = 0
 
     def check(self, source: Source) -> CheckResult | None:
-        """Compare size and content of each file of a source with the catalog, if the catalog has its path.
+        """Compare size and content of each file of a source with the catalog.
 
         Files of the catalog that the source lacks are found only for a WholeFolderSource. Errors of the source are
         part of the result.
@@ -59,9 +59,15 @@ class SourceCheck:
                     )
         except SourceBroke as broke:
             self._findings.add(FindingKind.UNREADABLE, f"{source.name}: {broke.reason}")
-        absent = self._findings.count(FindingKind.ABSENT)
-        counts = self._files, self._bytes
-        return CheckResult(self._verdict(), self._findings.listed(), *counts, started_at, absent_files=absent)
+        return CheckResult(
+            self._verdict(),
+            self._findings.listed(),
+            self._files,
+            self._bytes,
+            started_at,
+            absent_files=self._findings.count(FindingKind.ABSENT),
+            unpacked_files=self._findings.count(FindingKind.UNPACKED),
+        )
 
     def _verdict(self) -> Verdict:
         if self._findings.count(FindingKind.SOURCE):
@@ -79,7 +85,14 @@ class SourceCheck:
             if missing is not None:
                 for file in files:
                     self._add_missing(missing, missing.before(file.path))
-            yield from open_existing_files(self._catalog, source, files)
+            yield from open_existing_files(self._catalog, source, files, self._add_unpacked)
+
+    def _add_unpacked(self, files: Sequence[SourceFile]) -> None:
+        """Add a finding for each of some files that are not in the catalog, except for log files in archives."""
+        logs = self._catalog.logs.find_existing(files)
+        for n, file in enumerate(files):
+            if n not in logs.unchanged and n not in logs.changed:
+                self._findings.add(FindingKind.UNPACKED, "the file of the source is not in the catalog", file.path)
 
     def _locations(self, folder: str) -> Iterator[Location]:
         """Yield all files below a folder of the catalog, in ascending order of their paths."""
