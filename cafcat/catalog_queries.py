@@ -16,6 +16,7 @@ from cafcat.model import (
     Location,
     RetiredLocation,
     Run,
+    RunState,
     ShardSummary,
     Stats,
 )
@@ -102,20 +103,28 @@ class CatalogQueries:
     def signed_url(self, location: Location, seconds: int) -> "SignedUrl":
         """Return a URL that gives access to the bytes of one file, without credentials.
 
-        A request must have the headers of the result, because the signature covers the range of bytes.
+        If the chunk is in a store that cannot sign URLs, such as a folder, the URL is that of a copy in a bucket. A
+        request must have the headers of the result, because the signature covers the range of bytes.
 
         Args:
             location: Location of the file.
             seconds: How long the URL is valid, from 1 second to 7 days.
 
         Raises:
-            InvalidInput: The store cannot sign URLs (a folder cannot); the file is empty, or has to be decoded; or
-                `seconds` is out of range.
+            InvalidInput: Neither the store nor that of a copy can sign URLs (a folder cannot); the file is empty,
+                or has to be decoded; or `seconds` is out of range.
             AccessDenied: There are no credentials.
         """
         from cafcat.reading.urls import signed_url
+        from cafcat.stores.base import PresigningStore
 
-        return signed_url(self.session.stores[location.store], location, seconds)
+        store = self.session.stores[location.store]
+        if not isinstance(store, PresigningStore):
+            for url, key in self.session.catalog.copies.of_chunk(location.chunk):
+                copy = self.session.stores[url]
+                if isinstance(copy, PresigningStore):
+                    return signed_url(copy, location._replace(store=url, object_key=key), seconds)
+        return signed_url(store, location, seconds)
 
     def curl_options(self, location: Location) -> str:
         """Return the options that curl needs to read the URL of `url_of`, as text for a shell; "" for none.
@@ -289,6 +298,10 @@ class CatalogQueries:
             InvalidInput: The first run ended after the last one.
         """
         first, last = self.run(first_run), self.run(last_run)
+        for run in (first, last):
+            if run.state is RunState.REBUILT:
+                hint = f"`cafcat query files-of-run {run.id}` lists its live files"
+                raise InvalidInput(f"run {run.id} was rebuilt: nobody knows when it ended", hint=hint)
         if last.finished_at is not None and (first.finished_at is None or first.finished_at > last.finished_at):
             ends = "is still running" if first.finished_at is None else "ended later"
             hint = f"name the earlier run first: `cafcat runs diff {last_run} {first_run}`"

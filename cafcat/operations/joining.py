@@ -28,7 +28,7 @@ from cafcat.operations.chosen_stores import default_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store
-from cafcat.stores.keys import JOURNAL_PREFIX
+from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX
 from cafcat.stores.marker import (
     Marker,
     catalogs_of,
@@ -287,8 +287,11 @@ def _refused(message: str, store: Store) -> Conflict:
 def _remedies(store: Store) -> str:
     import shlex
 
-    url = shlex.quote(store.url)
+    url, restore = shlex.quote(store.url), "`cafcat restore --from STORE` to load a backup of another store"
+    with suppress(AccessDenied, NotFound, StoreFailed):
+        if next(iter(store.list(BACKUP_PREFIX)), None) is not None:
+            restore = f"`cafcat restore --from {url}` to load a backup"
     return (
-        f"if its catalog was lost, run `cafcat rebuild {url}`, or `cafcat restore --from {url}` to load a backup; "
+        f"if its catalog was lost, run `cafcat rebuild {url}`, or {restore}; "
         "to read its archives from this catalog, too, run `cafcat adopt`"
     )

@@ -106,6 +106,8 @@ class FileReader:
             NotInstalled, Unsupported: The file cannot be decoded here.
         """
         location, failed = request.location, None
+        if not request.memory_bytes:
+            return b""  # right even if the chunk is lost
         if not self._replicas.has_failures:
             try:  # nearly all reads end here
                 return self._read_from(location, request)

@@ -30,7 +30,6 @@ class MissingFiles(Generic[Known]):
     Attributes:
         is_reliable: False if the paths of the source did not ascend, or it had more than 100,000 problems. From
             then on, no file is reported as missing.
-        count: Number of files of the catalog that were compared until now.
     """
 
     def __init__(self, known: Iterator[Known], includes: Callable[[str], bool]) -> None:
@@ -47,7 +46,6 @@ class MissingFiles(Generic[Known]):
         self._next = next(known, None)
         self._last = ""
         self.is_reliable = True
-        self.count = 0
 
     def add_problem(self, problem: FileProblem) -> None:
         """Remember a problem: a file or folder that the source could not read, or a path that is no file there."""
@@ -75,7 +73,6 @@ class MissingFiles(Generic[Known]):
             self._take()
 
     def _take(self) -> None:
-        self.count += 1
         self._next = next(self._known, None)
 
     def _missing(self, file: Known) -> Iterator[Known]:

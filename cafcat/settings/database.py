@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.schema import HEAD_REVISION, current_revision, outdated, upgrade
-from cafcat.errors import InvalidInput
+from cafcat.errors import CatalogUnavailable, InvalidInput
 from cafcat.settings.settings import Settings, redact
 from cafcat.support.private import close_home
 
@@ -52,6 +52,7 @@ class Database:
         self._max_staleness = settings.max_staleness
         self._home = settings.home
         self._is_default_home = settings.has_default_home
+        self._has_connected = False
 
     @property
     def is_embedded(self) -> bool:
@@ -66,7 +67,8 @@ class Database:
         version of cafcat is left as it is; queries then raise CatalogOutdated.
 
         Raises:
-            CatalogUnavailable: The server does not answer or start, or the migration failed.
+            CatalogUnavailable: The server does not answer or start, or the migration failed. Or this object has
+                connected before, and the embedded database is gone.
             AccessDenied: The server rejects user and password.
             InvalidInput: The given URL cannot be read.
         """
@@ -76,6 +78,9 @@ class Database:
             return connect(self._given_url, prepares=self._prepares)
         from cafcat.embedded.connecting import connect_running, revision_and_home_of, without_pg_variables
 
+        if self._has_connected and not self.exists:  # a server must not go on with a new, empty database
+            hint = "was the home moved, or its disk unmounted? Start this command again"
+            raise CatalogUnavailable(f"the database in {self._home} is gone", hint=hint)
         close_home(self._home, is_default=self._is_default_home)
         connection = connect_running((self._home / "postgres").resolve()) or self.embedded_server().connect()
         try:
@@ -89,6 +94,7 @@ class Database:
                 upgrade(self.embedded_server().conninfo())
             connection.revision, home = HEAD_REVISION, None
         self._follow_home(connection, connection.revision, home)
+        self._has_connected = True
         return connection
 
     def connect_reader(self) -> PgConnection:

@@ -285,6 +285,19 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
     assert cafcat("undelete", "-r", "tree").lines == ["brought back 3 files (3 B)"]
 
 
+def test_delete_names_files_of_unknown_source(cafcat: Cafcat) -> None:
+    """After a rebuild, the sources of the files are unknown."""
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"a")
+    cafcat("ingest", "tree", "-q")
+    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
+    (cafcat.folder / "tree" / "a").unlink()
+    result = cafcat("ingest", "tree", "--delete")
+    assert "tree lacks 1 file of the catalog whose source is unknown, as after a rebuild: they stay" in result.err
+    assert "removed 0" in result.text
+    assert paths(cafcat) == ["tree/a"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

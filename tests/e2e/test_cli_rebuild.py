@@ -39,6 +39,7 @@ def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
     assert lost("db", "check").text == "nothing is wrong\n"
     assert "rebuilt      counts and sources are lost; `cafcat query files-of-run 1`" in lost("runs").text
+    assert "run 1 was rebuilt: nobody knows when it ended" in lost("runs", "diff", "1", "1", code=2).err
     [run] = lost("sql", "-c", "SELECT state, seconds FROM cafcat_ops.runs", "--json").documents
     assert run == {"state": "rebuilt", "seconds": None}
     assert cafcat.database_url

@@ -83,6 +83,12 @@ def test_folder_store_cannot_sign_urls(filled: Cafcat) -> None:
         assert "not a duration" in filled(verb, "tree/b.bin", "--presign", "--expires", "soon", code=2).err
 
 
+def test_the_url_of_a_copy_in_a_bucket(filled: Cafcat, s3_bucket: str, s3_environment: None) -> None:
+    filled("copy", "--all", "--to", f"s3://{s3_bucket}/copies", "-q")
+    document = filled("url", "--presign", "tree/b.bin", "--json").document
+    assert fetched(document["url"], document["headers"]) == TREE["tree/b.bin"]
+
+
 def test_unsigned_url_of_a_bucket_is_refused(remote: Cafcat, s3_server: S3Server, s3_bucket: str) -> None:
     [url] = remote("url", "tree/b.bin").lines
     place = remote("locate", "tree/b.bin", "--json").document

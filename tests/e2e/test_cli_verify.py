@@ -76,7 +76,7 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
         cut.truncate(3)
     first = cafcat("verify", "--level", "data", code=5).lines[0]
     assert re.match(rf"chunk {chunk.stem}: size \[3, \d+\): the object has 3 bytes of ", first)
-    assert first.endswith("; its index is cut off; 2 files are cut off, 2 of them live: t/a, t/new\\nline")
+    assert first.endswith("; its index is cut off; 2 files cut off, 2 of them live: t/a, t/new\\nline")
     chunk.unlink()
     first = cafcat("verify", code=5).lines[0]
     assert first == f"chunk {chunk.stem}: missing: no object {chunk.name} in {chunk.parent}"

@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import cafcat
 from cafcat.embedded import sockets as embedded_sockets
 from cafcat.embedded.connecting import read_postmaster
 from cafcat.embedded.programs import choose_user, run_program
@@ -676,3 +677,16 @@ def test_the_server_keeps_no_secret_of_the_command(shared: EmbeddedServer) -> No
         pytest.skip("reads the environment of a process from /proc")
     assert b"hush" not in environment.read_bytes()
     assert b"LC_ALL=C" in environment.read_bytes()
+
+
+def test_a_process_makes_no_new_database_when_its_home_is_gone(home: Path) -> None:
+    """A server whose home was moved, or whose disk was unmounted, must not go on with an empty catalog."""
+    home /= "inner"
+    with cafcat.open(home=home) as repository:
+        assert repository.stats().files == 0
+        repository.session.catalog.close()
+        EmbeddedServer(home / "postgres").stop()
+        home.rename(home.with_name("moved"))
+        with pytest.raises(CatalogUnavailable, match=r"the database in .* is gone"):
+            repository.stats()
+        assert not (home / "postgres").exists()

@@ -147,14 +147,24 @@ def test_a_chunk_that_is_missing(repository: cafcat.Repository, place: Place, tr
     write(repository, copies, chunk, flipped(FILES["tree/03"]))
     repository.session.stores[place.url].delete(f"{chunk}.caf")
     heard = Heard()
-    assert counts(repair(repository, chunk, from_copies=True, dry_run=True)) == (0, len(FILES) - 1, 0, 1)
-    assert counts(repair(repository, chunk, sources=["tree"], dry_run=True)) == (0, 0, len(FILES), 0)
+    assert counts(repair(repository, chunk, from_copies=True, dry_run=True)) == (1, len(FILES) - 2, 0, 1)
+    assert counts(repair(repository, chunk, sources=["tree"], dry_run=True)) == (1, 0, len(FILES) - 1, 0)
     report = repair(repository, chunk, from_copies=True, sources=["tree"], progress=heard)
-    assert counts(report) == (0, len(FILES) - 1, 1, 0)
+    assert counts(report) == (1, len(FILES) - 2, 1, 0)
     assert heard.problems == []
     assert len(heard.warnings) == 1
     assert f"chunk {chunk} cannot be read" in heard.warnings[0]
     assert {name: repository.read(name) for name in FILES} == FILES
+
+
+def test_an_empty_file_is_never_lost(local: cafcat.Repository, folder: Folder, tree: Path) -> None:
+    chunk = ingested(local)
+    (folder.folder / f"{chunk}.caf").unlink()
+    (folder.folder / "another object").touch()
+    assert local.read("tree/empty") == b""
+    assert counts(repair(local, chunk, dry_run=True)) == (1, 0, 0, len(FILES) - 1)
+    assert counts(repair(local, chunk)) == (1, 0, 0, len(FILES) - 1)
+    assert local.locate("tree/empty").chunk != chunk
 
 
 @pytest.mark.parametrize("cut_at", [0, 5000, 20_000])

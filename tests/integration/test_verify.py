@@ -227,7 +227,7 @@ def test_a_truncated_chunk_is_one_finding_with_a_count_and_ten_names(repository:
         [finding] = cut.findings
         assert (finding.kind, finding.path, finding.file_count, finding.start_byte) == ("size", "f15", 25, 105)
         names = ", ".join(f"f{n}" for n in range(15, 25))
-        assert f"25 files are cut off, 24 of them live: {names} and 15 more" in finding.detail
+        assert f"25 files cut off, 24 of them live: {names} and 15 more" in finding.detail
         assert "its index is cut off" in finding.detail
     rows = sql(repository, "SELECT file_path, file_count, is_live FROM findings")
     assert rows == [("f15", 25, True)] * 2

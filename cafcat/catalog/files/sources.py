@@ -24,24 +24,27 @@ WITH page AS MATERIALIZED (
     SELECT file_path, caf_file_id, start_byte, source_id FROM file_locations
     WHERE file_path >= %(low)s {upper_bound} ORDER BY file_path LIMIT %(limit)s
 )
-(SELECT file_path, caf_file_id, start_byte FROM page WHERE source_id = %(source_id)s ORDER BY file_path)
-UNION ALL SELECT max(file_path), count(*), 0 FROM page
+(SELECT file_path, caf_file_id, start_byte, source_id IS NOT NULL FROM page
+ WHERE source_id = %(source_id)s OR source_id IS NULL ORDER BY file_path)
+UNION ALL SELECT max(file_path), count(*), 0, false FROM page
 """
 _PAGE_ROWS: Final = 20_000
 
 
 class SourceVersion(NamedTuple):
-    """The live version of a file that came from a certain source.
+    """The live version of a file that came from a certain source, or from an unknown one.
 
     Attributes:
         path: Path of the file.
         chunk_id: chunks.id of its chunk.
         start_byte: First byte of the file in the chunk.
+        is_known: False if the source is unknown, as after a rebuild.
     """
 
     path: str
     chunk_id: int
     start_byte: int
+    is_known: bool
 
 
 class Sources:
@@ -66,7 +69,9 @@ class Sources:
         return self.add(url)
 
     def versions(self, source_id: int, folder: str) -> Iterator[SourceVersion]:
-        """Yield the live files below a folder that came from one source, in the byte order of their paths.
+        """Yield the live files below a folder that came from one source, or from an unknown one, in order.
+
+        The order is that of the bytes of their paths.
 
         Each page is a transaction of its own. All files below the folder are read, those of other sources, too.
 
@@ -80,7 +85,7 @@ class Sources:
             parameters = {"source_id": source_id, "low": low, "high": high, "limit": _PAGE_ROWS}
             with self._connection.by_index() as connection:
                 rows = connection.execute(statement, parameters).fetchall()
-            last, count, _ = rows.pop()
+            last, count, *_ = rows.pop()
             yield from (SourceVersion(*row) for row in rows)
             if count < _PAGE_ROWS:
                 return

@@ -10,5 +10,5 @@ FROM (SELECT DISTINCT ON (b.chunk_id) * FROM verifications AS b
 JOIN findings AS f ON f.verification_id = v.id AND f.kind IN ('file', 'size', 'missing')
 JOIN chunks AS c ON c.id = v.chunk_id AND c.state = 'committed'
 CROSS JOIN LATERAL (SELECT file_path FROM file_locations AS l WHERE l.caf_file_id = v.chunk_id
-                    AND (f.start_byte IS NULL OR l.start_byte < f.end_byte AND l.end_byte > f.start_byte) OFFSET 0) AS l
+                    AND l.start_byte < l.end_byte AND (f.start_byte IS NULL OR l.start_byte < f.end_byte AND l.end_byte > f.start_byte) OFFSET 0) AS l
 ORDER BY l.file_path;

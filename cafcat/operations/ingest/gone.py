@@ -3,7 +3,7 @@
 docs/decisions/0040 has the reasons of its rules.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -59,6 +59,8 @@ class GoneFiles:
         self._unreliable: str | None = None
         self._too_many: str | None = None
         self._gone = 0
+        self._known = 0
+        self._unknown = 0
 
     def begin(self, source: WholeFolderSource | None, source_id: int) -> None:
         """Begin with the listing of a source.
@@ -67,10 +69,15 @@ class GoneFiles:
             source: The source; None if it does not list a whole folder: then nothing is compared.
             source_id: sources.id of its root; 0 for a root that the catalog does not have.
         """
-        self._source, self._missing, self._gone = source, None, 0
-        if source is not None and source_id:
-            known = self._session.catalog.sources.versions(source_id, source.catalog_folder or "")
-            self._missing = MissingFiles(known, source.includes)
+        self._source, self._missing, self._gone, self._known, self._unknown = source, None, 0, 0, 0
+        if source is not None:
+            versions = self._session.catalog.sources.versions(source_id, source.catalog_folder or "")
+            self._missing = MissingFiles(self._counted(versions), source.includes)
+
+    def _counted(self, versions: Iterable[SourceVersion]) -> Iterator[SourceVersion]:
+        for version in versions:
+            self._known += version.is_known
+            yield version
 
     def pass_by(self, batch: Sequence[SourceFile | FileProblem]) -> None:
         """Note the next files and problems of the listing."""
@@ -91,10 +98,15 @@ class GoneFiles:
         self._add(missing.rest())
         if not missing.is_reliable:
             self._unreliable = source.name
-        if self._gone * 100 > missing.count * self._options.max_delete:
+        if self._unknown and self._options.delete:
+            self._session.warn(
+                f"{source.name} lacks {plural(self._unknown, 'file')} of the catalog whose source is unknown, as "
+                "after a rebuild: they stay, and cafcat rm removes them"
+            )
+        if self._gone * 100 > self._known * self._options.max_delete:
             are = "is" if self._gone == 1 else "are"
             self._too_many = (
-                f"{self._gone} of {plural(missing.count, 'file')} from {source.name} {are} gone, "
+                f"{self._gone} of {plural(self._known, 'file')} from {source.name} {are} gone, "
                 f"more than {self._options.max_delete} %"
             )
 
@@ -103,12 +115,15 @@ class GoneFiles:
             assert self._source is not None  # noqa: S101 - `begin` has set both
             if self._source.has(file.path):
                 continue
+            if not file.is_known:
+                self._unknown += 1
+                continue
             self._gone += 1
             self._report.files_gone += 1
             if self._options.list_changes:
                 self._session.emit(ChangeFound(SourceChange.GONE, file.path))
             if self._options.delete:
-                self._versions.add(*file)
+                self._versions.add(file.path, file.chunk_id, file.start_byte)
 
     def remove(self) -> None:
         """Remove the files that are gone from the catalog, in one transaction. Call this after all commits.

@@ -225,7 +225,7 @@ class Repair:
     def _repair_chunk(self, chunk: RewritableChunk) -> None:
         origins = list(self._origins(chunk))
         for window in _windows(live_files(self._catalog, chunk.id)):
-            rest = window
+            rest = self._move_empty(chunk.id, window)
             for origin in [origin for origin in origins if not origin.is_gone]:
                 rest = self._move_from(origin, chunk.id, rest)
                 if self._rewriter.interrupted:
@@ -234,6 +234,16 @@ class Repair:
             self.report.bytes += sum(file.size_bytes for file in window)
             self._lost.update(hash(file.path) for file in rest)
             self._lost_of[chunk.id] += len(rest)
+
+    def _move_empty(self, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
+        """Move files without bytes, which are right even if the chunk is lost. Return the other files."""
+        for file in files:
+            if file.start_byte == file.end_byte and not self._rewriter.is_stopping():
+                self.report.files_kept += self._move_nothing(chunk_id, file)
+        return [file for file in files if file.start_byte < file.end_byte]
+
+    def _move_nothing(self, chunk_id: int, file: Entry) -> bool:
+        return self._count_checked(file) if self._dry_run else self._rewriter.move(chunk_id, file, iter(()))
 
     def _origins(self, chunk: RewritableChunk) -> Iterator[_Origin]:
         """Yield the chunk's own object, then its copies if they may be read.

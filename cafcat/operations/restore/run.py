@@ -187,7 +187,10 @@ def _chosen(store: Store, name: str | None) -> FoundBackup:
         which = "no backup" if name is None else f"no backup {name}"
         raise NotFound(
             f"there is {which} in {store.url}",
-            hint="`cafcat backup --list` shows the backups of the catalog; `cafcat extract` copies files to disk",
+            hint=(
+                "--from names another store; `cafcat backup --list --to STORE` lists the backups of the catalog in "
+                "a store; `cafcat extract` copies files to disk"
+            ),
         )
     return found[-1]
 

@@ -36,6 +36,7 @@ from cafcat.session import Session
 from cafcat.sources.names import printable
 from cafcat.stores.base import Store, StoredObject
 from cafcat.support.checksums import crc64nvme, to_base64
+from cafcat.support.quantities import plural
 
 __all__ = ["ObjectCheck", "check_target"]
 
@@ -206,7 +207,7 @@ class ObjectCheck:
             message += "; its index is cut off"
         if count:
             named = ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
-            message += f"; {count:,} files are cut off, {cut[True]:,} of them live: {named}"
+            message += f"; {plural(count, 'file')} cut off, {cut[True]:,} of them live: {named}"
         span = (size_bytes, self._target.size_bytes)
         self._findings.add(FindingKind.SIZE, message, first, *span, file_count=count)
 
