@@ -15,12 +15,12 @@ SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 # Which part of the slow tests.
 PART := 0/1
 
-.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema clean
+.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema wheel clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(wildcard cafcat/native/source/*.c cafcat/native/source/*.h)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cafcat needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
@@ -98,6 +98,12 @@ nightly: $(READY)  ## random histories against a dict: 10,000 steps of a state m
 
 schema: $(READY)  ## write migrations/schema.sql from the migrations
 	$(BIN)/python -m tests.migrations.snapshot
+
+wheel: $(READY)  ## wheels with the native part for x86-64 and arm64, and one without, in dist/
+	for target in x86_64 aarch64; do \
+		CAFCAT_BUILD=zig CAFCAT_BUILD_TARGET=$$target $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . || exit 1; \
+	done
+	CAFCAT_BUILD=none $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove the files that these targets made
 	rm -rf $(VENV) .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,6 +14,7 @@ import pytest
 
 from cafcat import __version__
 from cafcat.cli.app import OF_OTHER_PROGRAMS
+from cafcat.native.library import why_unused
 from tests.docs.test_cli_documented import VERBS
 from tests.e2e.conftest import SECRET, TREE, Cafcat
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
@@ -27,7 +28,11 @@ def alone(tmp_path: Path) -> Cafcat:
 
 def test_version_and_help(alone: Cafcat) -> None:
     assert alone("--version").text == alone("version").text == f"cafcat {__version__}\n"
-    assert alone("version", "--json").document == {"version": __version__}
+    document = alone("version", "--json").document
+    assert document == {"version": __version__, "native": why_unused() is None, "native_reason": why_unused()}
+    off = Cafcat(alone.folder, alone.database_url, {"CAFCAT_NATIVE": "0"})
+    assert off("version", "-v").lines == [f"cafcat {__version__}", "native part: not used (CAFCAT_NATIVE=0)"]
+    assert off("config").lines[-1] == "native = not used  (CAFCAT_NATIVE=0)"
     assert "ingest" in alone("--help").text
     assert "--range" in alone("get", "--help").text
     process = subprocess.run(alone.command("db"), capture_output=True, check=False)

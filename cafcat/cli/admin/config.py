@@ -29,6 +29,8 @@ def config(call: Call) -> None:
 
     Example: cafcat config --json
     """
+    from cafcat.native.library import why_unused
+
     settings = call.settings()
     origins = settings.origins
     values = _values(settings)
@@ -37,9 +39,12 @@ def config(call: Call) -> None:
     document["stores"] = {
         name: {**options, "origin": origins[f"stores.{name}"]} for name, options in stores.items()
     }
+    reason = why_unused()
+    document["native"] = {"value": reason is None, "origin": reason or "default"}
     shown = {name: _shown(name, value) for name, value in values.items()}
     shown |= {f"stores.{name}": _line(options) for name, options in stores.items()}
-    lines = (f"{name} = {text}  ({origins[name]})" for name, text in shown.items())
+    lines = [f"{name} = {text}  ({origins[name]})" for name, text in shown.items()]
+    lines.append("native = used  (default)" if reason is None else f"native = not used  ({reason})")
     call.output.show(document, map(call.output.shown, lines))
 
 

@@ -4,8 +4,9 @@ docs/formats/caf.md lists all refused cases. The index is read twice, in windows
 text and its checksum, then to return the entries. If the first pass finds a name that does not ascend, it stops;
 one more pass then checks the whole index and finds the repeated names.
 
-Entries in the usual notation are matched, converted and checked in groups, which is three times as fast as one by
-one. If an entry in a group is invalid, the group is parsed again one by one to find it.
+Entries in the usual notation are parsed in groups: by the native part if there is one, else by a regular
+expression, which is three times as fast as one by one. The native part stops before an invalid entry. If an entry
+in a group of the regular expression is invalid, the group is parsed again one by one to find it.
 """
 
 import re
@@ -22,6 +23,7 @@ from cafcat.formats.json_cursor import JsonCursor
 from cafcat.formats.reading import read_span, verified_content
 from cafcat.formats.repeats import SupersededNames
 from cafcat.model import Entry
+from cafcat.native.index import ParsedEntries, entry_parser
 
 __all__ = ["CafReader"]
 
@@ -145,10 +147,10 @@ class CafReader:
         Most archives of cafcat have this order. Reads the index up to the first name that is out of order.
         """
         last = b""
-        for names in self._parser(archive).names():
-            if not (last < names[0] and all(map(lt, names, islice(names, 1, None)))):
+        for names in self._parser(archive).runs():
+            if not (last < names.first and names.ascend):
                 return False
-            last = names[-1]
+            last = names.last
         return True
 
     def _parser(self, archive: RandomReader) -> "_IndexParser":
@@ -183,10 +185,25 @@ class _UsualGroup(NamedTuple):
     end: int
 
 
+class _NameRun(NamedTuple):
+    """The names of a group of adjacent entries.
+
+    Attributes:
+        first: the first name.
+        last: the last name.
+        ascend: True if each name is larger than the one before it.
+    """
+
+    first: bytes
+    last: bytes
+    ascend: bool
+
+
 class _IndexParser:
     """Parses the JSON index of a CAF once, from its start to its end. Methods raise Corrupt and Unsupported."""
 
     def __init__(self, archive: RandomReader, index_start: int, index_end: int) -> None:
+        self._native = entry_parser()
         self._data_bytes = index_start
         self._cursor = JsonCursor(archive, index_start, index_end)
         self._entry_byte: int | None = None
@@ -198,14 +215,34 @@ class _IndexParser:
         notation is UTF-8.
         """
         for group in self._groups():
-            yield group.columns[0] if isinstance(group, _UsualGroup) else (group[0],)
+            if isinstance(group, ParsedEntries):
+                yield group.names.split(b"\n")[:-1]
+            else:
+                yield group.columns[0] if isinstance(group, _UsualGroup) else (group[0],)
+
+    def runs(self) -> Iterator[_NameRun]:
+        """Yield the first and last name of each group of `names`, and whether its names ascend."""
+        for group in self._groups():
+            if isinstance(group, ParsedEntries):
+                first, _, _ = group.names.partition(b"\n")
+                last = group.names[group.names.rfind(b"\n", 0, -1) + 1 : -1]
+                yield _NameRun(first, last, group.ascends)
+            elif isinstance(group, _UsualGroup):
+                column = group.columns[0]
+                yield _NameRun(column[0], column[-1], all(map(lt, column, islice(column, 1, None))))
+            else:
+                yield _NameRun(group[0], group[0], ascend=True)
 
     def entries(self) -> Iterator[Iterable[Entry]]:
         """Yield all entries in the order of the index, in groups, also those whose name comes again later."""
         for group in self._groups():
-            yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
+            if isinstance(group, ParsedEntries):
+                paths = group.names.decode().split("\n")[:-1]
+                yield _entries_of(paths, *group.numbers())
+            else:
+                yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
 
-    def _groups(self) -> Iterator["_UsualGroup | _RawEntry"]:
+    def _groups(self) -> Iterator["ParsedEntries | _UsualGroup | _RawEntry"]:
         """Parse the whole index. Yield entries in the usual notation in groups, and other entries one by one.
 
         An entry that is cut by the end of the window, and the last entry of the index, are yielded one by one, too.
@@ -220,7 +257,7 @@ class _IndexParser:
                 raise cursor.corrupt('the index has two members "files"')
             elif key == b"files":
                 for _ in cursor.items('an object as the value of "files"', b"{}"):
-                    while (found := self._usual_group()) is not None:
+                    while (found := self._columns() or self._usual_group()) is not None:
                         yield found
                         cursor.position = found.end
                     yield self._entry()
@@ -233,6 +270,12 @@ class _IndexParser:
         for key in (b"format_version", b"files"):
             if key not in seen:
                 raise cursor.corrupt(f'the index has no member "{key.decode()}"')
+
+    def _columns(self) -> ParsedEntries | None:
+        """Let the native part parse a group of entries in the window. None without it, or if it parses no entry."""
+        if self._native is None:
+            return None
+        return self._native.entries(self._cursor.text, self._cursor.position, self._data_bytes)
 
     def _usual_group(self) -> "_UsualGroup | None":
         """Match entries in the usual notation, from the cursor on, up to _GROUP_ENTRIES and only within the window.
@@ -272,10 +315,7 @@ class _IndexParser:
             or min(filter(None, times), default=0) < _INT64_MIN
         ):
             raise ValueError
-        none = repeat(None, len(paths))
-        columns = zip(paths, starts, ends, checksums, times, none, none, strict=True)
-        # This builds the same tuples as Entry(...), without the cost of a Python call for each.
-        return list(map(_new_tuple, repeat(Entry), columns))
+        return list(_entries_of(paths, starts, ends, checksums, times))
 
     def _one_by_one(self, end: int) -> Iterator[Entry]:
         """Yield the entries from the cursor to the index `end` in `cursor.text`, parsed one by one.
@@ -360,6 +400,22 @@ class _IndexParser:
             message = f"modified_ns is not a 64-bit number: {modified_ns}"
         self._cursor.path = entry.path
         return self._cursor.corrupt(message, byte=self._entry_byte)
+
+
+def _entries_of(
+    paths: Sequence[str],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    checksums: Sequence[int | None],
+    times: Sequence[int | None],
+) -> Iterable[Entry]:
+    """Return the entries with these columns, which are valid.
+
+    This builds the same tuples as Entry(...), without the cost of a Python call for each.
+    """
+    # Not strict: the last two columns have no end.
+    columns = zip(paths, starts, ends, checksums, times, repeat(None), repeat(None), strict=False)
+    return map(_new_tuple, repeat(Entry), columns)
 
 
 def _optional(digits: _Column) -> Sequence[int | None]:

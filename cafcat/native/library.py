@@ -1,0 +1,58 @@
+"""Finds and loads the library in C, which the build of the package compiles where there is a compiler.
+
+Everything works without the library, more slowly. The environment variable CAFCAT_NATIVE=0 turns it off.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ["FILE_NAME", "VERSION", "library", "turned_off", "why_unused"]
+
+FILE_NAME: Final = "libcafcat.so"
+"""Name of the library, which is beside this file."""
+VERSION: Final = 1
+"""Version of the functions and structures that this version of cafcat calls: CAFCAT_NATIVE_VERSION in native.h."""
+
+_off = [0]  # how many `turned_off` are open
+
+
+def library() -> ctypes.CDLL | None:
+    """Return the loaded library; None if it is turned off, missing, of another version, or of another platform."""
+    return None if _off[0] or isinstance(found := _load(), str) else found
+
+
+def why_unused() -> str | None:
+    """Return why the library is not used, for a message; None if it is used."""
+    return found if isinstance(found := _load(), str) else None
+
+
+@contextmanager
+def turned_off() -> Iterator[None]:
+    """Turn the library off in this process, for a comparison with the equal in Python."""
+    _off[0] += 1
+    try:
+        yield
+    finally:
+        _off[0] -= 1
+
+
+@cache
+def _load() -> ctypes.CDLL | str:
+    if os.environ.get("CAFCAT_NATIVE") == "0":
+        return "CAFCAT_NATIVE=0"
+    path = Path(__file__).with_name(FILE_NAME)
+    if not path.is_file():
+        return "this installation was built without a C compiler"
+    try:
+        loaded = ctypes.CDLL(str(path))
+        version = int(loaded.cafcat_native_version())
+    except (OSError, AttributeError) as error:
+        return f"{path} cannot be loaded: {error}"
+    if version != VERSION:
+        return f"{path} has version {version} instead of {VERSION}: install cafcat again"
+    return loaded
