@@ -322,6 +322,16 @@ def test_prune_keeps_a_chunk_that_is_missing_at_the_new_place(
     assert content(repository) == FILES
 
 
+def test_a_dry_prune_counts_a_copy_that_a_migration_left_once(repository: cafcat.Repository, new: Folder) -> None:
+    """The chunk itself is pruned, too."""
+    repository.migrate_store(repository.locate("a/one").store, new.url)
+    repository.rm(FILES)
+    shown = repository.prune(grace_seconds=0, dry_run=True)
+    done = repository.prune(grace_seconds=0, dry_run=False)
+    assert (shown.chunks, shown.objects, shown.bytes_freed) == (done.chunks, done.objects, done.bytes_freed)
+    assert done.objects == 4
+
+
 def test_copies_of_chunks_of_the_new_store_are_migrated(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:

@@ -60,6 +60,7 @@ class _Prune:
         self._dry_run = options.dry_run
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
+        self._shown_copies: set[int] = set()
 
     def prune_all(self, store: str | None) -> PruneReport:
         """Prune the chunks of one store, or of all stores, until the user ends the operation.
@@ -93,6 +94,8 @@ class _Prune:
         for copy in self._catalog.pruning.retired_copies(self._grace_seconds, store):
             if self._session.should_end():
                 return True
+            if copy.id in self._shown_copies:
+                continue  # a dry run has shown it with its chunk
             with note_failure(self._failed, f"chunk {copy.uuid}"):
                 self._prune_left(copy)
         return False
@@ -126,6 +129,8 @@ class _Prune:
             self._let_go(chunk)
         objects = self._catalog.pruning.objects(chunk.id)
         removed = objects if self._dry_run else self._remove_all(chunk, objects)
+        if self._dry_run:
+            self._shown_copies.update(found.copy for found in objects if found.copy is not None)
         if removed:
             freed = sum(found.size_bytes for found in removed)
             itself = sum(found.copy is None for found in removed)
