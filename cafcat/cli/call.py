@@ -210,7 +210,8 @@ class Call:
                 explain_missing(repository, error)
                 if error.hint is None and error.path:
                     name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])
-                    error.hint = f"`cafcat find --name {name}` looks for this name in all folders"
+                    find = f"`cafcat find --name {name}` looks for a file of this name in all folders"
+                    error.hint = f"{find}, and `cafcat ls` lists folders"
                 raise
 
     def database(self) -> "Database":

@@ -136,7 +136,9 @@ def test_ls_and_list_of_a_group_mean_the_same(cafcat: Cafcat) -> None:
 
 def test_a_missing_file_has_a_hint(cafcat: Cafcat) -> None:
     cafcat("ingest", str(Path(__file__).parent / "conftest.py"), "-q")
-    hint = "`cafcat find --name 'a b.txt'` looks for this name in all folders"
+    hint = (
+        "`cafcat find --name 'a b.txt'` looks for a file of this name in all folders, and `cafcat ls` lists folders"
+    )
     assert cafcat("get", "/home/x/a b.txt", "--json", code=4).error["hint"] == hint
 
 

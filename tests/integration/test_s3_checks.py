@@ -197,6 +197,14 @@ def test_missing_features_of_a_server_are_reported_once(
     assert len(warnings) == 2
 
 
+def test_no_such_upload_is_an_empty_list(
+    open_store: Callable[[], S3Store], s3_proxy: S3Proxy, warnings: list[str]
+) -> None:
+    s3_proxy.faults = lambda request: Fault.NO_SUCH_UPLOAD if request.operation == "ListMultipartUploads" else None
+    assert list(open_store().uploads()) == []
+    assert warnings == []
+
+
 def test_missing_bucket_is_detected_if_uploads_cannot_be_listed(verdicts: Remembered, warnings: list[str]) -> None:
     url = "s3://cafcat-test-no-such-bucket"
     store = open_remembering(url, verdicts, warnings.append)

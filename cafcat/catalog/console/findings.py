@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.console.reading import PageQueries, Row
 
 __all__ = ["findings_page"]
@@ -14,8 +15,15 @@ FROM (SELECT * FROM findings WHERE id < %(before)s {condition} ORDER BY id DESC 
 JOIN verifications AS v ON v.id = f.verification_id LEFT JOIN chunks AS c ON c.id = v.chunk_id
 ORDER BY f.id DESC
 """
-_ABOUT_LIVE_FILES: Final = """AND is_live AND EXISTS (
-    SELECT FROM verifications AS v WHERE v.id = verification_id AND v.level <> 'source' OFFSET 0)"""
+_ABOUT_LIVE_FILES: Final = f"""AND is_live AND EXISTS (
+    SELECT FROM verifications AS v LEFT JOIN chunks AS c ON c.id = v.chunk_id
+    WHERE v.id = verification_id AND v.level <> 'source' AND {FAILURE_COUNTS}
+      AND CASE WHEN v.chunk_id IS NULL
+          THEN NOT EXISTS (SELECT FROM verifications AS later
+                           WHERE later.chunk_id IS NULL AND later.level = v.level AND later.id > v.id
+                             AND later.verdict = 'ok')
+          ELSE c.state = 'committed' AND c.live_file_count > 0 END
+    OFFSET 0)"""  # noqa: S608
 
 
 def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: bool = False) -> Sequence[Row]:
@@ -25,7 +33,8 @@ def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: b
         queries: Runs the query.
         before: findings.id of the last finding of the page before.
         limit: Most findings.
-        only_live: Only findings about bytes in chunks that a live file needs. Findings about sources are left out.
+        only_live: Only findings about bytes that a live file needs now, and that no later check has refuted.
+            Findings about sources are left out.
     """
     statement = _PAGE.format(condition=_ABOUT_LIVE_FILES if only_live else "")
     return queries.rows(statement, {"before": before, "limit": limit})

@@ -70,12 +70,18 @@ def uploads_of(connection: S3Connection, checks: ServerChecks, prefix: str) -> l
     """
     if ServerCheck.LIST_UPLOADS in checks:
         return []
+    from botocore.exceptions import ClientError
+
     found: list[tuple[str, str]] = []
     try:
         with translated("list the uploads of", f"{connection.url}/{prefix}"):
             paginator = connection.client.get_paginator("list_multipart_uploads")
-            for page in paginator.paginate(Bucket=connection.bucket, Prefix=prefix):
-                found += [(upload["Key"], upload["UploadId"]) for upload in page.get("Uploads", [])]
+            try:
+                for page in paginator.paginate(Bucket=connection.bucket, Prefix=prefix):
+                    found += [(upload["Key"], upload["UploadId"]) for upload in page.get("Uploads", [])]
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "NoSuchUpload":  # rclone: no upload since the server started
+                    raise
     except NotOffered:
         checks.fail(ServerCheck.LIST_UPLOADS)
     return found

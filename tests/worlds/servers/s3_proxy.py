@@ -48,6 +48,8 @@ class Fault(StrEnum):
     """501 NotImplemented, as from a server that does not support a header; the server does not get the request."""
     NOT_ALLOWED = "not_allowed"
     """405 MethodNotAllowed, as from a server without the operation; the request does not reach the server."""
+    NO_SUCH_UPLOAD = "no_such_upload"
+    """404, as rclone's server answers a list of uploads before the first upload."""
     RESET_BEFORE = "reset_before"
     """The connection is reset; the request does not reach the server."""
     LOST_ANSWER = "lost_answer"
@@ -72,6 +74,7 @@ MADE_UP = {
     Fault.EXPIRED: (403, b"Forbidden", b"ExpiredToken"),
     Fault.NOT_IMPLEMENTED: (501, b"Not Implemented", b"NotImplemented"),
     Fault.NOT_ALLOWED: (405, b"Method Not Allowed", b"MethodNotAllowed"),
+    Fault.NO_SUCH_UPLOAD: (404, b"Not Found", b"NoSuchUpload"),
     Fault.LOST_500: (500, b"Internal Server Error", b"InternalError"),
 }
 UNASKED = {
@@ -81,6 +84,7 @@ UNASKED = {
     Fault.EXPIRED,
     Fault.NOT_IMPLEMENTED,
     Fault.NOT_ALLOWED,
+    Fault.NO_SUCH_UPLOAD,
 }
 ERROR = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>%s</Code><Message>made up by the proxy</Message><RequestId>proxy</RequestId></Error>"""
@@ -89,6 +93,7 @@ NOT_BY_CHANCE = (
     Fault.EXPIRED,
     Fault.NOT_IMPLEMENTED,
     Fault.NOT_ALLOWED,
+    Fault.NO_SUCH_UPLOAD,
     Fault.FLIPPED_BIT,
     Fault.STATUS_200,
 )
