@@ -15,7 +15,7 @@ SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 # Which part of the slow tests.
 PART := 0/1
 
-.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema wheel clean
+.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema sanitized wheel clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -90,6 +90,7 @@ fuzz: $(READY)  ## property tests with 10,000 examples each, a million damaged c
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-seed=$(SEED) \
 		--ignore tests/property/test_state_machine.py tests/property
 	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tests.fuzz.native --seed $(SEED)
 	$(BIN)/python -m tests.fuzz.server --seed $(SEED)
 
 nightly: $(READY)  ## random histories against a dict: 10,000 steps of a state machine, with kills
@@ -98,6 +99,9 @@ nightly: $(READY)  ## random histories against a dict: 10,000 steps of a state m
 
 schema: $(READY)  ## write migrations/schema.sql from the migrations
 	$(BIN)/python -m tests.migrations.snapshot
+
+sanitized: $(READY)  ## tests of hostile indexes with the part in C under AddressSanitizer and UBSan (needs gcc)
+	sh tests/sanitized.sh $(BIN)
 
 wheel: $(READY)  ## wheels with the native part for x86-64 and arm64, and one without, in dist/
 	for target in x86_64 aarch64; do \

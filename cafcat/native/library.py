@@ -1,6 +1,7 @@
 """Finds and loads the library in C, which the build of the package compiles where there is a compiler.
 
-Everything works without the library, more slowly. The environment variable CAFCAT_NATIVE=0 turns it off.
+Everything works without the library, more slowly. The environment variable CAFCAT_NATIVE=0 turns it off. Any other
+value is the path of the library to load, for tests with a library that was compiled in another way.
 """
 
 import ctypes
@@ -43,9 +44,10 @@ def turned_off() -> Iterator[None]:
 
 @cache
 def _load() -> ctypes.CDLL | str:
-    if os.environ.get("CAFCAT_NATIVE") == "0":
+    chosen = os.environ.get("CAFCAT_NATIVE")
+    if chosen == "0":
         return "CAFCAT_NATIVE=0"
-    path = Path(__file__).with_name(FILE_NAME)
+    path = Path(chosen) if chosen else Path(__file__).with_name(FILE_NAME)
     if not path.is_file():
         return "this installation was built without a C compiler"
     try:

@@ -19,6 +19,7 @@ from cafcat.formats.caf.format import CAF
 from cafcat.formats.car import CAR
 from cafcat.formats.chunkio import CHUNKIO
 from cafcat.model import MAX_PATH_BYTES, Entry, FileProblem
+from cafcat.native.library import library, turned_off
 from cafcat.operations.backup.tar import TarReader
 from cafcat.operations.index_reading import read_index
 from cafcat.operations.index_section import head_of
@@ -94,6 +95,10 @@ def check(holds: bool, otherwise: str) -> None:
 def read_archive(data: bytes, timed: Stopwatch) -> str:
     """List the archive by its index, as `inspect` does, and read all of it, as `recover` does."""
     listed = timed(listed_entries, data)
+    if library() is not None:
+        with turned_off():
+            without = _entries_or_error(data)
+        check(_entries_or_error(data) == without, "the native part has another result than Python")
     whole = timed(whole_entries, data)
     if isinstance(listed, str):
         check(isinstance(whole, str), "an archive that cannot be listed was read as whole")
@@ -112,6 +117,14 @@ def listed_entries(data: bytes) -> list[Entry] | str:
         return list(registry.detect(archive).reader(archive).entries())
     except CafcatError as error:
         return _refusal(error)
+
+
+def _entries_or_error(data: bytes) -> list[Entry] | str:
+    archive = BytesArchive(data)
+    try:
+        return list(registry.detect(archive).reader(archive).entries())
+    except CafcatError as error:
+        return str(error)
 
 
 def whole_entries(data: bytes, known: Format | None = None) -> list[Entry] | str:
