@@ -87,6 +87,7 @@ class NativeBuildHook(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchli
         new = library.with_suffix(".so.new")
         try:
             subprocess.run([*compiler, *_FLAGS, "-o", str(new), *sources], check=True)
+            new.chmod(0o644)
             new.replace(library)
         finally:
             new.unlink(missing_ok=True)
