@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL
 from cafcat.support.spool import Spool
 
-__all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows"]
+__all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows", "RowReader"]
 
 _MEMORY_BYTES: Final = 8 << 20
 _ROWS_AT_ONCE: Final = 1000
@@ -92,6 +92,10 @@ class ChunkRows(Spool):
             self.write(joined)
         self.flush()
 
+    def reader(self) -> "RowReader":
+        """Return a reader at the first row. Only one reader or iteration may be active at a time."""
+        return RowReader(self.blocks_from(_HEAD_BYTES, _BLOCK_BYTES))
+
     def __iter__(self) -> Iterator[ChunkRow]:
         """Yield the rows in the order of start_byte, end_byte and path.
 
@@ -120,6 +124,55 @@ class ChunkRows(Spool):
                 yield _new_tuple(ChunkRow, columns)
                 at = row_end
             text = text[at:]
+
+
+class RowReader:
+    """Reads the rows of a chunk one by one. The caller may pass over rows in `text`, by moving `at`.
+
+    Attributes:
+        text: Some of the rows, as COPY_ROWS returns them.
+        at: Position in the text of the next row.
+    """
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        """Begin before the first row.
+
+        Args:
+            blocks: The rows in blocks, without the header.
+        """
+        self.text = b""
+        self.at = 0
+        self._blocks = blocks
+
+    def row(self) -> ChunkRow | None:
+        """Return the next row; None after the last one."""
+        while (found := _row_at(self.text, self.at)) is None:
+            block = next(self._blocks, b"")
+            if not block:
+                return None
+            self.text, self.at = self.text[self.at :] + block, 0
+        row, self.at = found
+        return row
+
+
+def _row_at(text: bytes, at: int) -> tuple[ChunkRow, int] | None:
+    """Decode the row at an offset. Return it with the offset after it; None if the text ends before its end."""
+    if at + _ROW.size > len(text):
+        return None
+    start, end, crc32c, time, is_live, path_bytes = _ROW.unpack_from(text, at)
+    path_end = at + _ROW.size + path_bytes
+    row_end = path_end + _FURTHER_BYTES
+    content_bytes = decoding = None
+    if row_end <= len(text) and text[path_end:row_end] != _NOTHING:
+        further = _further(text, path_end)
+        if further is None:
+            return None
+        content_bytes, decoding, row_end = further
+    if row_end > len(text):
+        return None
+    path = text[at + _ROW.size : path_end].decode()
+    modified_us = None if time == _NO_TIME else time + EPOCH_MICROSECONDS
+    return ChunkRow(path, start, end, crc32c, modified_us, is_live == 1, content_bytes, decoding), row_end
 
 
 def _further(text: bytes, at: int) -> tuple[int, str, int] | None:

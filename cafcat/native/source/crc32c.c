@@ -121,17 +121,6 @@ EXPORTED uint32_t cafcat_crc32c_by_table(const uint8_t *data, size_t size, uint3
     return ~by_table(~crc, data, size);
 }
 
-/* Checks spans of bytes against their checksums: the data [starts[n], ends[n]) must have checksums[n].
- * Returns the number of the first span that differs, or `count`. The caller has checked the spans. */
-EXPORTED int64_t cafcat_check(const uint8_t *data, const int64_t *starts, const int64_t *ends,
-                              const int64_t *checksums, int64_t count)
-{
-    for (int64_t n = 0; n < count; n++)
-        if (cafcat_crc32c(data + starts[n], (size_t)(ends[n] - starts[n]), 0) != checksums[n])
-            return n;
-    return count;
-}
-
 EXPORTED int cafcat_native_version(void)
 {
     return CAFCAT_NATIVE_VERSION;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Changes with every change of a function or structure. cafcat/native/library.py has the same number. */
-#define CAFCAT_NATIVE_VERSION 1
+#define CAFCAT_NATIVE_VERSION 2
 
 #define EXPORTED __attribute__((visibility("default")))
 
