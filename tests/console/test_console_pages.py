@@ -109,6 +109,7 @@ def test_the_overview_shows_totals_states_and_damage(world: World) -> None:
     assert f"Files {stats.files} " in shown
     assert f"Chunks {stats.chunks['committed']} " in shown
     assert "Latest findings about live files" in shown
+    assert "damaged/two.txt" in shown
     assert "in the last 7 days" in shown
     assert world.page("overview").text.count('role="img" aria-label="') == 4
 
