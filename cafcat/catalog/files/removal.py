@@ -22,6 +22,7 @@ from cafcat.catalog.locking import acquire
 from cafcat.catalog.unknown_outcome import commit_with_check, limit_wait_for_outcome
 from cafcat.model import JournalKind, RetiredLocation
 from cafcat.progress import Progress
+from cafcat.support.quantities import plural
 
 __all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs"]
 
@@ -516,7 +517,7 @@ def _record_change(connection: PgConnection, change: Change, kind: JournalKind, 
     record_event(
         connection,
         f"files_{kind}d",
-        f"{change.files} files, {change.bytes} bytes",
+        f"{plural(change.files, 'file')}, {change.bytes} bytes",
         files_change=sign * change.files,
         bytes_change=sign * change.bytes,
     )
