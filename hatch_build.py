@@ -22,13 +22,13 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _HERE = "cafcat/native"
-_FILE = f"{_HERE}/libcafcat.so"
+_FILE = f"{_HERE}/libcafcat.bin"
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-s", "-fvisibility=hidden")
 _GLIBC = "2.17"
 """Oldest C library of Linux on which wheels made by zig work: that of manylinux2014."""
 
 
-class NativeBuildHook(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling is only there in a build
+class NativeBuildHook(BuildHookInterface[Any]):
     """Adds the library to a wheel, and to the source folder for an editable installation."""
 
     _folder: TemporaryDirectory[str] | None = None
@@ -84,7 +84,7 @@ class NativeBuildHook(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchli
         """Compile all sources into a new file, which then replaces the old one: a running process may use that."""
         sources = sorted(str(path) for path in (Path(self.root) / _HERE / "source").glob("*.c"))
         library.parent.mkdir(parents=True, exist_ok=True)
-        new = library.with_suffix(".so.new")
+        new = library.with_suffix(".new")
         try:
             subprocess.run([*compiler, *_FLAGS, "-o", str(new), *sources], check=True)
             new.chmod(0o644)
