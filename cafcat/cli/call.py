@@ -66,7 +66,9 @@ def _shared(
     bandwidth: Annotated[
         str | None,
         typer.Option(
-            "--bandwidth", metavar="RATE", help="Most bytes to receive, and to send, per second: 100MB/s."
+            "--bandwidth",
+            metavar="RATE",
+            help="Most bytes per second from, and to, remote sources and stores: 100MB/s.",
         ),
     ] = None,
     metrics_file: Annotated[
