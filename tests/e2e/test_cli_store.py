@@ -197,6 +197,22 @@ def test_moved_home_works(home: AtHome, tmp_path: Path) -> None:
     assert not home.home.exists()
 
 
+@pytest.mark.parametrize("verb", ["rebuild", "restore"])
+def test_a_home_moves_after_its_database_was_lost(home: AtHome, tmp_path: Path, verb: str) -> None:
+    """The home is moved at once: no other command has used the new database."""
+    fill(home)
+    home("backup", "-q")
+    home("db", "stop")
+    shutil.rmtree(home.home / "postgres")
+    home(verb, "-q")
+    home("db", "stop")
+    moved = AtHome(tmp_path, None, home=tmp_path / "second home")
+    home.home.rename(moved.home)
+    [store] = moved("store", "ls", "--json").documents
+    assert (store["moves_with_home"], store["uuid"] is None) == (True, False)
+    check_every_verb(moved)
+
+
 def test_copy_of_a_home_on_another_machine_works(home: AtHome, tmp_path: Path) -> None:
     """The copy has lost its modes, and has leftovers of the first home's server. The first home still works."""
     fill(home)

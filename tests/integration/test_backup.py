@@ -176,6 +176,21 @@ def test_choice_of_the_restored_backup(local: World) -> None:
         empty.restore(source=str(local.folder / "nothing"))
 
 
+def test_changes_in_a_store_that_came_later_are_counted(local: World, tmp_path: Path) -> None:
+    """The settings name the store; the backup does not have it."""
+    commit(local.repository, {"a": b"1"})
+    local.repository.backup()
+    url, later = str(local.repository.settings.database_url), tmp_path / "later"
+    (tmp_path / "b").write_bytes(b"2")
+    local.open(url, str(later)).ingest([str(tmp_path / "b")])
+    empty = local.open(str(local.empty().settings.database_url), str(later))
+    report = empty.restore(source=local.store)
+    assert (report.newer_records, report.compared) == (
+        1,
+        tuple(sorted([later.as_uri(), Path(local.store).as_uri()])),
+    )
+
+
 def test_backup_into_another_store(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     elsewhere = str(local.folder / "elsewhere")

@@ -27,8 +27,8 @@ __all__ = [
     "Stores",
     "add_store",
     "follow_home",
-    "forget_home",
     "moved_meanwhile",
+    "replace_home",
 ]
 
 _HAS_OBJECTS: Final = " UNION ALL ".join(
@@ -353,13 +353,17 @@ def follow_home(connection: PgConnection, home: str, other_names: Sequence[str])
     return moved
 
 
-def forget_home(connection: PgConnection) -> None:
-    """Remove the recorded home, after rows were loaded from the catalog of another home.
+def replace_home(connection: PgConnection, home: str | None) -> None:
+    """Record the present home and the stores inside it, after rows were loaded from the catalog of another home.
 
-    The next connection to an embedded database records the present home and the stores inside it.
+    Args:
+        connection: A connection with an open transaction.
+        home: URL of the home. If it is None, the next connection to an embedded database records its home.
     """
-    connection.execute("UPDATE catalog_identity SET home = NULL")
+    connection.execute("UPDATE catalog_identity SET home = %s", [home])
     connection.execute("UPDATE stores SET home_path = NULL")
+    if home is not None:
+        _find_stores_inside(connection, [home])
 
 
 def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.stores.identity import catalog_uuid
 from cafcat.catalog.stores.moving import reuse_url, set_url
-from cafcat.catalog.stores.stores import add_store, forget_home, moved_meanwhile
+from cafcat.catalog.stores.stores import add_store, moved_meanwhile, replace_home
 from cafcat.errors import CatalogLocked, Conflict, Corrupt, Locked
 
 __all__ = ["HOW_TO_EMPTY", "TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
@@ -222,8 +222,9 @@ class Dump:
         with self._connection.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.execute("SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC'")
+            home = connection.execute("SELECT home FROM catalog_identity").fetchone()
             _lock_empty(connection)
-            loader = Loader(connection)
+            loader = Loader(connection, home=home[0] if home else None)
             yield loader
             if not loader.finished:
                 raise psycopg.Rollback
@@ -236,8 +237,15 @@ class Loader:
         finished: True after `finish`: the transaction will be committed.
     """
 
-    def __init__(self, connection: PgConnection) -> None:
+    def __init__(self, connection: PgConnection, *, home: str | None) -> None:
+        """Begin without rows.
+
+        Args:
+            connection: A connection with an open transaction.
+            home: URL of the home of this embedded database; None if it is not one, or has not recorded its home.
+        """
         self._connection = connection
+        self._home = home
         self.finished = False
 
     def missing_columns(self, table: str, columns: Sequence[str]) -> list[str]:
@@ -315,8 +323,8 @@ class Loader:
     def finish(self, backup: StoredBackup, last_sequence: int) -> None:
         """Finish the load, so that the transaction is committed at its end.
 
-        This sets all sequences, so that new rows get higher ids than the loaded ones. It removes the recorded home
-        (`forget_home`), and adds a row for the backup itself, which the backup cannot contain.
+        This sets all sequences, so that new rows get higher ids than the loaded ones. It replaces the recorded home
+        (`replace_home`), and adds a row for the backup itself, which the backup cannot contain.
 
         Args:
             backup: The backup that was loaded.
@@ -332,7 +340,7 @@ class Loader:
             "HAVING greatest(%s, max(id)) IS NOT NULL",
             (last_sequence or None, last_sequence or None),
         )
-        forget_home(self._connection)
+        replace_home(self._connection, self._home)
         add_store(self._connection, backup.store)
         self._connection.execute(
             "INSERT INTO backups (state, store, object_key, size_bytes, journal_id, begun_at, committed_at) "

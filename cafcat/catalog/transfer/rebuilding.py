@@ -343,6 +343,8 @@ class Stage:
             The numbers of chunks, files and other rows that the catalog has now.
         """
         set_catalog_uuid(self._connection, identity)
+        for (store,) in self._connection.execute(statements.STORES).fetchall():
+            add_store(self._connection, store)
         for statement in statements.FINALIZE:
             self._connection.execute(statement)
         for loss in losses:

@@ -243,10 +243,7 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
 ORDER BY retired_at, file_path
 """  # noqa: S608
 
-_STORES: Final = """
-INSERT INTO stores (url) SELECT store FROM plan WHERE store IS NOT NULL UNION SELECT store FROM copies
-ON CONFLICT DO NOTHING
-"""
+STORES: Final = "SELECT store FROM plan WHERE store IS NOT NULL UNION SELECT store FROM copies ORDER BY 1"
 _CHUNKS: Final = f"""
 INSERT INTO chunks (id, run_id, uuid, format, store, object_key, state, size_bytes, data_bytes, index_start_byte,
                     index_end_byte, file_count, live_file_count, live_bytes, crc64nvme, index_crc32c, begun_at,
@@ -311,7 +308,6 @@ WHERE t.next_kind IS NULL AND t.kind = 'restore' AND t.caf_file_id IS NULL ORDER
 FINALIZE: Final = (
     _LIVE,
     _RETIRED,
-    _STORES,
     # Statistics for the statements that follow, and for queries after the rebuild.
     "ANALYZE file_locations, retired_locations",
     _CHUNKS,

@@ -86,7 +86,12 @@ def restore(call: Call, options: RestoreOptions) -> int:
 
 def _restored(report: "RestoreReport") -> list[str]:
     rows = sum(report.rows.values())
-    return [f"restored {plural(rows, 'row')} as of {report.taken_at}, from {report.object_key} in {report.store}"]
+    lines = [f"restored {plural(rows, 'row')} as of {report.taken_at}, from {report.object_key} in {report.store}"]
+    if not report.newer_records:
+        stores = " and ".join(report.compared) or "any store"
+        later = "files in a store that came into use after the backup need a rebuild"
+        lines.append(f"no later change in the journal of {stores}; {later}")
+    return lines
 
 
 def register(app: typer.Typer) -> None:

@@ -45,7 +45,7 @@ from cafcat.operations.rebuild.report import RebuildReport
 from cafcat.session import Session
 from cafcat.stores.base import ObjectInfo, Store
 from cafcat.stores.keys import MARKER_PREFIX, is_probe_key
-from cafcat.stores.marker import marker_key, remove_marker
+from cafcat.stores.marker import marker_key, read_marker, remove_marker
 from cafcat.support.in_order import in_order
 from cafcat.writing.journal import journal_key, parse_journal_key, write_journal
 from cafcat.writing.journal_reader import JournalObject, read_head
@@ -115,13 +115,14 @@ class Rebuild:
         with self._catalog.rebuilding.stage([store.url for store in self._stores]) as stage:
             self._list(stage)
             catalogs = self._choose(stage, own)
+            identity = catalogs.lost or own
             self._read_chunks(stage)
             self._find_lost_files(stage)
             written = self._accept_loss or not self._damages.lost_count
-            counts = self._finalize(stage, catalogs.lost or own) if written else _NO_COUNTS
+            counts = self._finalize(stage, identity) if written else _NO_COUNTS
         if written:
-            self._finish(catalogs)
-        return self._report(counts, catalogs.lost or own, written=written)
+            self._finish(catalogs, identity)
+        return self._report(counts, identity, written=written)
 
     def _list(self, stage: Stage) -> None:
         self._progress.begin("list the stores")
@@ -308,12 +309,14 @@ class Rebuild:
         losses = [f"{damage.kind} {damage.name}: {damage.message}" for damage in lost]
         return stage.finalize(identity, self._last_sequence, losses)
 
-    def _finish(self, catalogs: LostCatalogs) -> None:
+    def _finish(self, catalogs: LostCatalogs, identity: UUID) -> None:
         """Write the journal records of adopted chunks into the stores. `recover` writes those that fail here.
 
-        Also remove the marker of this catalog's earlier identity, if nothing was written under it.
+        Also record the UUIDs of the stores, and remove the marker of this catalog's earlier identity, if nothing
+        was written under it.
         """
         for store in self._stores:
+            self._record_identity(store, identity)
             if self._adopted:
                 try:
                     write_journal(self._catalog.journal, store)
@@ -327,6 +330,13 @@ class Rebuild:
                     marker = store.locate(marker_key(catalogs.own))
                     message = f"cannot remove a marker that is no longer used: {error}"
                     self._progress.warn(f"{message}; remove {marker}, or a later rebuild will require --catalog")
+
+    def _record_identity(self, store: Store, catalog: UUID) -> None:
+        """Record the UUID of a store as in its marker, as the next write to the store would do."""
+        with suppress(CafcatError):
+            marker = read_marker(store, catalog)
+            if marker is not None:
+                self._catalog.identities.record_store(store.url, marker.store)
 
     def _add_failures(
         self, kind: DamageKind, failures: Sequence[Failure], files: int | None = None, *, lost: bool

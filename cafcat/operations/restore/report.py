@@ -16,6 +16,7 @@ class RestoreReport:
         journal_id: Sequence number of the last journal record in the backup.
         rows: Number of rows by table.
         newer_records: Number of journal records in the stores that the backup lacks: changes after the backup.
+        compared: URLs of the stores whose journals were searched for such changes.
         newer_unknown: URLs of stores whose journals could not be read.
         moved_from: URL of the store in the backup if the store was moved later: the catalog has it at `store` now.
             None if it was not moved.
@@ -27,5 +28,6 @@ class RestoreReport:
     journal_id: int
     rows: dict[str, int]
     newer_records: int
+    compared: tuple[str, ...]
     newer_unknown: tuple[str, ...]
     moved_from: str | None

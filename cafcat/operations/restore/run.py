@@ -12,7 +12,7 @@ from cafcat.operations.audit import recorded
 from cafcat.operations.backup.run import FoundBackup, backups_of
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader
 from cafcat.operations.belonging import catalog_of_backup, catalogs_of_records
-from cafcat.operations.chosen_stores import chosen_store
+from cafcat.operations.chosen_stores import chosen_store, default_store
 from cafcat.operations.restore.options import RestoreOptions
 from cafcat.operations.restore.report import RestoreReport
 from cafcat.session import Session
@@ -55,6 +55,7 @@ class _Restore:
         self._catalog = session.catalog
         self._progress = session.progress
         self._last_sequence = 0
+        self._compared: list[str] = []
         self._unknown: list[str] = []
 
     def run(self, store: Store, name: str | None) -> RestoreReport:
@@ -77,7 +78,7 @@ class _Restore:
             self._progress.begin("compare with the journals")
             catalog = loader.catalog()
             moved_from = self._follow(loader, store, catalog)
-            newer = sum(self._newer(loader, catalog, url) for url in sorted({store.url, *loader.stores()}))
+            newer = sum(self._newer(loader, catalog, url) for url in self._stores(loader, store, catalog))
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
@@ -89,6 +90,7 @@ class _Restore:
             head["journal_id"],
             rows,
             newer,
+            tuple(self._compared),
             tuple(self._unknown),
             moved_from,
         )
@@ -138,6 +140,24 @@ class _Restore:
             self._progress.advance(count, size_bytes)
         raise reader.corrupt("it has no manifest")
 
+    def _stores(self, loader: Loader, store: Store, catalog: UUID) -> list[str]:
+        """Return the URLs of the stores whose journals may have later changes.
+
+        These are the stores in the backup, and stores of the settings with the catalog's marker: the catalog may
+        have begun to use one of these after the backup.
+        """
+        known = {store.url, *loader.stores()}
+        named = {found.url for found in self._session.settings.stores.values()}
+        further = {default_store(self._session).url, *named} - known
+        return sorted(known | {url for url in further if self._may_have_marker(url, catalog)})
+
+    def _may_have_marker(self, url: str, catalog: UUID) -> bool:
+        """Return False if a store certainly has no marker of a catalog."""
+        try:
+            return read_marker(self._session.stores[url], catalog) is not None
+        except CafcatError:
+            return True
+
     def _newer(self, loader: Loader, catalog: UUID, url: str) -> int:
         """Return how many journal records of this catalog a store has that the backup does not have.
 
@@ -154,6 +174,7 @@ class _Restore:
                 found = [record for record in batch if record[1] in unknown]
                 newer += _count_own(store, catalog, found) if is_shared else len(found)
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
+            self._compared.append(url)
         except CafcatError as error:
             self._progress.warn(f"the journal of {url} could not be read: {error}")
             self._unknown.append(url)
