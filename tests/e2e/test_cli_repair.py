@@ -181,3 +181,25 @@ def test_on_s3(cafcat: Cafcat, s3_bucket: str, s3_environment: None) -> None:
     chunk = remote("locate", "tree/b.bin", "--json").document["chunk"]
     assert "1 of 1 chunk" in remote("repair", "--from-copy", "--chunk", chunk, "--yes").text
     assert remote("cat", "tree/b.bin").out == TREE["tree/b.bin"]
+
+
+def test_lost_rows_of_the_catalog_are_not_repaired(cafcat: Cafcat) -> None:
+    """The object is right, so a new chunk would only hide that the catalog lacks its files."""
+    (cafcat.folder / "tree").mkdir()
+    for name in "abc":
+        (cafcat.folder / "tree" / name).write_bytes(b"abc")
+    cafcat("ingest", "tree", "-q")
+    cafcat("sql", stdin=b"DELETE FROM file_locations WHERE file_path < 'tree/c'")
+    *found, summary, remedy = cafcat("verify", code=5).lines
+    assert [line.partition(": ")[2] for line in found] == [
+        "mapping: the index of the object has 2 files that the catalog does not have, the first of them tree/a"
+    ]
+    assert "1 damaged" in summary
+    assert remedy.startswith("to bring the rows back: cafcat restore")
+    for arguments in (["--dry-run"], ["--yes"]):
+        assert cafcat("repair", *arguments, code=5).lines == [
+            "nothing that can be repaired",
+            "left 1 chunk whose rows in the catalog are missing or wrong",
+            remedy,
+        ]
+    assert cafcat("cat", "tree/c").out == b"abc"

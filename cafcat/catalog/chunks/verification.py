@@ -122,6 +122,11 @@ ORDER BY c.id, v.id DESC
 """The failed checks of `Verification.damaged`. Its parameter `chunks` has the UUIDs of the chunks; NULL for all."""
 
 
+_WRONG_ROWS: Final = f"""
+SELECT v.chunk_id FROM verifications AS v
+WHERE v.chunk_id = ANY(%s) AND v.copy_id IS NULL AND {FAILURE_COUNTS}
+  AND EXISTS (SELECT FROM findings AS f WHERE f.verification_id = v.id AND f.kind = 'mapping')
+"""  # noqa: S608
 _REMOVED: Final = f"""
 SELECT count(DISTINCT r.id) FROM verifications AS v JOIN findings AS f ON f.verification_id = v.id
 JOIN retired_locations AS r ON r.file_path = f.file_path AND r.caf_file_id = v.chunk_id AND r.reason = 'removed'
@@ -341,6 +346,12 @@ class Verification:
         with self._connection.statement() as connection:
             rows = connection.execute(DAMAGED, {"chunks": None if chunks is None else list(chunks)}).fetchall()
         return [DamagedChunk(row[0], row[1], VerifyLevel(row[2]), Verdict(row[3]), row[4]) for row in rows]
+
+    def with_wrong_rows(self, chunk_ids: Sequence[int]) -> set[int]:
+        """Return those of these chunks (chunks.id) whose rows `verify` found missing or wrong."""
+        with self._connection.by_index() as connection:
+            rows = connection.execute(_WRONG_ROWS.encode(), [list(chunk_ids)]).fetchall()
+        return {chunk for (chunk,) in rows}
 
     def damaged_removed_files(self, chunk_ids: Sequence[int]) -> int:
         """Return the number of removed files in these chunks (chunks.id) that verify found damaged."""

@@ -11,6 +11,7 @@ from cafcat.cli.custody.copy import not_copied_yet
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.reading.lost import ROWS_BACK
 from cafcat.operations.repair.options import RepairOptions
 from cafcat.support.quantities import format_size, plural
 
@@ -54,7 +55,7 @@ def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
 
         report = run(session, options)
     call.summarize({"summary": asdict(report)}, [*_summary(report), *_remedy(report, options)])
-    left = report.files_lost or report.chunks_left or report.logs_damaged
+    left = report.files_lost or report.chunks_left or report.logs_damaged or report.rows_wrong
     if report.interrupted:
         return INTERRUPTED, report
     return DAMAGE if left else SOME_FAILED if report.stores_out_of_reach else 0, report
@@ -65,6 +66,9 @@ def _summary(report: "RepairReport") -> list[str]:
     if report.logs_damaged:
         are = "stays damaged" if report.logs_damaged == 1 else "stay damaged"
         lines.append(f"{plural(report.logs_damaged, 'archive')} of logs {are}")
+    if report.rows_wrong:
+        lines.append(f"left {plural(report.rows_wrong, 'chunk')} whose rows in the catalog are missing or wrong")
+        lines.append(ROWS_BACK)
     if not report.chunks:
         return lines
     lines.append(
@@ -102,7 +106,7 @@ def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
 
 
 def _done(report: "RepairReport") -> str:
-    if not report.chunks and report.logs_damaged:
+    if not report.chunks and (report.logs_damaged or report.rows_wrong):
         return "nothing that can be repaired"
     if not report.chunks:
         where = " in the stores within reach" if report.stores_out_of_reach else ""

@@ -13,6 +13,7 @@ from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import printable
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.reading.lost import ROWS_BACK
 from cafcat.events import Event, ObjectChecked
 from cafcat.model import Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.verify.options import VerifyOptions
@@ -31,18 +32,22 @@ class _Progress(ShownProgress):
 
     Attributes:
         damaged: True if a chunk itself was found damaged or missing.
+        has_wrong_rows: True if rows of a chunk in the catalog were found missing or wrong.
         damaged_copies: URLs of the stores with damaged or missing copies.
     """
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self.damaged = False
+        self.has_wrong_rows = False
         self.damaged_copies: set[str] = set()
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
         checked = event
-        if checked.chunk is not None and any(finding.is_live for finding in checked.findings):
+        of_rows = [finding for finding in checked.findings if finding.kind is FindingKind.MAPPING]
+        self.has_wrong_rows = self.has_wrong_rows or bool(of_rows)
+        if checked.chunk is not None and not of_rows and any(finding.is_live for finding in checked.findings):
             self._note_damage(checked)
         for finding in checked.findings:
             self._print_finding(checked, finding)
@@ -125,6 +130,8 @@ def _remedy(report: "VerifyReport", progress: _Progress) -> list[str]:
     lines = [
         f"to replace copies: cafcat copy --all --to {quote(store)}" for store in sorted(progress.damaged_copies)
     ]
+    if progress.has_wrong_rows:
+        lines.append(ROWS_BACK)
     if progress.damaged:
         lines.insert(0, "to repair chunks: cafcat repair, or cafcat repair --from-source SRC (both ask first)")
     return lines
@@ -136,7 +143,7 @@ _OBJECTS = {VerifyLevel.CATALOG: "catalog", VerifyLevel.SOURCE: "source"}
 def _summary(report: "VerifyReport") -> str:
     """Return the result in one line: "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
     verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
-    verdicts["damaged, but not where a live file is"] = report.unneeded
+    verdicts["damaged or missing where no live file is"] = report.unneeded
     count = sum(verdicts.values())
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""

@@ -8,7 +8,11 @@ from cafcat.errors import CafcatError
 if TYPE_CHECKING:
     from cafcat.packed_files import PackedFiles
 
-__all__ = ["warn_if_lost"]
+__all__ = ["ROWS_BACK", "warn_if_lost"]
+
+ROWS_BACK = (
+    "to bring the rows back: cafcat restore (a backup) or cafcat rebuild (the stores), into an empty catalog"
+)
 
 
 def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:

@@ -26,6 +26,8 @@ class RepairReport:
         chunks_left: Number of chunks left as they are, because their format cannot be written here.
         logs_damaged: Number of archives of logs that `verify` found damaged. They are not repaired, and no other
             number counts them.
+        rows_wrong: Number of chunks whose rows in the catalog `verify` found missing or wrong. They are not
+            repaired, and no other number counts them.
         stores_out_of_reach: Number of stores with chunks, copies or backups that cannot be read, or are not where
             their URLs point. `verify` finds no damage there. 0 if the user named the chunks to repair.
         copies_in: URLs of the stores that have copies of the old chunks. The new chunks have no copies yet.
@@ -47,6 +49,7 @@ class RepairReport:
     files_changed: int = 0
     chunks_left: int = 0
     logs_damaged: int = 0
+    rows_wrong: int = 0
     stores_out_of_reach: int = 0
     copies_in: list[str] = field(default_factory=list)
     interrupted: bool = False

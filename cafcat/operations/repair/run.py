@@ -165,7 +165,9 @@ class Repair:
         for chunk in logs:
             self._session.warn(_left(chunk))
         self.report.logs_damaged = len(self._catalog.verification.damaged([chunk.uuid for chunk in logs]))
-        return [chunk for chunk in chunks if chunk.format != formats.LOGS]
+        wrong = self._catalog.verification.with_wrong_rows([chunk.id for chunk in chunks])
+        self.report.rows_wrong = len(wrong)
+        return [chunk for chunk in chunks if chunk.format != formats.LOGS and chunk.id not in wrong]
 
     def run(self, chunks: Sequence[RewritableChunk]) -> None:
         """Repair chunks as far as possible.

@@ -69,17 +69,16 @@ def compare(
         Corrupt, Unsupported: The index cannot be read. Then no finding was added.
         TemporaryFileFailed: A temporary file cannot be written.
     """
+    lacking, first = 0, None
     with closing(_Difference()) as difference:
         _collect(difference, entries, rows, progress, lacks_checksums=lacks_checksums)
         for row, entry in difference.left():
             if row is not None:
                 _add_finding(row, entry, findings)
             elif entry is not None and not may_lack_rows:
-                findings.add(
-                    FindingKind.MAPPING,
-                    "the index of the object has this file, but the catalog does not",
-                    *entry[:3],
-                )
+                lacking, first = lacking + 1, first or entry
+    if first is not None:
+        _add_lacking(first, lacking, findings)
 
 
 def _collect(
@@ -203,6 +202,19 @@ def _add_finding(key: _Key, entry: _Key | None, findings: Findings) -> None:
     else:
         message = f"the catalog has {_shown(key)} for this file, the index of the object has {_shown(entry)}"
     findings.add(FindingKind.MAPPING, message, *key[:3])
+
+
+def _add_lacking(first: _Key, count: int, findings: Findings) -> None:
+    """Add one finding for all files of the index without a row: rows are mostly lost for whole chunks."""
+    if count == 1:
+        findings.add(
+            FindingKind.MAPPING, "the index of the object has this file, but the catalog does not", *first[:3]
+        )
+        return
+    detail = (
+        f"the index of the object has {count:,} files that the catalog does not have, the first of them {first[0]}"
+    )
+    findings.add(FindingKind.MAPPING, detail, file_count=count)
 
 
 def _shown(key: _Key) -> str:
