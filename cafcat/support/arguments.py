@@ -95,7 +95,7 @@ def parse_date(text: str) -> int:
     A time without an offset is UTC. Raises InvalidInput if the text is neither a date nor a duration.
     """
     if _DURATION.fullmatch(text):
-        return time.time_ns() - parse_duration(text) * 1_000_000_000
+        return time.time_ns() - parse_grace(text) * 1_000_000_000
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
@@ -113,10 +113,9 @@ def parse_duration(text: str) -> int:
 
     Raises InvalidInput for any other text, and for zero.
     """
-    match = _DURATION.fullmatch(text.strip().lower())
-    seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
+    seconds = parse_grace(text)
     if not seconds:
-        raise InvalidInput(f"not a duration: {text!r}", hint="write a unit: 60s, 15m, 1h, 7d or 2w")
+        raise InvalidInput(f"a duration of zero: {text!r}", hint="write 60s, 15m, 1h, 7d or 2w")
     return seconds
 
 
@@ -147,8 +146,12 @@ def parse_share(text: str) -> float:
 
 
 def parse_grace(text: str) -> int:
-    """Parse "0", or a duration such as "7d" (`parse_duration`), and return it in seconds. Raises InvalidInput."""
-    return 0 if text.strip() == "0" else parse_duration(text)
+    """Parse a duration such as "7d" or "0d", or "0", and return it in seconds. Raises InvalidInput."""
+    given = text.strip().lower()
+    match = _DURATION.fullmatch(given)
+    if match is None and given != "0":
+        raise InvalidInput(f"not a duration: {text!r}", hint="write a unit: 60s, 15m, 1h, 7d or 2w")
+    return int(match[1]) * _SECONDS[match[2]] if match else 0
 
 
 def format_duration(seconds: int) -> str:

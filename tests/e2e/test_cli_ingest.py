@@ -286,16 +286,23 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
 
 
 def test_delete_names_files_of_unknown_source(cafcat: Cafcat) -> None:
-    """After a rebuild, the sources of the files are unknown."""
+    """After a rebuild, sources of files are unknown. An empty folder, as of an unmounted disk, is an error."""
     (cafcat.folder / "tree").mkdir()
-    (cafcat.folder / "tree" / "a").write_bytes(b"a")
+    for name in "ab":
+        (cafcat.folder / "tree" / name).write_bytes(b"a")
     cafcat("ingest", "tree", "-q")
     cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
     (cafcat.folder / "tree" / "a").unlink()
     result = cafcat("ingest", "tree", "--delete")
     assert "tree lacks 1 file of the catalog whose source is unknown, as after a rebuild: they stay" in result.err
     assert "removed 0" in result.text
-    assert paths(cafcat) == ["tree/a"]
+    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
+    (cafcat.folder / "tree" / "b").unlink()
+    refused = cafcat("ingest", "tree", "--delete", code=9)
+    assert "no file was removed, because 2 of 2 files from tree are gone, more than 50 %" in refused.err
+    assert "no file would be removed" in cafcat("ingest", "tree", "--delete", "--dry-run").err
+    assert "removed 0" in cafcat("ingest", "tree", "--delete", "--max-delete", "100").text
+    assert paths(cafcat) == ["tree/a", "tree/b"]
 
 
 @pytest.mark.parametrize(

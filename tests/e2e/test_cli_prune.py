@@ -74,6 +74,11 @@ def test_json_output(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     assert summary["bytes_freed"] == first["bytes_freed"] + second["bytes_freed"] > 0
 
 
+def test_a_grace_period_of_zero_has_any_unit(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+    assert cafcat("prune", "--grace", "0d", "--dry-run").text == cafcat("prune", "--grace", "0", "--dry-run").text
+    assert cafcat("find", "--older", "0d").lines
+
+
 def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     assert "not a duration" in cafcat("prune", "--grace", "soon", code=2).err
     assert "not a duration" in cafcat("prune", "--grace", "-1d", code=2).err

@@ -61,6 +61,7 @@ class GoneFiles:
         self._gone = 0
         self._known = 0
         self._unknown = 0
+        self._is_empty = True
 
     def begin(self, source: WholeFolderSource | None, source_id: int) -> None:
         """Begin with the listing of a source.
@@ -70,6 +71,7 @@ class GoneFiles:
             source_id: sources.id of its root; 0 for a root that the catalog does not have.
         """
         self._source, self._missing, self._gone, self._known, self._unknown = source, None, 0, 0, 0
+        self._is_empty = True
         if source is not None:
             versions = self._session.catalog.sources.versions(source_id, source.catalog_folder or "")
             self._missing = MissingFiles(self._counted(versions), source.includes)
@@ -88,6 +90,7 @@ class GoneFiles:
                 self._missing.add_problem(item)
         for item in batch:
             if isinstance(item, SourceFile):
+                self._is_empty = False
                 self._add(self._missing.before(item.path))
 
     def end(self) -> None:
@@ -103,10 +106,13 @@ class GoneFiles:
                 f"{source.name} lacks {plural(self._unknown, 'file')} of the catalog whose source is unknown, as "
                 "after a rebuild: they stay, and cafcat rm removes them"
             )
-        if self._gone * 100 > self._known * self._options.max_delete:
-            are = "is" if self._gone == 1 else "are"
+        # In an empty source, as of an unmounted disk, files of unknown source count: they may come from it.
+        unknown = self._unknown if self._is_empty else 0
+        gone, expected = self._gone + unknown, self._known + unknown
+        if gone * 100 > expected * self._options.max_delete:
+            are = "is" if gone == 1 else "are"
             self._too_many = (
-                f"{self._gone} of {plural(self._known, 'file')} from {source.name} {are} gone, "
+                f"{gone} of {plural(expected, 'file')} from {source.name} {are} gone, "
                 f"more than {self._options.max_delete} %"
             )
 
@@ -136,7 +142,7 @@ class GoneFiles:
             CatalogUnavailable, CatalogOutdated: The files could not be removed, or the outcome is unknown.
         """
         is_ending = self._report.interrupted or self._session.should_end()
-        if not self._options.delete or not self._versions.count or is_ending:
+        if not self._options.delete or is_ending:
             return
         if self._unreliable is not None:
             message = "no file was removed: the listing was not in order, or had more than 100,000 problems"
@@ -149,6 +155,8 @@ class GoneFiles:
             if not self._options.dry_run:
                 raise NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
             self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")
+            return
+        if not self._versions.count:
             return
         if self._options.dry_run:
             self._report.files_removed = self._versions.count
