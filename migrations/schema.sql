@@ -426,44 +426,6 @@ COMMENT ON COLUMN public.verifications.verdict IS 'ok, damaged (see findings), m
 
 COMMENT ON COLUMN public.verifications.checked_by IS 'Host and process that checked.';
 
-CREATE TABLE public.folder_deltas (
-    id bigint NOT NULL,
-    files bigint NOT NULL,
-    bytes bigint NOT NULL,
-    depth integer NOT NULL,
-    folder_path text NOT NULL COLLATE pg_catalog."C"
-)
-WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='50000');
-
-COMMENT ON TABLE public.folder_deltas IS 'Changes of folder_totals: each commit adds rows, so that no two commits wait for one row.';
-
-COMMENT ON COLUMN public.folder_deltas.id IS 'Order of the changes.';
-
-COMMENT ON COLUMN public.folder_deltas.files IS 'Number of live files in the folder and all below it.';
-
-COMMENT ON COLUMN public.folder_deltas.bytes IS 'Total size of these files in bytes.';
-
-COMMENT ON COLUMN public.folder_deltas.depth IS 'Number of slashes in folder_path; 0 for the whole catalog.';
-
-COMMENT ON COLUMN public.folder_deltas.folder_path IS 'The folder, with a slash at its end; empty for the whole catalog.';
-
-CREATE TABLE public.folder_totals (
-    files bigint NOT NULL,
-    bytes bigint NOT NULL,
-    depth integer NOT NULL,
-    folder_path text NOT NULL COLLATE pg_catalog."C"
-);
-
-COMMENT ON TABLE public.folder_totals IS 'Files and bytes in each folder. Changes in folder_deltas are not added yet: see the view folders.';
-
-COMMENT ON COLUMN public.folder_totals.files IS 'Number of live files in the folder and all below it.';
-
-COMMENT ON COLUMN public.folder_totals.bytes IS 'Total size of these files in bytes.';
-
-COMMENT ON COLUMN public.folder_totals.depth IS 'Number of slashes in folder_path; 0 for the whole catalog.';
-
-COMMENT ON COLUMN public.folder_totals.folder_path IS 'The folder, with a slash at its end; empty for the whole catalog.';
-
 CREATE TABLE public.events (
     id bigint NOT NULL,
     run_id bigint,
@@ -501,6 +463,44 @@ COMMENT ON COLUMN public.events.options IS 'Options of the command, of events of
 COMMENT ON COLUMN public.events.files_change IS 'By how much the event changed the number of live files; NULL if not.';
 
 COMMENT ON COLUMN public.events.bytes_change IS 'By how much the event changed the total size of all live files.';
+
+CREATE TABLE public.folder_deltas (
+    id bigint NOT NULL,
+    files bigint NOT NULL,
+    bytes bigint NOT NULL,
+    depth integer NOT NULL,
+    folder_path text NOT NULL COLLATE pg_catalog."C"
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='50000');
+
+COMMENT ON TABLE public.folder_deltas IS 'Changes of folder_totals: each commit adds rows, so that no two commits wait for one row.';
+
+COMMENT ON COLUMN public.folder_deltas.id IS 'Order of the changes.';
+
+COMMENT ON COLUMN public.folder_deltas.files IS 'Number of live files in the folder and all below it.';
+
+COMMENT ON COLUMN public.folder_deltas.bytes IS 'Total size of these files in bytes.';
+
+COMMENT ON COLUMN public.folder_deltas.depth IS 'Number of slashes in folder_path; 0 for the whole catalog.';
+
+COMMENT ON COLUMN public.folder_deltas.folder_path IS 'The folder, with a slash at its end; empty for the whole catalog.';
+
+CREATE TABLE public.folder_totals (
+    files bigint NOT NULL,
+    bytes bigint NOT NULL,
+    depth integer NOT NULL,
+    folder_path text NOT NULL COLLATE pg_catalog."C"
+);
+
+COMMENT ON TABLE public.folder_totals IS 'Files and bytes in each folder. Changes in folder_deltas are not added yet: see the view folders.';
+
+COMMENT ON COLUMN public.folder_totals.files IS 'Number of live files in the folder and all below it.';
+
+COMMENT ON COLUMN public.folder_totals.bytes IS 'Total size of these files in bytes.';
+
+COMMENT ON COLUMN public.folder_totals.depth IS 'Number of slashes in folder_path; 0 for the whole catalog.';
+
+COMMENT ON COLUMN public.folder_totals.folder_path IS 'The folder, with a slash at its end; empty for the whole catalog.';
 
 CREATE TABLE public.backups (
     id bigint NOT NULL,

@@ -35,7 +35,11 @@ SELECT v.file_path, coalesce(v.content_bytes, v.end_byte - v.start_byte) AS size
        coalesce(v.current_since, c.committed_at) AS current_since, v.retired_at AS current_until, v.reason AS ended_by,
        v.retiring_run_id AS ended_by_run_id, coalesce(v.ingest_run_id, c.run_id) AS run_id,
        c.uuid AS chunk, c.state IN ('committed', 'retired') AS is_kept, c.store, c.object_key,
-       v.start_byte, v.end_byte, lpad(to_hex(v.crc32c), 8, '0') AS crc32c
+       v.start_byte, v.end_byte, lpad(to_hex(v.crc32c), 8, '0') AS crc32c,
+       (SELECT e.actor FROM events AS e
+        WHERE e.files_change IS NOT NULL AND e.happened_at = v.retired_at
+          AND e.kind = CASE v.reason WHEN 'removed' THEN 'files_removed' ELSE 'chunk_committed' END
+        LIMIT 1) AS ended_by_actor
 FROM (
     SELECT file_path, content_bytes, start_byte, end_byte, modified_at, current_since, NULL::timestamptz AS retired_at,
            NULL::text AS reason, NULL::bigint AS retiring_run_id, ingest_run_id, caf_file_id, crc32c
@@ -66,6 +70,7 @@ COMMENT ON COLUMN cafcat_ops.file_history.object_key IS 'Key of the chunk in its
 COMMENT ON COLUMN cafcat_ops.file_history.start_byte IS 'First byte of the version in the chunk.';
 COMMENT ON COLUMN cafcat_ops.file_history.end_byte IS 'One past its last byte.';
 COMMENT ON COLUMN cafcat_ops.file_history.crc32c IS 'CRC-32C (Castagnoli) of the version: 8 hexadecimal digits.';
+COMMENT ON COLUMN cafcat_ops.file_history.ended_by_actor IS 'User and host that replaced or removed the version; NULL for the live version, and after a rebuild.';
 
 CREATE OR REPLACE VIEW cafcat_ops.chunk_health AS
 SELECT c.uuid AS chunk, c.state, c.format, c.store, c.object_key, c.committed_at, c.size_bytes,
@@ -181,7 +186,8 @@ COMMENT ON COLUMN cafcat_ops.growth_by_day.total_files IS 'Live files at the end
 COMMENT ON COLUMN cafcat_ops.growth_by_day.total_bytes IS 'Total size of all live files at the end of the day.';
 
 CREATE OR REPLACE VIEW cafcat_ops.unverified AS
-SELECT chunk, state, store, object_key, size_bytes, live_files, committed_at, last_checked_at, last_level, last_verdict
+SELECT chunk, state, store, object_key, size_bytes, live_files, committed_at, last_checked_at, last_level, last_verdict,
+       run_id, is_adopted
 FROM cafcat_ops.chunk_health WHERE last_whole_at IS NULL;
 
 COMMENT ON VIEW cafcat_ops.unverified IS 'Chunks that no check at level data has found whole. chunk_health.last_whole_at has the others.';
@@ -195,10 +201,12 @@ COMMENT ON COLUMN cafcat_ops.unverified.committed_at IS 'When its files were com
 COMMENT ON COLUMN cafcat_ops.unverified.last_checked_at IS 'End of its last check, at any level; NULL if it was never checked.';
 COMMENT ON COLUMN cafcat_ops.unverified.last_level IS 'Level of that check.';
 COMMENT ON COLUMN cafcat_ops.unverified.last_verdict IS 'Verdict of that check.';
+COMMENT ON COLUMN cafcat_ops.unverified.run_id IS 'Run that wrote or adopted the chunk; NULL for repack, repair and programs.';
+COMMENT ON COLUMN cafcat_ops.unverified.is_adopted IS 'True if another program wrote the archive, and cafcat adopted it in place.';
 
 CREATE OR REPLACE VIEW cafcat_ops.single_copy AS
 SELECT c.uuid AS chunk, c.store, c.object_key, c.size_bytes, c.live_file_count AS live_files, c.live_bytes,
-       c.committed_at
+       c.committed_at, c.adopted_prefix IS NOT NULL AS is_adopted
 FROM chunks AS c
 WHERE c.state = 'committed' AND NOT EXISTS (
     SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL);
@@ -211,6 +219,7 @@ COMMENT ON COLUMN cafcat_ops.single_copy.size_bytes IS 'Size of its object.';
 COMMENT ON COLUMN cafcat_ops.single_copy.live_files IS 'Number of its live files.';
 COMMENT ON COLUMN cafcat_ops.single_copy.live_bytes IS 'Total size of its live files.';
 COMMENT ON COLUMN cafcat_ops.single_copy.committed_at IS 'When its files were committed.';
+COMMENT ON COLUMN cafcat_ops.single_copy.is_adopted IS 'True if another program wrote the archive: cafcat copy leaves it out.';
 
 CREATE OR REPLACE VIEW cafcat_ops.duplicates AS
 SELECT lpad(to_hex(crc32c), 8, '0') AS crc32c, coalesce(content_bytes, end_byte - start_byte) AS size_bytes,
@@ -221,7 +230,7 @@ WHERE coalesce(content_bytes, end_byte - start_byte) > 0
 GROUP BY file_locations.crc32c, coalesce(content_bytes, end_byte - start_byte)
 HAVING count(*) > 1;
 
-COMMENT ON VIEW cafcat_ops.duplicates IS 'Live files with the same size and checksum. This reads all files. 32 bits can collide: compare before you remove.';
+COMMENT ON VIEW cafcat_ops.duplicates IS 'Live files with the same size and checksum; files without bytes do not count. This reads all files. 32 bits can collide: compare before you remove.';
 COMMENT ON COLUMN cafcat_ops.duplicates.crc32c IS 'Their CRC-32C: 8 hexadecimal digits.';
 COMMENT ON COLUMN cafcat_ops.duplicates.size_bytes IS 'Their size.';
 COMMENT ON COLUMN cafcat_ops.duplicates.files IS 'How many there are.';

@@ -102,7 +102,7 @@ def _backlog(totals: CatalogTotals) -> list[Family]:
         single(
             "chunks_without_copy",
             "gauge",
-            "Committed chunks that have no second copy.",
+            "Committed chunks that have no second copy, without adopted archives.",
             totals.without_copy,
         ),
     ]

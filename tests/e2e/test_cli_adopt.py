@@ -113,3 +113,19 @@ def test_units_lists_log_files(cafcat: Cafcat) -> None:
     found = cafcat("units", "b.log", "--json").document
     assert set(found) <= documented_keys("units")
     assert (found["log_file"], found["records"], found["begin_at"]) == ("b.log", 2, "1970-01-01T00:00:01.500Z")
+
+
+def test_adopted_archives_are_left_out_of_copies_and_counted(cafcat: Cafcat) -> None:
+    archive(cafcat)
+    cafcat("adopt", "--prefix", "old", "old.caf", "-q")
+    refused = cafcat("copy", "--prefix", "old", "--to", "./second", code=2)
+    assert "all its files are in adopted archives, which cannot be copied" in refused.err
+    assert (
+        "left out 1 adopted archive: `cafcat repack --chunk UUID` moves"
+        in cafcat("copy", "--all", "--to", "./second").text
+    )
+    doctor = cafcat.unchecked("doctor").text
+    assert "0 chunks without a second copy" in doctor
+    assert "1 adopted archive without a copy: cafcat copies none" in doctor
+    [row] = cafcat("sql", "-c", "SELECT is_adopted FROM cafcat_ops.single_copy", "--json").documents
+    assert row == {"is_adopted": True}

@@ -68,6 +68,7 @@ def test_json_output(cafcat: Cafcat) -> None:
         "found": 0,
         "there": 0,
         "own": 0,
+        "adopted": 0,
         "damaged": 1,
         "bytes_copied": size,
         "interrupted": False,

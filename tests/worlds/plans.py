@@ -149,6 +149,8 @@ def explained() -> Iterator[list[Plan]]:
     plans: list[Plan] = []
 
     def explain(connection: _Connection, query: Any, parameters: Any) -> None:
+        if isinstance(query, psycopg.sql.Composable):
+            query = query.as_string(connection)
         text = query if isinstance(query, str) else bytes(query).decode()
         if found := _EXPLAINABLE.match(text):
             statement = found["copied"] or found["plain"]

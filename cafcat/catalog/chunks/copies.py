@@ -163,13 +163,19 @@ class Selection(NamedTuple):
     prefix: str | None = None
     store: str | None = None
 
-    def condition(self) -> str:
-        """Return an SQL condition that selects these chunks, where `c` is a row of the table `chunks`."""
+    def condition(self, *, adopted: bool = False) -> str:
+        """Return an SQL condition that selects these chunks, where `c` is a row of the table `chunks`.
+
+        Args:
+            adopted: True to select adopted archives instead of chunks. This changes only a selection by prefix, or
+                of all chunks.
+        """
         if self.uuids is not None:
             return "c.uuid = ANY(%(uuids)s)"
         if self.store is not None:
             return _IN_STORE
-        return "c.state = 'committed' AND c.adopted_prefix IS NULL" + (f" AND {_BELOW}" if self.prefix else "")
+        kind = "IS NOT NULL" if adopted else "IS NULL"
+        return f"c.state = 'committed' AND c.adopted_prefix {kind}" + (f" AND {_BELOW}" if self.prefix else "")
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the SQL condition that `condition` returns, by name."""
@@ -248,6 +254,18 @@ class Copies(Objects):
         with self._connection.by_index() as connection:
             row = connection.execute(statement.encode(), selection.parameters() | {"store": store_url}).fetchone()
         return (int(row[0]), int(row[1])) if row else (0, 0)
+
+    def count_adopted(self, prefix: str | None) -> int:
+        """Return the number of committed adopted archives, which get no copies.
+
+        Args:
+            prefix: Count only archives with a live file below this folder, or with its name; None for all.
+        """
+        selection = Selection(prefix=prefix)
+        statement = f"SELECT count(*) FROM chunks AS c WHERE {selection.condition(adopted=True)}"  # noqa: S608
+        with self._connection.by_index() as connection:
+            row = connection.execute(statement.encode(), selection.parameters()).fetchone()
+        return int(row[0]) if row else 0
 
     def stores(self, selection: Selection) -> list[str]:
         """Return the URLs of the stores that hold the selected chunks themselves."""

@@ -325,7 +325,7 @@ def _retire(connection: PgConnection, change: Change, run_id: int | None, progre
     )
     progress.checkpoint()
     subtract_from_chunks(connection, statements.PER_CHUNK.format(table="gone"))
-    _record_change(connection, change, JournalKind.REMOVE, "gone", "retired")
+    _record_change(connection, change, JournalKind.REMOVE, "gone", run_id)
     progress.checkpoint()
 
 
@@ -370,7 +370,7 @@ def _restore(
     progress.checkpoint()
     _find_damage(connection, change)
     _restore_rows(connection)
-    _record_change(connection, change, JournalKind.RESTORE, "wanted", "committed")
+    _record_change(connection, change, JournalKind.RESTORE, "wanted", None)
     progress.checkpoint()
 
 
@@ -493,7 +493,9 @@ def _restore_rows(connection: PgConnection) -> None:
     )
 
 
-def _record_change(connection: PgConnection, change: Change, kind: JournalKind, table: str, state: str) -> None:
+def _record_change(
+    connection: PgConnection, change: Change, kind: JournalKind, table: str, run_id: int | None
+) -> None:
     """Count the changed files and chunks, and append the record of the change to the journal.
 
     This is the end of the transaction, as `append` requires. If no file changed, no record is appended.
@@ -503,7 +505,7 @@ def _record_change(connection: PgConnection, change: Change, kind: JournalKind, 
         change: Receives the counts, the id and UUID of the journal record, and the stores that need the record.
         kind: Kind of the record.
         table: Temporary table with the changed files.
-        state: State that the counted chunks have now.
+        run_id: ingest_runs.id of the ingest that makes the change; None for other commands.
     """
     row = connection.execute(statements.TOTALS.format(table=table).encode()).fetchone()
     assert row is not None  # noqa: S101 - an aggregate gives one row
@@ -511,13 +513,14 @@ def _record_change(connection: PgConnection, change: Change, kind: JournalKind, 
     if not change.files:
         return
     chunks = f"SELECT count(*) FROM chunks WHERE state = %s AND id IN (SELECT caf_file_id FROM {table})"  # noqa: S608
+    sign, state = (-1, "retired") if kind is JournalKind.REMOVE else (1, "committed")
     [(change.chunks,)] = connection.execute(chunks.encode(), [state]).fetchall()
-    sign = -1 if kind is JournalKind.REMOVE else 1
     record_folders(connection, f"SELECT file_path, {sign} AS files, {sign} * {size_of()} AS bytes FROM {table}")  # noqa: S608
     record_event(
         connection,
         f"files_{kind}d",
         f"{plural(change.files, 'file')}, {change.bytes} bytes",
+        run_id=run_id,
         files_change=sign * change.files,
         bytes_change=sign * change.bytes,
     )

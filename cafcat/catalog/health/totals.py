@@ -47,7 +47,7 @@ _JOURNAL: Final = """
 SELECT count(*), extract(epoch FROM min(happened_at))::float8 FROM journal WHERE unwritten <> '{}'
 """
 _WITHOUT_COPY: Final = """
-SELECT count(*) FROM chunks AS c
+SELECT count(*) FILTER (WHERE c.adopted_prefix IS NULL), count(c.adopted_prefix) FROM chunks AS c
 WHERE c.state = 'committed' AND NOT EXISTS (
     SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL)
 """
@@ -124,7 +124,8 @@ class CatalogTotals:
         shards: Number of waiting and running shards, by state.
         unwritten_records: Journal records that a store lacks.
         unwritten_since: When the oldest of these was made; None if there is none.
-        without_copy: Committed chunks that have no second copy.
+        without_copy: Committed chunks that have no second copy, without adopted archives.
+        adopted: Committed adopted archives, which never have a second copy.
         never_verified: Committed chunks that were never verified.
         never_verified_since: When the oldest of these was committed; None if there is none.
         verified_since: When the chunk that was verified longest ago was verified; None if none was.
@@ -151,6 +152,7 @@ class CatalogTotals:
     unwritten_records: int
     unwritten_since: float | None
     without_copy: int
+    adopted: int
     never_verified: int
     never_verified_since: float | None
     verified_since: float | None
@@ -187,6 +189,7 @@ class Totals:
 def _read(connection: PgConnection) -> CatalogTotals:
     *run_files, run_bytes, run_chunks, last_run_at = _row(connection, _RUNS)
     records, unwritten_since = _row(connection, _JOURNAL)
+    without_copy, adopted = _row(connection, _WITHOUT_COPY)
     never, verified_since, never_since = _row(connection, _VERIFIED)
     backups = _rows(connection, _BACKUP)
     backup_at, backup_bytes, changes = backups[0] if backups else (None, None, 0)
@@ -202,7 +205,8 @@ def _read(connection: PgConnection) -> CatalogTotals:
         shards=_counts(connection, _SHARDS),
         unwritten_records=records,
         unwritten_since=unwritten_since,
-        without_copy=_row(connection, _WITHOUT_COPY)[0],
+        without_copy=without_copy,
+        adopted=adopted,
         never_verified=never,
         never_verified_since=never_since,
         verified_since=verified_since,

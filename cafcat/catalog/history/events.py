@@ -31,6 +31,7 @@ def record_event(
     detail: str,
     *,
     chunk_id: int | None = None,
+    run_id: int | None = None,
     files_change: int | None = None,
     bytes_change: int | None = None,
 ) -> None:
@@ -41,13 +42,14 @@ def record_event(
         kind: Kind of the event, such as "chunk_begun".
         detail: The event, in one line.
         chunk_id: chunks.id. The event also gets the run of this chunk. None if the event is not about one chunk.
+        run_id: ingest_runs.id, for an event that is not about one chunk; None without one.
         files_change: By how much the transaction changes the number of live files; None if it changes none.
         bytes_change: By how much the transaction changes the total size of all live files.
     """
     connection.execute(
         "INSERT INTO events (kind, detail, chunk_id, run_id, actor, files_change, bytes_change) "
-        "VALUES (%s, %s, %s, (SELECT run_id FROM chunks WHERE id = %s), %s, %s, %s)",
-        (kind, detail, chunk_id, chunk_id, actor(), files_change, bytes_change),
+        "VALUES (%s, %s, %s, coalesce(%s, (SELECT run_id FROM chunks WHERE id = %s)), %s, %s, %s)",
+        (kind, detail, chunk_id, run_id, chunk_id, actor(), files_change, bytes_change),
     )
 
 

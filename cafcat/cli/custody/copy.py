@@ -70,7 +70,7 @@ def copy(
         from cafcat.operations.copy.run import run
 
         report = run(session, replace(options, executor=executor))
-    call.summarize({"summary": asdict(report)}, [_summary(report)], report.failed)
+    call.summarize({"summary": asdict(report)}, [_summary(report), *_left_out(report)], report.failed)
     if report.interrupted:
         return INTERRUPTED
     return DAMAGE if report.damaged else SOME_FAILED if report.failed else 0
@@ -97,6 +97,14 @@ def _summary(report: "CopyReport") -> str:
     if report.interrupted:
         return "interrupted; " + (", ".join(done) or "nothing was copied")
     return ", ".join(done) or "nothing to copy"
+
+
+def _left_out(report: "CopyReport") -> list[str]:
+    """Return a line about the adopted archives that were not copied; no line without any."""
+    if not report.adopted:
+        return []
+    archives = plural(report.adopted, "adopted archive")
+    return [f"left out {archives}: `cafcat repack --chunk UUID` moves the files of one into new chunks"]
 
 
 def not_copied_yet(stores: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ class CopyReport:
             one that a migration left.
         there: Number of chunks that had a copy in this store before.
         own: Number of chunks whose own object is in this store: they get no copy.
+        adopted: Number of adopted archives with files of the selection: they get no copy.
         damaged: Number of chunks whose object is damaged or missing.
         bytes_copied: Bytes of the copied and replaced chunks.
         failed: One message for each chunk that was not copied, damaged ones included. A store that is out of reach
@@ -30,6 +31,7 @@ class CopyReport:
     found: int
     there: int
     own: int
+    adopted: int
     damaged: int
     bytes_copied: int
     failed: tuple[str, ...]

@@ -8,6 +8,7 @@ checked against the checksum of the chunk before the copy gets its name.
 import contextlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
+from typing import Final
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.copies import ChunkToCopy, Selection
@@ -50,6 +51,8 @@ from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
 __all__ = ["ChunkCopier", "run"]
+
+_ADOPTED: Final = "`cafcat repack --chunk` moves its files into new chunks"
 
 
 @recorded
@@ -111,8 +114,7 @@ def _selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, ta
                 f"only committed chunks can be copied, and this one is {chunk.state}", chunk=str(chunk.uuid)
             )
         if chunk.adopted_prefix is not None:
-            hint = "`cafcat repack --chunk` copies its files into new chunks"
-            raise InvalidInput("an adopted archive cannot be copied", chunk=str(chunk.uuid), hint=hint)
+            raise InvalidInput("an adopted archive cannot be copied", chunk=str(chunk.uuid), hint=_ADOPTED)
         if chunk.store == target.url:
             message = f"a copy cannot be in the store of the chunk itself: {target.url}"
             raise InvalidInput(message, chunk=str(chunk.uuid), hint="name another store")
@@ -165,6 +167,7 @@ class ChunkCopier:
             found=counts[CopyOutcome.FOUND],
             there=counts[CopyOutcome.THERE],
             own=counts[CopyOutcome.OWN],
+            adopted=counts["adopted"],
             damaged=counts["damaged"],
             bytes_copied=counts["bytes_copied"],
             failed=tuple(self._failed),
@@ -194,14 +197,23 @@ class ChunkCopier:
 
         Raises:
             NotFound: No chunk has a file below the prefix, or with this path.
+            InvalidInput: Only adopted archives have such a file.
         """
         copies, target = self._catalog.copies, self._target.url
+        if selection.uuids is None and selection.store is None:
+            self._counts["adopted"] = copies.count_adopted(selection.prefix)
         files, size_bytes = copies.totals(selection, target)
         self._session.progress.begin("copy", files=files, size_bytes=size_bytes)
         after = 0
         while page := copies.page(selection, target, after=after):
             yield from page
             after = page[-1].id
+        if not after and selection.prefix and self._counts["adopted"]:
+            raise InvalidInput(
+                "all its files are in adopted archives, which cannot be copied",
+                path=selection.prefix,
+                hint=_ADOPTED,
+            )
         if not after and selection.prefix:
             raise NotFound(NO_SUCH_PREFIX, path=selection.prefix)
 

@@ -72,7 +72,11 @@ def verification(examination: Examination) -> Iterator[Found]:
 
 def copies(examination: Examination) -> Iterator[Found]:
     """Show how many chunks have no second copy. The user may have decided to keep one copy only."""
-    yield ok(f"{plural(examination.totals.without_copy, 'chunk')} without a second copy (cafcat copy)")
+    totals = examination.totals
+    yield ok(f"{plural(totals.without_copy, 'chunk')} without a second copy (cafcat copy)")
+    if totals.adopted:
+        archives = plural(totals.adopted, "adopted archive")
+        yield ok(f"{archives} without a copy: cafcat copies none (cafcat repack --chunk moves their files)")
 
 
 def backup(examination: Examination) -> Iterator[Found]:
