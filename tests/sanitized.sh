@@ -10,10 +10,11 @@ if ! command -v "$compiler" >/dev/null || [ ! -f "$("$compiler" -print-file-name
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$compiler" -std=c11 -O1 -g -fPIC -shared -fvisibility=hidden -fsanitize=address,undefined -fno-sanitize-recover=all \
+"$compiler" -std=gnu11 -O1 -g -fPIC -shared -fvisibility=hidden -fsanitize=address,undefined -fno-sanitize-recover=all \
     -Wall -Wextra -Werror -o "$folder/libcafcat.so" cafcat/native/source/*.c
 # Python's own memory is not looked at: its leaks are no faults of this library.
 CAFCAT_NATIVE="$folder/libcafcat.so" LD_PRELOAD="$("$compiler" -print-file-name=libasan.so)" \
     ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-    "$1/python" -m pytest -q -p no:cacheprovider tests/property/test_native_index.py tests/property/test_native_rows.py tests/unit/test_native.py \
+    "$1/python" -m pytest -q -p no:cacheprovider tests/property/test_native_index.py tests/property/test_native_rows.py \
+    tests/property/test_native_folders.py tests/unit/test_native.py \
     tests/unit/test_caf_reader.py tests/property/test_caf_properties.py

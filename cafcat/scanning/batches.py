@@ -8,6 +8,7 @@ from cafcat.errors import CafcatError, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 from cafcat.sources.base import (
     BatchingSource,
+    ColumnarSource,
     Opener,
     OpenFile,
     PrefetchingSource,
@@ -49,8 +50,12 @@ def batches_of(source: Source) -> Iterator[Sequence[SourceFile | FileProblem]]:
     Raises:
         SourceBroke: The source failed before its end.
     """
-    batches = source.batches() if isinstance(source, BatchingSource) else _grouped(source.files())
-    return _guarded(batches)
+    batches = None
+    if isinstance(source, BatchingSource):
+        batches = source.batches()
+    elif isinstance(source, ColumnarSource):
+        batches = source.column_batches()
+    return _guarded(_grouped(source.files()) if batches is None else batches)
 
 
 def open_each(source: Opener, files: Iterable[SourceFile]) -> Generator[OpenResult, None, None]:

@@ -125,6 +125,18 @@ class ShareableSource(Source, Protocol):
 
 
 @runtime_checkable
+class ColumnarSource(Source, Protocol):
+    """A source that can list its files in columns, which takes less time."""
+
+    @property
+    def root(self) -> str:
+        """The root of all files (`RootedSource.root_of`)."""
+
+    def column_batches(self) -> Iterator[Sequence[SourceFile | FileProblem]] | None:
+        """Return all files and problems of `Source.files` in batches of at most 5,000; None if it cannot."""
+
+
+@runtime_checkable
 class BatchingSource(Source, Protocol):
     """A source that yields its files in batches of its own, such as the pages of a bucket's listing."""
 

@@ -5,6 +5,7 @@ docs/design.md has the order of the steps.
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 from uuid import uuid4
@@ -14,8 +15,12 @@ from cafcat.catalog.chunks.commit import ChunkCommit
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, FinishedArchive, Format
+from cafcat.formats.caf.writer import CafWriter
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
+from cafcat.native.pack import Outcome, Packed, Place, file_packer
 from cafcat.progress import Progress
+from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.sources.local.files import SMALL_BYTES
 from cafcat.stores.base import Store
 from cafcat.support.tracing import begin
 from cafcat.writing.journal import write_journal
@@ -271,6 +276,7 @@ class OpenChunk(BegunChunk):
         """
         super().__init__(target, moves=moves)
         self._hashes: set[int] | None = None
+        self._packer = file_packer()
         try:
             self._writer = target.archive_format.writer(self._sink)
         except BaseException as error:
@@ -348,6 +354,49 @@ class OpenChunk(BegunChunk):
             if self._hashes is not None:
                 self._hashes.update(hash(entry.path) for entry in entries)
         return len(entries)
+
+    @property
+    def takes_columns(self) -> bool:
+        """True if files in columns can be added: to a CAF, as long as their paths are in ascending order."""
+        return self._packer is not None and isinstance(self._writer, CafWriter) and self._hashes is None
+
+    def add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, end: int, max_bytes: int) -> Packed:
+        """Read small files and add them, until one does not fit, or is not usual (`Outcome`).
+
+        Args:
+            files: The files.
+            part: The part of them with these files. The chunk does not contain their paths.
+            begin: Position of the first file in the part's folder.
+            end: Position after the last one. At most 256 files are added.
+            max_bytes: Largest size that the object may have if it were finished after the last added file.
+
+        Raises:
+            StoreFailed, AccessDenied: The store does not accept the bytes.
+        """
+        assert self._packer is not None  # noqa: S101 - `takes_columns` is true
+        assert isinstance(self._writer, CafWriter)  # noqa: S101
+        room = self._writer.room
+        most_bytes = max_bytes - room.footer_bytes
+        place = Place(self._id, self._mapping.source_id, *room[:4], most_bytes, SMALL_BYTES)
+        pack = partial(self._packer.pack, part.listed, begin, base=files.base, skip=files.skip, place=place)
+        packed = pack(end, data=self._sink.room())
+        if packed.end == begin and packed.outcome is Outcome.NO_ROOM:  # the file is larger than the rest of a block
+            content = bytearray(SMALL_BYTES + 1)
+            packed = pack(begin + 1, data=memoryview(content))
+            self._sink.write(content[: packed.data_bytes])
+        else:
+            self._sink.filled(packed.data_bytes)
+        if count := packed.end - begin:
+            self._writer.add_written(packed.text, count, packed.data_bytes)
+            self._mapping.add_rows(
+                packed.rows,
+                files=count,
+                size_bytes=packed.data_bytes,
+                folder=part.folder,
+                first=part.path(begin),
+                last=part.path(packed.end - 1),
+            )
+        return packed
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
         """Begin a file whose content is written in blocks into the returned writer.

@@ -49,7 +49,7 @@ class BlockSink:
         self._thread = Thread(target=self._drain, name="cafcat-sink", daemon=True)
         self._thread.start()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         """Append bytes.
 
         Raises:
@@ -66,6 +66,17 @@ class BlockSink:
             self._head += data[: HEAD_BYTES - self.size_bytes]
         self.size_bytes += len(data)
 
+    def room(self) -> memoryview:
+        """Return the free part of the block, which has at least one byte, to write into. Then call `filled`."""
+        return self._block[self._used :]
+
+    def filled(self, size_bytes: int) -> None:
+        """Append the first bytes of `room`, but not all of its bytes: `write` passes on full blocks."""
+        if self.size_bytes < HEAD_BYTES:
+            self._head += self._block[self._used : self._used + min(size_bytes, HEAD_BYTES - self.size_bytes)]
+        self._used += size_bytes
+        self.size_bytes += size_bytes
+
     def rewrite_head(self, data: bytes) -> None:
         """Set the bytes with which `finish` replaces the first bytes of the object.
 
@@ -76,7 +87,7 @@ class BlockSink:
         """
         self._new_head = data
 
-    def _write_across(self, data: bytes) -> None:
+    def _write_across(self, data: bytes | bytearray) -> None:
         rest = memoryview(data)
         while rest:
             part = rest[: BLOCK_BYTES - self._used]

@@ -1,4 +1,5 @@
-"""python -m tests.fuzz.native: compare the native part with Python on random indexes of CAFs, most damaged."""
+"""python -m tests.fuzz.native: compare the native part with Python, on random indexes of CAFs, most damaged, and on
+random trees of files that change while they are read."""
 
 import argparse
 import multiprocessing as mp
@@ -12,6 +13,8 @@ from cafcat.formats.caf.reader import CafReader
 from cafcat.model import Entry
 from cafcat.native.library import library, turned_off, why_unused
 from cafcat.testing.formats import BytesArchive
+from tests.worlds.memory import in_memory
+from tests.worlds.native_packing import check_tree, make_tree
 
 __all__ = ["compare", "random_index"]
 
@@ -78,9 +81,20 @@ def _run(given: tuple[int, int]) -> Counter[str]:
     return Counter(compare(random_index(random)) for _ in range(count))
 
 
+def _run_trees(given: tuple[int, int]) -> Counter[str]:
+    seed, count = given
+    random, outcomes = Random(seed), Counter[str]()
+    with in_memory() as folder:
+        for _ in range(count):
+            make_tree(folder / "tree", random)
+            outcomes += check_tree(folder / "tree", random)
+    return outcomes
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.native", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="number of indexes")
+    parser.add_argument("--trees", type=int, default=60_000, help="number of trees, of some 20 files each")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if library() is None:
@@ -89,7 +103,10 @@ def main() -> int:
     parts = [(given.seed + n, 1000) for n in range(given.count // 1000)]
     with mp.get_context("spawn").Pool(os.cpu_count()) as pool:
         outcomes: Counter[str] = sum(pool.imap_unordered(_run, parts), Counter())
-    print(f"{outcomes.total():,} indexes, no difference: {dict(outcomes)}")
+        print(f"{outcomes.total():,} indexes, no difference: {dict(outcomes)}")
+        trees = [(given.seed + n, 100) for n in range(given.trees // 100)]
+        outcomes = sum(pool.imap_unordered(_run_trees, trees), Counter())
+    print(f"{given.trees:,} trees, no difference: {dict(outcomes)}")
     return 0
 
 

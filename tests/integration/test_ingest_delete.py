@@ -11,6 +11,7 @@ import cafcat
 from cafcat.errors import InvalidInput, NotConfirmed
 from cafcat.events import ChangeFound, Event, SourceChange
 from cafcat.model import IngestReport, ProblemKind
+from cafcat.native.folder import FolderLister, ListedFolder
 from cafcat.operations.removing import Removing
 from cafcat.sources.local.walk import Walk
 from tests.worlds.listeners import Heard
@@ -225,7 +226,16 @@ def test_a_file_that_appears_during_the_listing_stays(
             write(tree, "a/1")
         return found
 
+    listed = FolderLister.list
+
+    def listed_without(self: FolderLister, folder: int, prefix: bytes) -> ListedFolder | None:
+        found = listed(self, folder, prefix)
+        if prefix == b"tree/a/":
+            write(tree, "a/1")
+        return found
+
     monkeypatch.setattr(Walk, "_names", without)
+    monkeypatch.setattr(FolderLister, "list", listed_without)
     assert repository.ingest(["tree"], delete=True).files_removed == 1
     assert paths(repository) == left("a/2")
 

@@ -327,14 +327,14 @@ def test_problems_of_single_files_are_events(
 ) -> None:
     """Some files vanish after they were listed."""
     gone = [tree / f"d0{n}" / f"f0{n}50" for n in range(10, 40)]
-    real = cafcat.operations.ingest.worker_pool.WorkerPool.pack
+    real = cafcat.operations.ingest.worker_pool.WorkerPool._assign
 
     def vanish(*arguments: object) -> None:
         for file in gone:
             file.unlink(missing_ok=True)
         real(*arguments)
 
-    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "pack", vanish)
+    monkeypatch.setattr(cafcat.operations.ingest.worker_pool.WorkerPool, "_assign", vanish)
     recorder = Once(1, lambda: None)
     report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     assert {problem.kind for problem in recorder.problems} == {ProblemKind.SYMLINK, ProblemKind.VANISHED}

@@ -84,7 +84,9 @@ class Chunks:
                 every file of the same size is doubtful, every other one changed. NOTHING: every file that the
                 catalog has is changed.
         """
-        if not files or not self._has_path_between(files):
+        paths = [file.path for file in files]
+        # Python sorts by code points, which gives the order of the bytes in UTF-8.
+        if not paths or not self.has_path_between(min(paths), max(paths)):
             return ExistingFiles(frozenset(), frozenset(), {})
         batch = [
             (file.path, file.size_bytes, to_microseconds(file.modified_ns), file.etag, source_id)
@@ -104,18 +106,16 @@ class Chunks:
                 changed.add(n - 1)
         return ExistingFiles(frozenset(unchanged), frozenset(changed), doubtful)
 
-    def _has_path_between(self, files: Sequence[SourceFile]) -> bool:
-        """Return True if the catalog has any path from the first to the last path of a batch, bytewise.
+    def has_path_between(self, first: str, last: str) -> bool:
+        """Return True if the catalog has any path from `first` to `last`, bytewise.
 
-        For a new folder, this one query answers for the whole batch. Python sorts by code points, which gives the
-        order of the bytes in UTF-8.
+        For a new folder, this one query answers for a whole batch of files.
         """
-        paths = [file.path for file in files]
         # For this form of the query, the plan reads one row of the index even without statistics.
         statement = "SELECT file_path FROM file_locations WHERE file_path >= %s ORDER BY file_path LIMIT 1"
         with self._connection.statement() as connection:
-            row = connection.execute(statement, [min(paths)]).fetchone()
-        return row is not None and row[0] <= max(paths)
+            row = connection.execute(statement, [first]).fetchone()
+        return row is not None and row[0] <= last
 
     def begin_chunk(
         self,

@@ -49,6 +49,7 @@ class Mapping(Spool):
         file_count: Number of entries.
         size_bytes: Total size of the files.
         last_path: Path of the last entry; "" without entries.
+        source_id: sources.id of the files that are added; None if their source is unknown.
         ascending: True if each path sorts bytewise after the path added before it. Then all paths are distinct.
         folders: Number and size of the files in each folder. They are right only if the paths are ascending, and
             are not pickled.
@@ -64,6 +65,7 @@ class Mapping(Spool):
         self.ascending = True
         self.folders = FolderCounts()
         self._folder = self.folders.open("")
+        self.source_id: int | None = None
         self._source = NULL
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,6 +78,7 @@ class Mapping(Spool):
 
     def set_source(self, source_id: int | None) -> None:
         """Set sources.id of the files that are added from now on; None if their source is unknown."""
+        self.source_id = source_id
         self._source = NULL if source_id is None else _SOURCE.pack(4, source_id)
 
     def add(self, entry: Entry, etag: str | None = None) -> None:
@@ -132,6 +135,29 @@ class Mapping(Spool):
         self.file_count += len(entries)
         if len(rows) >= _FLUSH_ROWS:
             self.flush()
+
+    def add_rows(self, rows: bytes, *, files: int, size_bytes: int, folder: str, first: str, last: str) -> None:
+        """Append files of one folder whose rows are encoded already, in ascending order of their paths.
+
+        Args:
+            rows: Their rows, as `add_all` makes them.
+            files: Number of files.
+            size_bytes: Their total size.
+            folder: The folder, with a slash at its end.
+            first: Path of the first file.
+            last: Path of the last file.
+
+        Raises:
+            TemporaryFileFailed: The temporary file cannot be written.
+        """
+        self._rows.append(rows)
+        self._folder = self.folders.open(folder)
+        self._folder.add(files, size_bytes)
+        self.ascending = self.ascending and first > self.last_path
+        self.last_path = last
+        self.size_bytes += size_bytes
+        self.file_count += files
+        self.flush()
 
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
         length = len(path)

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cafcat.formats.base import FinishedArchive, Sink
 from cafcat.formats.index_text import MAX_INDEX_BYTES, entry_text, longest_text_bytes
@@ -10,11 +10,29 @@ from cafcat.formats.writing import FileWriter, IndexedWriter
 from cafcat.model import Entry, NewFile
 from cafcat.support.checksums import crc32c
 
-__all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter"]
+__all__ = ["MAX_INDEX_BYTES", "CafEntryWriter", "CafWriter", "Room"]
 
 _FOOTER: Final = struct.Struct("<I")
 
 _new_tuple: Final = tuple.__new__
+
+
+class Room(NamedTuple):
+    """Sizes of an archive that is being written, in bytes.
+
+    Attributes:
+        position: Size of the data so far.
+        has_entries: True if the index has entries.
+        index_bytes: Size of the index if it ended now.
+        most_index_bytes: Largest size of the index.
+        footer_bytes: Size of the footer after the index.
+    """
+
+    position: int
+    has_entries: bool
+    index_bytes: int
+    most_index_bytes: int
+    footer_bytes: int
 
 
 class CafWriter(IndexedWriter):
@@ -69,6 +87,26 @@ class CafWriter(IndexedWriter):
             self._write(data)
             self._append(b"".join(texts), len(texts), len(data))
         return entries
+
+    @property
+    def room(self) -> Room:
+        """What more the archive can have; see `Room`."""
+        self._check_usable()
+        return Room(self._position, bool(self._comma), self._index.size_bytes, self._max_index_bytes, _FOOTER.size)
+
+    def add_written(self, text: bytes, files: int, data_bytes: int) -> None:
+        """Add files whose bytes are in the sink already: somebody else has written them at the end of the archive.
+
+        Args:
+            text: Their entries, as `entry_text` makes them.
+            files: Number of files.
+            data_bytes: Their total size.
+
+        Raises:
+            StoreFailed: The temporary file of the index cannot be written. The archive is broken then.
+        """
+        self._position += data_bytes
+        self._append(text, files, data_bytes)
 
     def open(self, path: str, modified_ns: int | None) -> "CafEntryWriter":
         """Begin a file that is written in blocks, and return its writer.

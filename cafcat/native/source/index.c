@@ -45,24 +45,6 @@ static const uint8_t *number_at(const uint8_t *at, const uint8_t *end, uint64_t 
     return at;
 }
 
-/* Returns the number of bytes of the character at `at` if it is valid UTF-8 (RFC 3629), else 0. */
-static int character_bytes(const uint8_t *at, const uint8_t *end)
-{
-    const uint8_t first = *at;
-    if (first < 0x80)
-        return 1;
-    const int size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || end - at < size)
-        return 0;
-    for (int n = 1; n < size; n++)
-        if ((at[n] & 0xc0) != 0x80)
-            return 0;
-    if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f) || (first == 0xf0 && at[1] < 0x90)
-        || (first == 0xf4 && at[1] > 0x8f))
-        return 0;
-    return size;
-}
-
 #define EACH(byte) (0x0101010101010101u * (byte))
 
 /* Returns 0 only if all eight bytes are plain: printable ASCII without quotation mark and backslash. */
@@ -85,7 +67,7 @@ static const uint8_t *name_end(const uint8_t *at, const uint8_t *end)
         }
         if (*at < 0x20 || *at == '\\')
             return NULL;
-        const int size = character_bytes(at, end);
+        const size_t size = cafcat_utf8_size(at, end);
         if (size == 0)
             return NULL;
         at += size;

@@ -14,7 +14,15 @@ from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
-from cafcat.sources.base import ResumableSource, RootedSource, ShareableSource, Source, as_whole_folder
+from cafcat.sources.base import (
+    ColumnarSource,
+    ResumableSource,
+    RootedSource,
+    ShareableSource,
+    Source,
+    as_whole_folder,
+)
+from cafcat.sources.local.columns import FileColumns
 from cafcat.sources.parts import DivisibleSource
 from cafcat.support.workers import processors
 from cafcat.writing.chunk import ChunkTarget
@@ -147,12 +155,7 @@ class Ingest:
                 return
             if self.gone is not None:
                 self.gone.pass_by(found)
-            batch = []
-            for item in found:
-                if isinstance(item, FileProblem):
-                    self._packer.problems.add(item)
-                else:
-                    batch.append(item)
+            batch = self._files_of(found)
             self.ingest_batch(source, batch)
             if self._packer.report.interrupted:
                 return
@@ -167,6 +170,18 @@ class Ingest:
         if self.gone is not None:
             self.gone.end()
 
+    def _files_of(self, found: Sequence[SourceFile | FileProblem]) -> Sequence[SourceFile]:
+        """Return the files of a batch. Its problems are reported."""
+        if isinstance(found, FileColumns):
+            return found
+        batch = []
+        for item in found:
+            if isinstance(item, FileProblem):
+                self._packer.problems.add(item)
+            else:
+                batch.append(item)
+        return batch
+
     def ingest_batch(self, source: Source, batch: Sequence[SourceFile]) -> None:
         """Find the new and changed files of a batch with one query of the catalog, and pack them.
 
@@ -175,6 +190,9 @@ class Ingest:
         of the batch.
         """
         self._packer.report.files_seen += len(batch)
+        if isinstance(batch, FileColumns) and self._is_new(batch):
+            self._pack_columns(source, batch)
+            return
         source_ids = self._source_ids_of(source, batch)
         while batch:
             existing = self._existing(source, batch, source_ids)
@@ -192,6 +210,24 @@ class Ingest:
         if self._contents is not None:
             self._packer.report.files_compared += self._contents.forget()
         self._packer.problems.record()
+
+    def _is_new(self, files: FileColumns) -> bool:
+        """Return True if the catalog and the open chunks certainly have no file between the first and last path."""
+        if self._dry_run or self._list_changes or self._may_contain(files.first_path):
+            return False
+        return not self._catalog.chunks.has_path_between(files.first_path, files.last_path)
+
+    def _pack_columns(self, source: Source, files: FileColumns) -> None:
+        """Pack new files in columns, as `_pack`."""
+        assert isinstance(source, ColumnarSource)  # noqa: S101 - only these list files in columns
+        source_id = self._source_id(source.root)
+        count, size_bytes = len(files), files.size_bytes
+        if isinstance(source, ShareableSource) and (pool := self._pool_for(count, size_bytes)) is not None:
+            self._packer.finish_chunk()
+            pool.pack_columns(source.opener, files, source_id)
+        else:
+            self._packer.pack_columns(source, files, source_id)
+        self.positions.passed(files.last)
 
     def _existing(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
         """Return which files of the batch are in the catalog, and whether they changed.
@@ -235,7 +271,8 @@ class Ingest:
         Worker processes are used if the source lets other processes open its files, and if they run already or the
         files are enough work to start them.
         """
-        if isinstance(source, ShareableSource) and (pool := self._pool_for(pending)) is not None:
+        size_bytes = sum(item.file.size_bytes for item in pending)
+        if isinstance(source, ShareableSource) and (pool := self._pool_for(len(pending), size_bytes)) is not None:
             self._packer.finish_chunk()
             pool.pack(source.opener, pending)
         else:
@@ -243,12 +280,17 @@ class Ingest:
                 self._pool.finish()
             self._packer.pack(source, pending)
 
-    def _pool_for(self, pending: Sequence[PendingFile]) -> "WorkerPool | None":
+    def _pool_for(self, files: int, size_bytes: int) -> "WorkerPool | None":
         """Return the pool of worker processes; None if this process packs the files.
 
         The pool starts with the first batch that has enough work for it. All later batches use it.
+
+        Args:
+            files: Number of files to pack.
+            size_bytes: Their total size.
         """
-        if self._pool is None and self._jobs != 1 and _is_worth_a_pool(pending):
+        is_worth = files >= _WORTH_FILES or size_bytes >= _WORTH_BYTES
+        if self._pool is None and self._jobs != 1 and is_worth:
             jobs = min(processors(), _MOST_JOBS) if self._jobs is None else self._jobs
             self._pool = self._start_pool(jobs) if jobs > 1 else None
         return self._pool
@@ -344,7 +386,3 @@ def _position_of(source: Source, file: SourceFile) -> str | None:
     if isinstance(source, DivisibleSource) and isinstance(source, ResumableSource):
         return source.position_of(file)
     return None
-
-
-def _is_worth_a_pool(pending: Sequence[PendingFile]) -> bool:
-    return len(pending) >= _WORTH_FILES or sum(item.file.size_bytes for item in pending) >= _WORTH_BYTES

@@ -11,11 +11,14 @@ from cafcat.errors import Refused, SourceFailed
 from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
 from cafcat.model import FileProblem, IngestReport, NewFile, OnConflict, ProblemKind, SourceFile
+from cafcat.native.pack import Packed
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
 from cafcat.scanning.positions import Positions
 from cafcat.scanning.problems import Problems
 from cafcat.session import Session
 from cafcat.sources.base import Opener, OpenFile
+from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.sources.local.files import AHEAD_FILES, PROBED_FILES, SLOW_SECONDS
 from cafcat.writing.chunk import ChunkTarget, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
@@ -110,6 +113,54 @@ class Packer:
                 if self.is_stopping():
                     return
             self._add_group(group, pending[handled:])
+
+    def pack_columns(self, opener: Opener, files: FileColumns, source_id: int) -> None:
+        """Read files in columns and add them to chunks, as `pack` does, until the user ends the operation.
+
+        Small files that have not changed are read and added by the library in C, in groups. `pack` gets the others,
+        and files that take long, because of a disk or a server: `pack` reads several of them at the same time.
+
+        Args:
+            opener: Opens the files.
+            files: The files. The catalog has none of their paths, and the open chunk has none either.
+            source_id: `sources.id` of the files.
+
+        Raises the errors of `pack`.
+        """
+        others = 1
+        for part in files.parts:
+            begin = part.begin
+            while begin < part.end and not self.is_stopping():
+                packed = self._add_columns(files, part, begin, source_id)
+                count = 0 if packed is None else packed.end - begin
+                begin += count
+                if packed is None or not count:
+                    others = min(2 * others, AHEAD_FILES)
+                elif count >= PROBED_FILES and packed.seconds > SLOW_SECONDS * count:
+                    others = AHEAD_FILES
+                else:
+                    others = 1
+                    continue
+                rest = files.of_part(part, begin, min(begin + others, part.end))
+                self.pack(opener, [PendingFile(file, False, source_id) for file in rest])
+                begin += len(rest)
+
+    def _add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, source_id: int) -> Packed | None:
+        """Add the next files of a part to the open chunk, or to a new one; None if no chunk takes the first one."""
+        try:
+            chunk = self._chunk_for(part.path(begin), part.size_of(begin))
+        except Refused:
+            return None  # `pack` reports the reason
+        if not chunk.takes_columns:
+            return None
+        chunk.set_source(source_id)
+        end = min(part.end, begin + self._limits.max_files - chunk.file_count)
+        packed = chunk.add_columns(files, part, begin, end, self._limits.target_bytes)
+        if packed.end > begin:
+            self._positions.passed(files.of_part(part, packed.end - 1, packed.end)[0])
+            self._progress.advance(packed.end - begin, packed.data_bytes)
+            chunk.check_lease()
+        return packed
 
     def is_stopping(self) -> bool:
         """Return True if the user ends the ingest, and note that in the report.

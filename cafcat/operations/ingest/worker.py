@@ -21,11 +21,12 @@ from cafcat.scanning.batches import SourceBroke
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
 from cafcat.sources.base import Opener
+from cafcat.sources.local.columns import FileColumns
 from cafcat.support.workers import WorkerPipe
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
-__all__ = ["Piece", "Setup", "serve"]
+__all__ = ["ColumnPiece", "Piece", "Setup", "serve"]
 
 _SENT_FILES: Final = 1000
 _SENT_BYTES: Final = 16 << 20
@@ -76,6 +77,20 @@ class Piece:
         packer.pack(
             self._opener, [PendingFile(file, n in replaces, source_id) for n, (file, source_id) in enumerate(files)]
         )
+
+
+class ColumnPiece:
+    """A part of the work as `Piece`: files in columns."""
+
+    def __init__(self, opener: Opener, files: FileColumns, source_id: int) -> None:
+        self._opener = opener
+        self._files = files
+        self._source_id = source_id
+
+    def pack(self, packer: Packer) -> None:
+        """Pack the files in this worker process, unless the user ends the ingest. Raises as `Piece.pack`."""
+        if not packer.is_stopping():
+            packer.pack_columns(self._opener, self._files, self._source_id)
 
 
 class Aborted(Exception):

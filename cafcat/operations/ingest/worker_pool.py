@@ -15,10 +15,11 @@ from cafcat.errors import Unavailable
 from cafcat.events import ChunkCommitted
 from cafcat.model import IngestReport
 from cafcat.operations.ingest.packer import PendingFile
-from cafcat.operations.ingest.worker import Piece, Setup, serve
+from cafcat.operations.ingest.worker import ColumnPiece, Piece, Setup, serve
 from cafcat.scanning.batches import SourceBroke
 from cafcat.session import Session
 from cafcat.sources.base import Opener
+from cafcat.sources.local.columns import FileColumns
 from cafcat.support.workers import WorkerPipe, Workers
 
 __all__ = ["WorkerPool"]
@@ -89,11 +90,30 @@ class WorkerPool:
         for piece in _pieces(pending):
             if self.is_stopping():
                 return
-            pipe = self._free_worker()
-            self._send(pipe, ("pack", Piece(opener, piece)))
-            self._busy[pipe] += 1
-            self._unfinished.add(pipe)
-            self._last_path = piece[-1].file.path
+            self._assign(Piece(opener, piece), piece[-1].file.path)
+
+    def pack_columns(self, opener: Opener, files: FileColumns, source_id: int) -> None:
+        """Send files in columns to the workers, as `pack` does.
+
+        Args:
+            opener: Opens the files. It is pickled and sent to the workers.
+            files: The files.
+            source_id: `sources.id` of the files.
+
+        Raises the errors of `pack`.
+        """
+        for piece in files.pieces(_PIECE_FILES, _PIECE_BYTES):
+            if self.is_stopping():
+                return
+            self._assign(ColumnPiece(opener, piece, source_id), piece.last_path)
+
+    def _assign(self, piece: Piece | ColumnPiece, last_path: str) -> None:
+        """Send a piece to the worker with the fewest unfinished pieces."""
+        pipe = self._free_worker()
+        self._send(pipe, ("pack", piece))
+        self._busy[pipe] += 1
+        self._unfinished.add(pipe)
+        self._last_path = last_path
 
     def finish(self) -> None:
         """Let all workers commit their open chunks, and wait until they have done so.

@@ -13,6 +13,7 @@ from cafcat.progress import Progress
 from cafcat.sources.base import ListedPage
 from cafcat.sources.cutting import Level, cut_tree
 from cafcat.sources.filter import PathFilter
+from cafcat.sources.local.column_walk import column_walk
 from cafcat.sources.local.files import FileOpener, OpenLocalFile, problem_kind, reason
 from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
@@ -127,6 +128,11 @@ class DirectorySource:
         A FileProblem is yielded in place of each file or folder that cannot be ingested.
         """
         return self._walk.visit(self._typed, self._path, self._relative_from, typed=True)
+
+    def column_batches(self) -> Iterator[Sequence[SourceFile | FileProblem]] | None:
+        """Return the files and problems of `files` in batches, mostly in columns; None if it has to list them."""
+        walk = column_walk(self._walk, self._typed, self._path, self._relative_from) if self._is_folder else None
+        return None if walk is None else walk.batches()
 
     @property
     def top_folder(self) -> str | None:

@@ -20,20 +20,30 @@ from cafcat.sources.base import open_or_error
 from cafcat.sources.names import printable
 from cafcat.support.in_order import in_order
 
-__all__ = ["OPEN_FLAGS", "FileOpener", "OpenLocalFile", "problem_kind", "reason"]
+__all__ = [
+    "AHEAD_FILES",
+    "OPEN_FLAGS",
+    "PROBED_FILES",
+    "SLOW_SECONDS",
+    "SMALL_BYTES",
+    "FileOpener",
+    "OpenLocalFile",
+    "problem_kind",
+    "reason",
+]
 
 _BLOCK_BYTES = 1 << 20
-_SMALL_BYTES = 128 << 10
+SMALL_BYTES = 128 << 10
 """Largest file that `FileOpener.read_each` reads with one call and then checks for changes, in bytes."""
-_PROBED_FILES = 32
+PROBED_FILES = 32
 """How many files are read one after the other to measure how long a file takes."""
-_AHEAD_FILES = 1000
+AHEAD_FILES = 1000
 """How many files are then read ahead before the time is measured again."""
 _READERS = 12
 """Most threads that read ahead."""
 _GROUP_FILES = 4
 """How many files a thread reads in a row. Handing a task to a thread costs as much as reading some small files."""
-_SLOW_SECONDS = 45e-6
+SLOW_SECONDS = 45e-6
 """Average time for a file, in seconds, above which files are read ahead. Reading a small file from memory takes a
 tenth of that, reading it from a fast disk twice as much."""
 
@@ -90,7 +100,7 @@ class FileOpener:
         because of a disk or a server, several threads read the next 1,000 files. Then the time is measured again.
         """
         files = iter(files)
-        while some := list(islice(files, _PROBED_FILES)):
+        while some := list(islice(files, PROBED_FILES)):
             seconds = 0.0
             for file in some:
                 begun = perf_counter()
@@ -98,8 +108,8 @@ class FileOpener:
                 result = open_or_error(self, small) if isinstance(small, SourceFile) else small
                 seconds += perf_counter() - begun
                 yield result
-            if len(some) == _PROBED_FILES and seconds > _SLOW_SECONDS * len(some):
-                yield from self._read_ahead(islice(files, _AHEAD_FILES))
+            if len(some) == PROBED_FILES and seconds > SLOW_SECONDS * len(some):
+                yield from self._read_ahead(islice(files, AHEAD_FILES))
 
     def _read_ahead(self, files: Iterator[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
         """Yield results as `read_each`. Threads read the small files; others are opened when they are yielded."""
@@ -116,7 +126,7 @@ class FileOpener:
 
         Return the file itself in all other cases. The caller then opens it, which raises the error if there is one.
         """
-        if file.size_bytes > _SMALL_BYTES:
+        if file.size_bytes > SMALL_BYTES:
             return file
         try:
             descriptor = os.open(file.locator, self._flags)

@@ -15,7 +15,7 @@ from cafcat.sources.local.files import problem_kind, reason
 from cafcat.sources.names import check_name, folder_prefix, printable
 from cafcat.sources.parts import WHOLE, Part
 
-__all__ = ["Walk"]
+__all__ = ["Found", "Walk", "unreadable"]
 
 Found = SourceFile | FileProblem
 
@@ -85,16 +85,21 @@ class Walk:
         try:
             mode = os.stat(locator, follow_symlinks=follow).st_mode
         except OSError as error:
-            yield _problem(path or locator, error)
+            yield unreadable(path or locator, error)
             return
         is_folder = stat.S_ISDIR(mode)
         path = folder_prefix(path) if is_folder else path
         if self._filter is not None and not self._filter.includes(path[relative_from:]):
             return
         if is_folder:
-            yield from self._folder(locator if locator.endswith("/") else f"{locator}/", path, relative_from)
+            yield from self.folder(locator if locator.endswith("/") else f"{locator}/", path, relative_from)
         else:
-            yield self._file(locator, path, follow)
+            yield self.file(locator, path, follow)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if all files are listed, and no links are followed."""
+        return not self._follow and self._filter is None and self._part == WHOLE
 
     def level(self, locator: str, path: str, relative_from: int) -> tuple[list[Found], list[str]]:
         """Return the files in a folder, without those of the folders below it, and the locators of these folders.
@@ -105,7 +110,7 @@ class Walk:
             relative_from: Number of characters of `path` that patterns are not matched with.
         """
         levels: list[_Level] = []
-        if problem := self._descend(levels, locator, path):
+        if problem := self._descend(levels, locator, path, is_top=True):
             return [problem], []
         found: list[Found] = []
         folders: list[str] = []
@@ -115,13 +120,20 @@ class Walk:
             if name[-1] == "/":
                 folders.append(locator + name)
             else:
-                found.append(self._file(locator + name, path + name, self._follow))
+                found.append(self.file(locator + name, path + name, self._follow))
         return found, folders
 
-    def _folder(self, locator: str, path: str, relative_from: int) -> Iterator[Found]:
-        """Yield the files of a folder, depth first. Locator and path end in "/"."""
+    def folder(self, locator: str, path: str, relative_from: int, *, is_top: bool = True) -> Iterator[Found]:
+        """Yield the files of a folder, depth first.
+
+        Args:
+            locator: Path of the folder, with "/" at its end.
+            path: Its path in the catalog, with "/" at its end.
+            relative_from: Number of characters of `path` that patterns are not matched with.
+            is_top: True if the folder may be a symbolic link, because its path was typed.
+        """
         levels: list[_Level] = []
-        if problem := self._descend(levels, locator, path):
+        if problem := self._descend(levels, locator, path, is_top=is_top):
             yield problem
         while levels:
             names, locator, path, _ = levels[-1]
@@ -130,34 +142,59 @@ class Walk:
                 if self._filter is not None and not self._filter.includes((path + name)[relative_from:]):
                     continue
                 if name[-1] != "/":
-                    yield self._file(locator + name, path + name, self._follow)
-                elif problem := self._descend(levels, locator + name, path + name):
+                    yield self.file(locator + name, path + name, self._follow)
+                elif problem := self._descend(levels, locator + name, path + name, is_top=False):
                     yield problem
                 else:
                     break
             else:
                 levels.pop()
 
-    def _descend(self, levels: list[_Level], locator: str, path: str) -> FileProblem | None:
+    def _descend(self, levels: list[_Level], locator: str, path: str, *, is_top: bool) -> FileProblem | None:
         """Add a folder to the levels. Return None, or the problem if the folder cannot or must not be entered."""
         try:
-            # With the slash, the first folder may be a symbolic link. The folders below it are not links.
-            folder = os.open(locator[:-1] if levels else locator, self._open_flags)
-            try:
+            with self.opened(locator, is_top=is_top) as folder:
                 status = os.fstat(folder)
                 identity = (status.st_dev, status.st_ino)
-                if identity in self._own:
-                    message = "a folder of cafcat itself is not ingested"
-                    return FileProblem(printable(path[:-1]), ProblemKind.OWN, message)
                 if self._follow and any(level.identity == identity for level in levels):
                     message = "a symbolic link leads back to a folder above it"
                     return FileProblem(printable(path[:-1]), ProblemKind.LOOP, message)
+                if problem := self.own(folder, path):
+                    return problem
                 levels.append(_Level(self._names(folder, path), locator, path, identity))
-            finally:
-                os.close(folder)
         except OSError as error:
-            return _problem(path[:-1] or locator, error)
+            return unreadable(path[:-1] or locator, error)
         return None
+
+    @contextlib.contextmanager
+    def opened(self, locator: str, *, is_top: bool) -> Iterator[int]:
+        """Open a folder, and yield its descriptor.
+
+        Args:
+            locator: Path of the folder, with "/" at its end.
+            is_top: True if the folder may be a symbolic link, because its path was typed.
+
+        Raises:
+            OSError: The folder cannot be opened.
+        """
+        # With the slash, the folder may be a symbolic link.
+        folder = os.open(locator if is_top else locator[:-1], self._open_flags)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def own(self, folder: int, path: str) -> FileProblem | None:
+        """Return a problem if a folder is one of cafcat itself, which is not ingested.
+
+        Args:
+            folder: Descriptor of the folder.
+            path: Its path in the catalog, with "/" at its end.
+        """
+        status = os.fstat(folder)
+        if (status.st_dev, status.st_ino) not in self._own:
+            return None
+        return FileProblem(printable(path[:-1]), ProblemKind.OWN, "a folder of cafcat itself is not ingested")
 
     def _names(self, folder: int, path: str) -> list[str]:
         """Return the names in a folder, in reverse order of the paths below them. Names of folders end in "/".
@@ -186,15 +223,15 @@ class Walk:
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:
             return entry.is_dir(follow_symlinks=self._follow)
-        except OSError:  # such as a link to itself: `_file` reports it
+        except OSError:  # such as a link to itself: `file` reports it
             return False
 
-    def _file(self, locator: str, path: str, follow: bool) -> Found:
+    def file(self, locator: str, path: str, follow: bool) -> Found:
         """Return the file at a path, or the problem that prevents its ingest. The path is not that of a folder."""
         try:
             status = os.stat(locator) if follow else os.lstat(locator)
         except OSError as error:
-            return _problem(path, error)
+            return unreadable(path, error)
         if not stat.S_ISREG(status.st_mode):
             return _not_a_file(path, status.st_mode)
         if refused := check_name(path):
@@ -210,5 +247,6 @@ def _not_a_file(path: str, mode: int) -> FileProblem:
     return FileProblem(printable(path), ProblemKind.SPECIAL, "not a regular file")
 
 
-def _problem(path: str, error: OSError) -> FileProblem:
+def unreadable(path: str, error: OSError) -> FileProblem:
+    """Return the problem of a file or folder that had an error of the operating system."""
     return FileProblem(printable(path), problem_kind(error), f"cannot be read: {reason(error)}")

@@ -1,0 +1,127 @@
+"""Lists a folder of the file system in columns."""
+
+import ctypes
+import os
+from typing import Any, Final, NamedTuple
+
+from cafcat.native.library import library
+
+__all__ = ["FILE", "FOLDER", "FolderLister", "ListedFolder", "folder_lister"]
+
+FILE: Final = 0
+FOLDER: Final = 1
+"""Kinds of a name in a folder. A name of another kind is a link, a special file, or could not be examined."""
+_TEXT_BYTES: Final = 256 << 10
+_NAMES: Final = 2048
+_NUMBER_BYTES: Final = 8
+
+
+class ListedFolder(NamedTuple):
+    """The names in a folder, in columns, in the order of the paths below them. Numbers are int64 of the processor.
+
+    Attributes:
+        paths: Each name after the prefix, as UTF-8, with a NUL byte after each. Names of folders end in a slash.
+        ends: Position in `paths` after each NUL byte.
+        sizes: Size of each file, in bytes. It is 0, as the times are, for a name of another kind.
+        modified: Modification time of each file, in nanoseconds since 1970 UTC.
+        changed: Status change time of each file, in nanoseconds since 1970 UTC.
+        kinds: Kind of each name, one byte: FILE, FOLDER, or another number.
+    """
+
+    paths: bytes
+    ends: bytes
+    sizes: bytes
+    modified: bytes
+    changed: bytes
+    kinds: bytes
+
+
+class _Folder(ctypes.Structure):
+    """`struct folder` of folder.c."""
+
+    _fields_ = (
+        ("read", ctypes.c_void_p),
+        ("paths", ctypes.c_void_p),
+        ("text_size", ctypes.c_int64),
+        ("order", ctypes.c_void_p),
+        ("ends", ctypes.c_void_p),
+        ("sizes", ctypes.c_void_p),
+        ("modified", ctypes.c_void_p),
+        ("changed", ctypes.c_void_p),
+        ("kinds", ctypes.c_void_p),
+        ("capacity", ctypes.c_int64),
+        ("prefix", ctypes.c_char_p),
+        ("prefix_size", ctypes.c_int64),
+        ("most_path_size", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("needed_text_size", ctypes.c_int64),
+        ("needed_capacity", ctypes.c_int64),
+    )
+
+
+class FolderLister:
+    """Lists folders, one after the other. Keeps memory for the largest one."""
+
+    def __init__(self, loaded: ctypes.CDLL, most_path_bytes: int) -> None:
+        """Prepare the calls.
+
+        Args:
+            loaded: The library.
+            most_path_bytes: Largest size of a path that is listed here.
+        """
+        self._list = loaded.cafcat_list_folder
+        self._list.argtypes = [ctypes.c_int, ctypes.POINTER(_Folder)]
+        self._found = _Folder(most_path_size=most_path_bytes)
+        self._allocate(_TEXT_BYTES, _NAMES)
+
+    def _allocate(self, text_bytes: int, names: int) -> None:
+        found = self._found
+        self._texts = [ctypes.create_string_buffer(text_bytes) for _ in range(2)]
+        self._columns = [(ctypes.c_int64 * names)() for _ in range(5)]
+        self._kinds = ctypes.create_string_buffer(names)
+        found.text_size, found.capacity = text_bytes, names
+        found.read, found.paths = map(ctypes.addressof, self._texts)
+        found.order, found.ends, found.sizes, found.modified, found.changed = map(ctypes.addressof, self._columns)
+        found.kinds = ctypes.addressof(self._kinds)
+
+    def list(self, folder: int, prefix: bytes) -> ListedFolder | None:
+        """List a folder.
+
+        Args:
+            folder: Descriptor of the folder.
+            prefix: Bytes before each name, such as the folder's path with a slash at its end.
+
+        Returns:
+            The names; None if one of them is not valid UTF-8, or makes a path that is too long.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        found = self._found
+        found.prefix, found.prefix_size = prefix, len(prefix)
+        while True:
+            outcome = self._list(folder, found)
+            if outcome < 0:
+                raise OSError(-outcome, os.strerror(-outcome))
+            if outcome:
+                return None
+            if found.needed_text_size <= found.text_size and found.needed_capacity <= found.capacity:
+                return self._copied(found.count)
+            self._allocate(2 * max(found.needed_text_size, _TEXT_BYTES), 2 * max(found.needed_capacity, _NAMES))
+
+    def _copied(self, count: int) -> ListedFolder:
+        """Return the result in memory of its own: the next call changes that of the columns."""
+        ends, sizes, modified, changed = [_copy(column, count * _NUMBER_BYTES) for column in self._columns[1:]]
+        text_bytes = self._columns[1][count - 1] if count else 0
+        paths, kinds = _copy(self._texts[1], text_bytes), _copy(self._kinds, count)
+        return ListedFolder(paths, ends, sizes, modified, changed, kinds)
+
+
+def _copy(memory: "ctypes.Array[Any]", size_bytes: int) -> bytes:
+    return ctypes.string_at(ctypes.addressof(memory), size_bytes)
+
+
+def folder_lister(most_path_bytes: int) -> FolderLister | None:
+    """Return a lister; None without the library."""
+    loaded = library()
+    return None if loaded is None else FolderLister(loaded, most_path_bytes)

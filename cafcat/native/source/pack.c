@@ -1,0 +1,189 @@
+/* Reads small files, one after the other, and makes what their chunk needs: bytes, text of the index, rows of COPY.
+ *
+ * index_text.py has the format of the text, mapping.py that of the rows, files.py the rules for a changed file. */
+#include "native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCATOR_SIZE 4096
+#define MOST_TEXT 160 /* text of an entry without its name */
+#define MOST_ROW 128  /* row without its path */
+#define EPOCH_MICROSECONDS 946684800000000
+
+enum { ALL_PACKED, NO_ROOM, IS_FULL, IS_UNUSUAL };
+
+/* `struct packing` of cafcat/native/pack.py. */
+struct packing {
+    /* The files: columns of `struct folder`, without the names of folders. */
+    const char *paths;
+    const int64_t *ends, *sizes, *modified, *changed;
+    int64_t begin, end;        /* which of the files */
+    const char *base;          /* folder of all files, with a slash at its end */
+    int64_t base_size;
+    int64_t skip;              /* bytes of a path that are not part of the name below that folder */
+    /* The chunk. */
+    int64_t chunk_id, source_id;
+    int32_t has_source, has_entries;
+    int64_t position;          /* size of the data so far */
+    int64_t index_size;        /* size of the index if it ended now */
+    int64_t most_index_size, most_size;
+    int64_t most_file_size;
+    /* Memory of the caller. */
+    uint8_t *data, *text, *rows;
+    int64_t data_size, text_size, rows_size;
+    /* Results: numbers of bytes in each part of the memory, and why the packing ended at the file `begin`. */
+    int64_t data_used, text_used, rows_used;
+    int32_t reason;
+};
+
+static uint8_t *put_number(uint8_t *at, int64_t number)
+{
+    uint8_t digits[20];
+    int count = 0;
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    if (number < 0)
+        *at++ = '-';
+    do
+        digits[count++] = (uint8_t)('0' + left % 10);
+    while (left /= 10);
+    while (count)
+        *at++ = digits[--count];
+    return at;
+}
+
+static uint8_t *put_text(uint8_t *at, const char *text, size_t size)
+{
+    memcpy(at, text, size);
+    return at + size;
+}
+
+#define PUT(at, literal) put_text((at), (literal), sizeof(literal) - 1)
+
+static uint8_t *put_int32(uint8_t *at, int32_t number)
+{
+    const uint32_t swapped = __builtin_bswap32((uint32_t)number);
+    memcpy(at, &swapped, sizeof swapped);
+    return at + sizeof swapped;
+}
+
+static uint8_t *put_field(uint8_t *at, int64_t number)
+{
+    const uint64_t swapped = __builtin_bswap64((uint64_t)number);
+    memcpy(put_int32(at, 8), &swapped, sizeof swapped);
+    return at + 12;
+}
+
+/* Returns 1 if a JSON string has the bytes of the path as they are. */
+static int needs_no_escape(const uint8_t *path, int64_t size)
+{
+    for (int64_t n = 0; n < size; n++)
+        if (path[n] < 32 || path[n] == '"' || path[n] == '\\')
+            return 0;
+    return 1;
+}
+
+static int64_t microseconds(int64_t nanoseconds)
+{
+    return nanoseconds / 1000 - (nanoseconds % 1000 < 0);
+}
+
+/* Returns the number of bytes that were read, at most `size`; -1 after an error. */
+static int64_t read_once(int file, uint8_t *data, int64_t size)
+{
+    int64_t count;
+    do
+        count = read(file, data, (size_t)size);
+    while (count < 0 && errno == EINTR);
+    return count;
+}
+
+/* Reads a file that has not changed since it was listed. Returns 0 in all other cases. */
+static int read_file(const struct packing *to, int64_t n, const char *locator, uint8_t *data)
+{
+    struct stat status;
+    int file;
+    do
+        file = open(locator, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    while (file < 0 && errno == EINTR);
+    if (file < 0)
+        return 0;
+    const int64_t size = read_once(file, data, to->sizes[n] + 1); /* one byte more detects growth */
+    const int is_known = size == to->sizes[n] && fstat(file, &status) == 0;
+    close(file);
+    return is_known && status.st_size == size && S_ISREG(status.st_mode)
+        && (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec == to->modified[n]
+        && (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec == to->changed[n];
+}
+
+static uint8_t *put_entry(uint8_t *at, const struct packing *to, int64_t n, const char *path, int64_t path_size,
+                          int64_t start, uint32_t checksum)
+{
+    if (to->has_entries)
+        *at++ = ',';
+    *at++ = '"';
+    at = put_text(at, path, (size_t)path_size);
+    at = put_number(PUT(at, "\":{\"start_byte\":"), start);
+    at = put_number(PUT(at, ",\"end_byte\":"), start + to->sizes[n]);
+    at = put_number(PUT(at, ",\"crc32c\":"), checksum);
+    at = put_number(PUT(at, ",\"modified_ns\":"), to->modified[n]);
+    *at++ = '}';
+    return at;
+}
+
+static uint8_t *put_row(uint8_t *at, const struct packing *to, int64_t n, const char *path, int64_t path_size,
+                        int64_t start, uint32_t checksum)
+{
+    *at++ = 0;
+    *at++ = 10; /* fields */
+    at = put_field(at, to->chunk_id);
+    at = put_field(at, start);
+    at = put_field(at, start + to->sizes[n]);
+    at = put_field(at, checksum);
+    at = put_field(at, microseconds(to->modified[n]) - EPOCH_MICROSECONDS);
+    at = put_text(put_int32(at, (int32_t)path_size), path, (size_t)path_size);
+    for (int field = 0; field < 3; field++)
+        at = put_int32(at, -1); /* source_etag, content_bytes and decoding are NULL */
+    return to->has_source ? put_int32(put_int32(at, 4), (int32_t)to->source_id) : put_int32(at, -1);
+}
+
+static int pack_file(struct packing *to, int64_t n)
+{
+    const int64_t path_begin = n ? to->ends[n - 1] : 0, path_size = to->ends[n] - path_begin - 1;
+    const int64_t name_size = path_size - to->skip, size = to->sizes[n], start = to->position + to->data_used;
+    const char *const path = to->paths + path_begin;
+    char locator[LOCATOR_SIZE];
+    if (size > to->most_file_size || name_size <= 0 || to->base_size + name_size >= LOCATOR_SIZE
+        || !needs_no_escape((const uint8_t *)path, path_size))
+        return IS_UNUSUAL;
+    if (size >= to->data_size - to->data_used || path_size + MOST_TEXT > to->text_size - to->text_used
+        || path_size + MOST_ROW > to->rows_size - to->rows_used)
+        return NO_ROOM;
+    put_text(put_text((uint8_t *)locator, to->base, (size_t)to->base_size), path + to->skip, (size_t)name_size + 1);
+    if (!read_file(to, n, locator, to->data + to->data_used))
+        return IS_UNUSUAL;
+    const uint32_t checksum = cafcat_crc32c(to->data + to->data_used, (size_t)size, 0);
+    uint8_t *const text = to->text + to->text_used;
+    const int64_t text_size = put_entry(text, to, n, path, path_size, start, checksum) - text;
+    const int64_t index_size = to->index_size + to->text_used + text_size;
+    if (index_size > to->most_index_size || start + size + index_size > to->most_size)
+        return IS_FULL;
+    to->rows_used = put_row(to->rows + to->rows_used, to, n, path, path_size, start, checksum) - to->rows;
+    to->text_used += text_size;
+    to->data_used += size;
+    to->has_entries = 1;
+    return ALL_PACKED;
+}
+
+/* Packs files from `begin` on, until one does not fit or is not usual. Moves `begin` behind the files that were packed. */
+EXPORTED void cafcat_pack(struct packing *to)
+{
+    to->data_used = to->text_used = to->rows_used = 0;
+    to->reason = ALL_PACKED;
+    for (; to->begin < to->end; to->begin++)
+        if ((to->reason = pack_file(to, to->begin)) != ALL_PACKED)
+            return;
+}

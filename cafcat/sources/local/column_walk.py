@@ -1,0 +1,151 @@
+"""Walks folders like `walk.py`, but lists each folder by the library in C, in columns (`FileColumns`)."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from time import monotonic
+from typing import Final
+
+from cafcat.model import MAX_PATH_BYTES
+from cafcat.native.folder import FILE, FOLDER, FolderLister, ListedFolder, folder_lister
+from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.sources.local.walk import Found, Walk, unreadable
+from cafcat.support.paths import is_text
+
+__all__ = ["column_walk"]
+
+_BATCH_FILES: Final = 5_000
+_BATCH_SECONDS: Final = 2.0
+_WORTH_FILES: Final = 64
+"""The catalog is asked once for each batch, which takes as long as to make objects for some ten files."""
+_NO_FILE: Final = re.compile(rb"[^%c]" % FILE)
+
+
+@dataclass(slots=True)
+class _Level:
+    """The folder that is walked, or one above it.
+
+    Attributes:
+        listed: Names in the folder.
+        locator: Path of the folder for the operating system, with "/" at its end.
+        path: Path of the folder in the catalog, with "/" at its end.
+        next: Position of the first name that is not visited yet.
+    """
+
+    listed: ListedFolder
+    locator: str
+    path: str
+    next: int = 0
+
+
+def column_walk(walk: Walk, locator: str, path: str, relative_from: int) -> "ColumnWalk | None":
+    """Return a walk of a folder in columns; None if only `Walk.visit` can list its files.
+
+    Args:
+        walk: The settings. Links must not be followed, and no filter or part may choose files.
+        locator: Path of the folder.
+        path: Its path in the catalog.
+        relative_from: Number of characters of `path` that patterns are not matched with.
+    """
+    lister = folder_lister(MAX_PATH_BYTES) if walk.is_plain and is_text(path) else None
+    return None if lister is None else ColumnWalk(walk, lister, locator, path, relative_from)
+
+
+class ColumnWalk:
+    """Yields the files below a folder in batches."""
+
+    def __init__(self, walk: Walk, lister: FolderLister, locator: str, path: str, relative_from: int) -> None:
+        self._walk = walk
+        self._lister = lister
+        self._locator = locator if locator.endswith("/") else f"{locator}/"
+        self._path = path if path.endswith("/") or not path else f"{path}/"
+        self._relative_from = relative_from
+        self._levels: list[_Level] = []
+        self._parts: list[FilesOfFolder | Found] = []
+        self._count = 0
+        self._begun = monotonic()
+
+    def batches(self) -> Iterator[Sequence[Found]]:
+        """Yield the files and problems of `Walk.visit`, in the same order.
+
+        A batch has at most 5,000 of them, and takes no longer than two seconds. Some batches are a FileColumns;
+        others may be empty.
+        """
+        yield from self._enter(self._locator, self._path)
+        while self._levels:
+            level = self._levels[-1]
+            kinds = level.listed.kinds
+            if level.next == len(kinds):
+                self._levels.pop()
+            elif kinds[level.next] == FILE:
+                yield from self._add_files(level)
+            else:
+                name = FilesOfFolder(level.path, level.listed, level.next, level.next).path(level.next)
+                level.next += 1
+                locator = level.locator + name[len(level.path) :]
+                if kinds[level.next - 1] == FOLDER:
+                    yield from self._enter(locator, name)
+                else:
+                    yield from self._add(self._walk.file(locator, name, follow=False))
+        yield from self._batches()
+
+    def _enter(self, locator: str, path: str) -> Iterator[Sequence[Found]]:
+        """Begin with a folder, or add the problem that prevents this. Yields the batches that are complete."""
+        is_top = not self._levels
+        try:
+            with self._walk.opened(locator, is_top=is_top) as folder:
+                problem = self._walk.own(folder, path)
+                listed = self._lister.list(folder, path.encode()) if problem is None else None
+        except OSError as error:
+            problem, listed = unreadable(path[:-1] or locator, error), None
+        if listed is not None:
+            self._levels.append(_Level(listed, locator, path))
+        elif problem is not None:
+            yield from self._add(problem)
+        else:
+            for found in self._walk.folder(locator, path, self._relative_from, is_top=is_top):
+                yield from self._add(found)
+
+    def _add_files(self, level: _Level) -> Iterator[Sequence[Found]]:
+        """Add the next files of a folder, up to another name. Yields the batch if it is complete."""
+        kinds = level.listed.kinds
+        after = _NO_FILE.search(kinds, level.next)
+        end = min(len(kinds) if after is None else after.start(), level.next + _BATCH_FILES - self._count)
+        self._parts.append(FilesOfFolder(level.path, level.listed, level.next, end))
+        self._count += end - level.next
+        level.next = end
+        yield from self._complete()
+
+    def _add(self, found: Found) -> Iterator[Sequence[Found]]:
+        """Add a file or problem. Yields the batch if it is complete."""
+        self._parts.append(found)
+        self._count += 1
+        yield from self._complete()
+
+    def _complete(self) -> Iterator[Sequence[Found]]:
+        if self._count >= _BATCH_FILES or monotonic() - self._begun > _BATCH_SECONDS:
+            yield from self._batches()
+            self._begun = monotonic()
+
+    def _batches(self) -> Iterator[Sequence[Found]]:
+        """Yield what was added, in the same order, and begin anew.
+
+        Many files without a problem between them become a FileColumns; all others become lists.
+        """
+        parts, self._parts, self._count = self._parts, [], 0
+        base, skip = os.fsencode(self._locator), len(self._path.encode())
+        batch: list[Found] = []
+        for _, run in groupby(parts, key=lambda part: isinstance(part, FilesOfFolder)):
+            adjacent = list(run)
+            files = FileColumns([part for part in adjacent if isinstance(part, FilesOfFolder)], base, skip)
+            if len(files) >= _WORTH_FILES:
+                yield batch
+                yield files
+                batch = []
+            elif files.parts:
+                batch += files
+            else:
+                batch += [found for found in adjacent if not isinstance(found, FilesOfFolder)]
+        yield batch

@@ -1,0 +1,126 @@
+"""An ingest with the part in C and one without pack the same chunks, and give the same rows and reports."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import cafcat
+from cafcat.native.library import turned_off
+from cafcat.writing.chunk import OpenChunk
+from tests.worlds.catalog_world import sql
+from tests.worlds.native import needs_library
+from tests.worlds.native_packing import make_tree
+from tests.worlds.servers.services import Databases
+
+pytestmark = needs_library
+
+ROWS = """
+SELECT l.file_path, c.id, l.start_byte, l.end_byte, l.crc32c, l.modified_at, l.decoding, s.url
+FROM file_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id LEFT JOIN sources AS s ON s.id = l.source_id
+ORDER BY 1
+"""
+CHUNKS = "SELECT id, state, size_bytes, file_count, live_bytes, crc64nvme, index_crc32c FROM chunks ORDER BY 1"
+SIZES = ROWS.replace("c.id, l.start_byte, l.end_byte", "l.end_byte - l.start_byte")
+FOLDERS = "SELECT * FROM cafcat_ops.folders ORDER BY 1"
+FILES = 600
+
+
+@pytest.fixture
+def both(databases: Databases, tmp_path: Path) -> Iterator[list[cafcat.Repository]]:
+    """Two repositories with empty catalogs: one for ingests with the library, one for ingests without."""
+    with databases.fresh(databases.template()) as one, databases.fresh(databases.template()) as other:
+        opened = [
+            cafcat.open(database_url=url, store=str(tmp_path / name), home=str(tmp_path / f"{name} home"))
+            for url, name in ((one, "native"), (other, "python"))
+        ]
+        yield opened
+        for repository in opened:
+            repository.close()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three random trees, and a folder with more files than one call of the library packs."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    for seed in range(3):
+        make_tree(folder / f"t{seed}", Random(seed), others=seed == 2)
+    (folder / "many").mkdir()
+    for n in range(FILES):
+        (folder / "many" / f"{n:04}").write_bytes(Random(n).randbytes(n * 7 % 3000))
+    (folder / "large").write_bytes(bytes(5 << 20))
+    return folder
+
+
+def ingest_both(both: list[cafcat.Repository], sources: list[str], **options: Any) -> None:
+    """Ingest with and without the library, and compare all that was written."""
+    native, python = both
+    reports = [native.ingest(sources, **options)]
+    with turned_off():
+        reports.append(python.ingest(sources, **options))
+    assert reports[0].as_counts() == reports[1].as_counts()
+    for query in (ROWS, CHUNKS, FOLDERS):
+        assert sql(native, query) == sql(python, query)
+    assert native.session.catalog.reports.findings() == []
+    assert native.verify(level="data").damaged == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"prefix": "old"}, {"format": "car"}])
+def test_a_tree_and_its_changes(both: list[cafcat.Repository], tree: Path, options: dict[str, Any]) -> None:
+    ingest_both(both, ["tree"], **options)
+    assert sql(both[0], "SELECT count(*) FROM file_locations")[0][0] > FILES
+    for n in range(0, FILES, 7):
+        (tree / "many" / f"{n:04}").write_bytes(b"changed")
+    (tree / "new").write_bytes(b"new")
+    ingest_both(both, ["tree"], **options)
+
+
+def test_two_sources_of_which_the_second_sorts_before_the_first(both: list[cafcat.Repository], tree: Path) -> None:
+    """The open chunk then has paths that do not ascend."""
+    ingest_both(both, ["tree/t1", "tree/many", "tree/t0", "tree/t2"])
+
+
+def test_the_library_packs_the_files(
+    both: list[cafcat.Repository], tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without this test, the others would also pass if the library were never used."""
+    packed = []
+    add_columns = OpenChunk.add_columns
+
+    def counted(*arguments: Any) -> Any:
+        found = add_columns(*arguments)
+        packed.append(found.end - arguments[3])
+        return found
+
+    monkeypatch.setattr(OpenChunk, "add_columns", counted)
+    both[0].ingest(["tree"])
+    assert sum(packed) >= FILES
+
+
+def test_full_chunks(both: list[cafcat.Repository], tree: Path) -> None:
+    """The two ways may end a chunk at another file, because Python estimates the end of the index."""
+    native, python = both
+    native.ingest(["tree"], target_size=100_000)
+    with turned_off():
+        python.ingest(["tree"], target_size=100_000)
+    assert sql(native, SIZES) == sql(python, SIZES)
+    chunks = sql(native, "SELECT size_bytes FROM chunks WHERE file_count > 1")
+    assert len(chunks) > 5
+    assert max(size for (size,) in chunks) <= 100_000
+    assert native.verify(level="data").damaged == 0
+
+
+def test_worker_processes_pack_the_same_files(both: list[cafcat.Repository], tree: Path) -> None:
+    native, python = both
+    for n in range(FILES, 5000):
+        (tree / "many" / f"{n:04}").write_bytes(b"%d" % n)
+    native.ingest(["tree"], jobs=2)
+    with turned_off():
+        python.ingest(["tree"])
+    assert sql(native, SIZES) == sql(python, SIZES)
+    assert sql(native, FOLDERS) == sql(python, FOLDERS)
+    assert native.verify(level="data").damaged == 0
