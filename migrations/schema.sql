@@ -326,6 +326,49 @@ COMMENT ON COLUMN public.sources.added_at IS 'When the catalog first met the sou
 
 COMMENT ON COLUMN public.sources.url IS 'Folder, bucket or server that the names of files are relative to.';
 
+CREATE TABLE public.verifications (
+    id bigint NOT NULL,
+    run_id bigint NOT NULL,
+    chunk_id bigint,
+    copy_id bigint,
+    files_checked bigint DEFAULT 0 NOT NULL,
+    bytes_read bigint DEFAULT 0 NOT NULL,
+    finding_count bigint DEFAULT 0 NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    level text NOT NULL,
+    verdict text NOT NULL,
+    checked_by text NOT NULL,
+    CONSTRAINT verifications_level_check CHECK ((level = ANY (ARRAY['catalog'::text, 'index'::text, 'data'::text, 'source'::text]))),
+    CONSTRAINT verifications_verdict_check CHECK ((verdict = ANY (ARRAY['ok'::text, 'damaged'::text, 'missing'::text, 'unreadable'::text])))
+);
+
+COMMENT ON TABLE public.verifications IS 'History of checks: which chunk was checked when, at which level, with what verdict.';
+
+COMMENT ON COLUMN public.verifications.id IS 'Number of the check.';
+
+COMMENT ON COLUMN public.verifications.run_id IS 'The verify that made it.';
+
+COMMENT ON COLUMN public.verifications.chunk_id IS 'The chunk; NULL for the catalog as a whole.';
+
+COMMENT ON COLUMN public.verifications.copy_id IS 'Which copy; NULL for the chunk itself.';
+
+COMMENT ON COLUMN public.verifications.files_checked IS 'Files whose bytes, or rows, were looked at.';
+
+COMMENT ON COLUMN public.verifications.bytes_read IS 'Bytes read from the store or the source.';
+
+COMMENT ON COLUMN public.verifications.finding_count IS 'Rows in findings.';
+
+COMMENT ON COLUMN public.verifications.started_at IS 'When it began.';
+
+COMMENT ON COLUMN public.verifications.finished_at IS 'When it was done.';
+
+COMMENT ON COLUMN public.verifications.level IS 'catalog, index, data or source: each looks at more.';
+
+COMMENT ON COLUMN public.verifications.verdict IS 'ok, damaged (see findings), missing (no object) or unreadable (the store did not give it).';
+
+COMMENT ON COLUMN public.verifications.checked_by IS 'Host and process that checked.';
+
 CREATE TABLE public.chunk_copies (
     id bigint NOT NULL,
     chunk_id bigint NOT NULL,
@@ -382,49 +425,6 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION public.chunks_are_kept() IS 'Refuses DELETE and TRUNCATE on chunks.';
-
-CREATE TABLE public.verifications (
-    id bigint NOT NULL,
-    run_id bigint NOT NULL,
-    chunk_id bigint,
-    copy_id bigint,
-    files_checked bigint DEFAULT 0 NOT NULL,
-    bytes_read bigint DEFAULT 0 NOT NULL,
-    finding_count bigint DEFAULT 0 NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    finished_at timestamp with time zone DEFAULT now() NOT NULL,
-    level text NOT NULL,
-    verdict text NOT NULL,
-    checked_by text NOT NULL,
-    CONSTRAINT verifications_level_check CHECK ((level = ANY (ARRAY['catalog'::text, 'index'::text, 'data'::text, 'source'::text]))),
-    CONSTRAINT verifications_verdict_check CHECK ((verdict = ANY (ARRAY['ok'::text, 'damaged'::text, 'missing'::text, 'unreadable'::text])))
-);
-
-COMMENT ON TABLE public.verifications IS 'History of checks: which chunk was checked when, at which level, with what verdict.';
-
-COMMENT ON COLUMN public.verifications.id IS 'Number of the check.';
-
-COMMENT ON COLUMN public.verifications.run_id IS 'The verify that made it.';
-
-COMMENT ON COLUMN public.verifications.chunk_id IS 'The chunk; NULL for the catalog as a whole.';
-
-COMMENT ON COLUMN public.verifications.copy_id IS 'Which copy; NULL for the chunk itself.';
-
-COMMENT ON COLUMN public.verifications.files_checked IS 'Files whose bytes, or rows, were looked at.';
-
-COMMENT ON COLUMN public.verifications.bytes_read IS 'Bytes read from the store or the source.';
-
-COMMENT ON COLUMN public.verifications.finding_count IS 'Rows in findings.';
-
-COMMENT ON COLUMN public.verifications.started_at IS 'When it began.';
-
-COMMENT ON COLUMN public.verifications.finished_at IS 'When it was done.';
-
-COMMENT ON COLUMN public.verifications.level IS 'catalog, index, data or source: each looks at more.';
-
-COMMENT ON COLUMN public.verifications.verdict IS 'ok, damaged (see findings), missing (no object) or unreadable (the store did not give it).';
-
-COMMENT ON COLUMN public.verifications.checked_by IS 'Host and process that checked.';
 
 CREATE TABLE public.events (
     id bigint NOT NULL,

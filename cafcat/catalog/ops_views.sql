@@ -4,6 +4,19 @@
 -- CREATE OR REPLACE VIEW keeps permissions, and PostgreSQL refuses to remove, rename or reorder columns in it. So views
 -- only ever gain columns, at their end. Test: tests/migrations/test_ops_views.py.
 
+CREATE OR REPLACE FUNCTION cafcat_ops.is_broken(chunk_id bigint, copy_id bigint) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT EXISTS (
+        SELECT FROM verifications AS v
+        WHERE v.chunk_id = is_broken.chunk_id AND v.copy_id IS NOT DISTINCT FROM is_broken.copy_id
+          AND v.verdict IN ('damaged', 'missing') AND NOT EXISTS (
+              SELECT FROM verifications AS later
+              WHERE later.chunk_id = v.chunk_id AND later.copy_id IS NOT DISTINCT FROM v.copy_id AND later.id > v.id
+                AND later.verdict = 'ok' AND (later.level IN (v.level, 'data') OR v.verdict = 'missing')));
+END;
+COMMENT ON FUNCTION cafcat_ops.is_broken IS 'True if a check found a chunk (chunks.id; copy_id is NULL) or a copy of it (chunk_copies.id) damaged or missing, and no later check found it whole.';
+
 CREATE OR REPLACE VIEW cafcat_ops.files AS
 SELECT l.file_path, coalesce(l.content_bytes, l.end_byte - l.start_byte) AS size_bytes, l.modified_at,
        coalesce(l.current_since, c.committed_at) AS current_since, coalesce(l.ingest_run_id, c.run_id) AS run_id,
@@ -77,7 +90,8 @@ SELECT c.uuid AS chunk, c.state, c.format, c.store, c.object_key, c.committed_at
        c.file_count AS files, c.live_file_count AS live_files, c.live_bytes, c.data_bytes - c.live_bytes AS dead_bytes,
        round(100.0 * c.live_bytes / nullif(c.data_bytes, 0), 1) AS live_percent,
        (SELECT count(*) FROM chunk_copies AS k
-        WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL) AS copies,
+        WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL
+          AND NOT cafcat_ops.is_broken(k.chunk_id, k.id)) AS copies,
        last.finished_at AS last_checked_at, last.level AS last_level, last.verdict AS last_verdict,
        whole.finished_at AS last_whole_at,
        CASE WHEN last.verdict IS NULL AND copy.verdict IS NULL THEN NULL
@@ -121,7 +135,7 @@ COMMENT ON COLUMN cafcat_ops.chunk_health.live_files IS 'Number of these files t
 COMMENT ON COLUMN cafcat_ops.chunk_health.live_bytes IS 'Total size of the live files.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.dead_bytes IS 'Bytes of files that were replaced, removed or moved: repack regains them.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.live_percent IS 'Share of the live files in the bytes of all files.';
-COMMENT ON COLUMN cafcat_ops.chunk_health.copies IS 'Number of further copies in other stores.';
+COMMENT ON COLUMN cafcat_ops.chunk_health.copies IS 'Number of further copies in other stores, without those that a check found damaged or missing.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_checked_at IS 'End of the last check of the chunk; NULL if it was never checked. A failed check stays the last one until a check of the same level, or of level data, is ok.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_level IS 'Level of that check: catalog, index, data or source.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_verdict IS 'Its verdict: ok, damaged, missing or unreadable.';
@@ -135,7 +149,9 @@ SELECT id AS run_id, state, started_at, finished_at,
        extract(epoch FROM CASE WHEN state = 'running' THEN coalesce(finished_at, now()) ELSE finished_at END
                           - started_at)::numeric(20, 3) AS seconds, host, sources,
        files_added, files_replaced, files_unchanged, files_skipped, files_failed, bytes_added, chunks_committed,
-       options, error, cafcat_version, files_removed
+       options, error, cafcat_version, files_removed,
+       (SELECT e.actor FROM events AS e WHERE e.run_id = ingest_runs.id AND e.actor IS NOT NULL
+        ORDER BY e.id LIMIT 1) AS actor
 FROM ingest_runs;
 
 COMMENT ON VIEW cafcat_ops.runs IS 'Each ingest and each adoption of archives: what it brought, replaced and could not pack. Counts are written when the run ends.';
@@ -157,6 +173,7 @@ COMMENT ON COLUMN cafcat_ops.runs.options IS 'Options of the run.';
 COMMENT ON COLUMN cafcat_ops.runs.error IS 'Why the run failed; NULL otherwise.';
 COMMENT ON COLUMN cafcat_ops.runs.cafcat_version IS 'Version of the program.';
 COMMENT ON COLUMN cafcat_ops.runs.files_removed IS 'Files that --delete removed, because they were gone at the source.';
+COMMENT ON COLUMN cafcat_ops.runs.actor IS 'User and host that packed, from the events of the run; NULL if the run has none.';
 
 CREATE OR REPLACE VIEW cafcat_ops.folders AS
 SELECT folder_path, depth, sum(files)::bigint AS files, sum(bytes)::bigint AS bytes
@@ -209,9 +226,10 @@ SELECT c.uuid AS chunk, c.store, c.object_key, c.size_bytes, c.live_file_count A
        c.committed_at, c.adopted_prefix IS NOT NULL AS is_adopted
 FROM chunks AS c
 WHERE c.state = 'committed' AND NOT EXISTS (
-    SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL);
+    SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL
+      AND NOT cafcat_ops.is_broken(k.chunk_id, k.id));
 
-COMMENT ON VIEW cafcat_ops.single_copy IS 'Chunks with live files and without a copy in another store.';
+COMMENT ON VIEW cafcat_ops.single_copy IS 'Chunks with live files and without a copy in another store. A copy that a check found damaged or missing does not count.';
 COMMENT ON COLUMN cafcat_ops.single_copy.chunk IS 'UUID of the chunk.';
 COMMENT ON COLUMN cafcat_ops.single_copy.store IS 'URL of its only store.';
 COMMENT ON COLUMN cafcat_ops.single_copy.object_key IS 'Key of its object in that store.';
@@ -282,9 +300,10 @@ BEGIN ATOMIC
     FROM file_locations AS l
     WHERE l.caf_file_id = (SELECT c.id FROM chunks AS c WHERE c.uuid = lost_with.chunk)
       AND NOT EXISTS (SELECT FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
-                      WHERE c.uuid = lost_with.chunk AND k.state = 'committed' AND k.retired_at IS NULL);
+                      WHERE c.uuid = lost_with.chunk AND k.state = 'committed' AND k.retired_at IS NULL
+                        AND NOT cafcat_ops.is_broken(k.chunk_id, k.id));
 END;
-COMMENT ON FUNCTION cafcat_ops.lost_with IS 'The live files that are lost if this chunk is lost: none if it has a copy in another store.';
+COMMENT ON FUNCTION cafcat_ops.lost_with IS 'The live files that are lost if this chunk is lost: none if it has a copy in another store that no check found damaged or missing.';
 
 CREATE OR REPLACE FUNCTION cafcat_ops.changes_between(first_run bigint, last_run bigint)
 RETURNS TABLE (change text, file_path text, old_bytes bigint, new_bytes bigint, run_id bigint)

@@ -27,6 +27,13 @@ def run_of(repository: cafcat.Repository, path: str) -> int | None:
     return None if run is None else int(run)
 
 
+def ends(repository: cafcat.Repository, path: str) -> list[tuple[object, ...]]:
+    """Return how each earlier version ended, by which run, and whether it is known by whom."""
+    statement = "SELECT ended_by, ended_by_run_id, ended_by_actor LIKE '%%@%%' FROM cafcat_ops.file_history "
+    where = "WHERE file_path = %s AND current_until IS NOT NULL ORDER BY current_since"
+    return sql(repository, statement + where, path)
+
+
 def versions(repository: cafcat.Repository, path: str) -> list[tuple[object, ...]]:
     statement = "SELECT size_bytes, run_id, ended_by FROM cafcat_ops.file_history WHERE file_path = %s ORDER BY "
     return sql(repository, statement + "current_since", path)
@@ -67,6 +74,25 @@ def test_history_has_each_version_once(local: cafcat.Repository) -> None:
         "USING (file_path) WHERE file_path = 'a/one' AND o.run_id = 1 AND n.run_id = 2",
     )
     assert ended == began
+
+
+def test_history_has_who_ended_a_version(local: cafcat.Repository, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in "abc":
+        (tree / name).write_bytes(b"1")
+    local.ingest([str(tree)], prefix="t")
+    (tree / "a").write_bytes(b"22")
+    (tree / "b").unlink()
+    report = local.ingest([str(tree)], prefix="t", delete=True)
+    [folder] = {path.rpartition("/")[0] for path in (location.path for location in local.list())}
+    local.rm([f"{folder}/c"])
+    assert ends(local, f"{folder}/a") == [("replaced", report.run, True)]
+    assert ends(local, f"{folder}/b") == [("removed", report.run, True)]
+    assert ends(local, f"{folder}/c") == [("removed", None, True)]
+    removals = sql(local, named_queries()["removals"].text([]))
+    assert [row[3] for row in removals] == [None, report.run]
+    assert sql(local, "SELECT actor LIKE '%%@%%' FROM cafcat_ops.runs") == [(True,), (True,)]
 
 
 def test_growth_counts_no_moves_and_subtracts_removals(local: cafcat.Repository) -> None:
@@ -156,6 +182,32 @@ def test_lost_with_a_chunk_and_what_has_one_copy(local: cafcat.Repository, folde
     assert sql(local, "SELECT chunk FROM cafcat_ops.single_copy") == []
     [(copies,)] = sql(local, "SELECT copies FROM cafcat_ops.chunk_health")
     assert copies == 1
+
+
+def test_a_copy_that_is_known_to_be_broken_is_no_copy(
+    local: cafcat.Repository, folder: Folder, tmp_path: Path
+) -> None:
+    uuid = commit(local, OLD)
+    second = tmp_path / "second"
+    local.copy(to=str(second))
+    lost = "SELECT count(*) FROM cafcat_ops.lost_with(%s)"
+    single = "SELECT chunk::text, is_adopted FROM cafcat_ops.single_copy"
+    copies = "SELECT copies FROM cafcat_ops.chunk_health"
+    places = named_queries()["where-is"].text(["top"])
+    of_store = named_queries()["lost-with-store"].text([str(folder.url)])
+    assert (sql(local, lost, uuid), sql(local, single), sql(local, copies)) == ([(0,)], [], [(1,)])
+    [copy] = second.glob("*.caf")
+    kept = copy.read_bytes()
+    copy.unlink()
+    local.verify()
+    assert (sql(local, lost, uuid), sql(local, copies)) == ([(3,)], [(0,)])
+    assert sql(local, single) == [(str(uuid), False)]
+    assert [row[-1] for row in sql(local, places)] == [False, True]
+    assert len(sql(local, of_store)) == 3
+    assert local.session.catalog.totals.read().without_copy == 1
+    copy.write_bytes(kept)
+    local.verify()
+    assert (sql(local, lost, uuid), sql(local, copies), sql(local, of_store)) == ([(0,)], [(1,)], [])
 
 
 def test_health_has_the_last_check(local: cafcat.Repository, folder: Folder) -> None:

@@ -49,7 +49,8 @@ SELECT count(*), extract(epoch FROM min(happened_at))::float8 FROM journal WHERE
 _WITHOUT_COPY: Final = """
 SELECT count(*) FILTER (WHERE c.adopted_prefix IS NULL), count(c.adopted_prefix) FROM chunks AS c
 WHERE c.state = 'committed' AND NOT EXISTS (
-    SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL)
+    SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL
+      AND NOT cafcat_ops.is_broken(k.chunk_id, k.id))
 """
 _VERIFIED: Final = """
 SELECT count(*) FILTER (WHERE v.finished_at IS NULL), extract(epoch FROM min(v.finished_at))::float8,
@@ -124,7 +125,8 @@ class CatalogTotals:
         shards: Number of waiting and running shards, by state.
         unwritten_records: Journal records that a store lacks.
         unwritten_since: When the oldest of these was made; None if there is none.
-        without_copy: Committed chunks that have no second copy, without adopted archives.
+        without_copy: Committed chunks that have no second copy, without adopted archives. A copy that a check found
+            damaged or missing does not count.
         adopted: Committed adopted archives, which never have a second copy.
         never_verified: Committed chunks that were never verified.
         never_verified_since: When the oldest of these was committed; None if there is none.

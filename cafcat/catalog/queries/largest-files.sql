@@ -3,4 +3,4 @@
 -- This reads the whole folder.
 SELECT file_path, size_bytes, chunk FROM cafcat_ops.files
 WHERE file_path >= :folder AND (:folder = '' OR file_path < left(:folder, -1) || '0')
-ORDER BY size_bytes DESC LIMIT 20;
+ORDER BY size_bytes DESC, file_path LIMIT 20;
