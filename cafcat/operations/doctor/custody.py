@@ -67,9 +67,8 @@ def verification(examination: Examination) -> Iterator[Found]:
         problems.append(warning(text, remedy))
     yield from problems
     if not problems:
-        yield ok(
-            f"{plural(totals.never_verified, 'chunk')} never verified at any level, none for more than {_VERIFY_DAYS} days"
-        )
+        never = plural(totals.never_verified, "chunk")
+        yield ok(f"{never} never verified at any level, none for more than {_VERIFY_DAYS} days")
 
 
 def copies(examination: Examination) -> Iterator[Found]:
