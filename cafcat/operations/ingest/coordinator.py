@@ -1,8 +1,9 @@
 """The coordinator of an ingest: it scans the sources, finds new and changed files by batch, and has them packed."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from cafcat.catalog.chunks.chunks import ExistingFiles
@@ -39,8 +40,11 @@ _UNKNOWN: Final = 0
 """`sources.id` of a source that the catalog does not have."""
 _WORTH_FILES: Final = 4_000
 _WORTH_BYTES: Final = 64 << 20
-"""Worker processes start when a batch has this many files or bytes to pack. This process packs smaller batches
-faster than a worker process starts."""
+"""If the user asks for worker processes, they start when a batch has this many files or bytes to pack."""
+_WORTH_SECONDS: Final = 0.5
+_WORTH_BYTES_AT_ONCE: Final = 512 << 20
+"""Otherwise they start when this process has packed for so long, or when a batch has so many bytes: a worker
+process takes some tenths of a second to start."""
 _MOST_JOBS: Final = 4
 """Largest default number of worker processes. More are faster on some disks only, so users must ask for them."""
 
@@ -76,7 +80,8 @@ class Ingest:
             dry_run: Write nothing, and only count the files that would be packed.
             list_changes: Emit a ChangeFound for each new, changed or doubtful file.
             jobs: Number of worker processes that pack, once a batch has enough work for them. 1: this process
-                packs. None: one for each processor, at most four.
+                packs. None: one for each processor, at most four, if there is more work than this process packs
+                while they start.
             most_files: Number of files after which a source is not listed any further, if it can be cut there.
                 None: no limit.
         """
@@ -87,6 +92,7 @@ class Ingest:
         self._jobs = 1 if dry_run else jobs
         self._most_files = most_files
         self._pool: WorkerPool | None = None
+        self._packing_seconds = 0.0
         self._stack = ExitStack()
         self._on_conflict = options.on_conflict
         self._comparison = options.comparison
@@ -226,7 +232,8 @@ class Ingest:
             self._packer.finish_chunk()
             pool.pack_columns(source.opener, files, source_id)
         else:
-            self._packer.pack_columns(source, files, source_id)
+            with self._timed():
+                self._packer.pack_columns(source, files, source_id)
         self.positions.passed(files.last)
 
     def _existing(self, source: Source, batch: Sequence[SourceFile], source_ids: Sequence[int]) -> ExistingFiles:
@@ -278,18 +285,28 @@ class Ingest:
         else:
             if self._pool is not None:
                 self._pool.finish()
-            self._packer.pack(source, pending)
+            with self._timed():
+                self._packer.pack(source, pending)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        begun = monotonic()
+        yield
+        self._packing_seconds += monotonic() - begun
 
     def _pool_for(self, files: int, size_bytes: int) -> "WorkerPool | None":
         """Return the pool of worker processes; None if this process packs the files.
 
-        The pool starts with the first batch that has enough work for it. All later batches use it.
+        The pool starts with the first batch that is worth it. All later batches use it.
 
         Args:
             files: Number of files to pack.
             size_bytes: Their total size.
         """
-        is_worth = files >= _WORTH_FILES or size_bytes >= _WORTH_BYTES
+        if self._jobs is None:
+            is_worth = self._packing_seconds >= _WORTH_SECONDS or size_bytes >= _WORTH_BYTES_AT_ONCE
+        else:
+            is_worth = files >= _WORTH_FILES or size_bytes >= _WORTH_BYTES
         if self._pool is None and self._jobs != 1 and is_worth:
             jobs = min(processors(), _MOST_JOBS) if self._jobs is None else self._jobs
             self._pool = self._start_pool(jobs) if jobs > 1 else None
