@@ -303,16 +303,25 @@ def test_error_of_a_worker_is_raised(repository: cafcat.Repository, tree: Path, 
     check(repository, store, {path: data for path, data in contents(tree).items() if path in found})
 
 
-def test_error_of_one_worker_ends_all(repository: cafcat.Repository, tree: Path, store: Path) -> None:
-    """Another run commits one of the paths meanwhile, which on_conflict=FAIL forbids."""
+def test_error_of_one_worker_ends_all(
+    repository: cafcat.Repository, tree: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run commits one of the paths before the workers commit, which on_conflict=FAIL forbids."""
     victim = "tree/d043/f04399"
+    pool = cafcat.operations.ingest.worker_pool.WorkerPool
+    real = pool.finish
 
-    def commit() -> None:
+    def commit(*arguments: object) -> None:
         with cafcat.open(repository.settings) as other:
             other.ingest([victim], jobs=1)
+        real(*arguments)
 
-    with pytest.raises(Conflict, match="another command committed a file with this path") as raised:
-        repository.with_progress(Once(1, commit)).ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL)
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(Conflict, match="another command committed a file with this path") as raised,
+    ):
+        patched.setattr(pool, "finish", commit)
+        repository.ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL)
     assert raised.value.path == victim
     assert repository.runs(2)[1].state is RunState.FAILED
     repository.recover()
