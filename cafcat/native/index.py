@@ -2,11 +2,11 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cafcat.native.library import library
 
-__all__ = ["GROUP_ENTRIES", "EntryParser", "ParsedEntries", "entry_parser"]
+__all__ = ["GROUP_ENTRIES", "EntryParser", "Matched", "ParsedEntries", "entry_parser"]
 
 GROUP_ENTRIES: Final = 4096
 """Largest number of entries that are parsed together."""
@@ -55,6 +55,35 @@ class ParsedEntries:
         """
         return self._parser.numbers(self._count)
 
+    def match(self, begin: "Matched", rows: bytes) -> "Matched":
+        """Pass over entries that are equal to their rows. Call this before the next parsing.
+
+        Args:
+            begin: Where to begin.
+            rows: Rows as COPY_ROWS returns them, without the header.
+
+        Returns:
+            Where the first entry is that differs from its row, or whose row is not complete.
+        """
+        return self._parser.match(self._count, begin, rows)
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class Matched(NamedTuple):
+    """A position in parsed entries, and in the rows with which they are compared.
+
+    Attributes:
+        entry: Position of the entry in its group.
+        name: Position of its name in the names of the group.
+        at: Position of the row in the text of the rows.
+    """
+
+    entry: int
+    name: int
+    at: int
+
 
 class EntryParser:
     """Parses entries of an index in the usual notation. Keeps 128 KiB of numbers, and the names of one group."""
@@ -68,6 +97,10 @@ class EntryParser:
         self._parse = loaded.cafcat_index_entries
         self._parse.restype = ctypes.c_int64
         self._parse.argtypes = [ctypes.c_char_p, *[ctypes.c_int64] * 4, ctypes.POINTER(_Columns)]
+        number, pointer = ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
+        self._match = loaded.cafcat_match_rows
+        self._match.restype = number
+        self._match.argtypes = [ctypes.POINTER(_Columns), number, number, pointer, ctypes.c_char_p, number, pointer]
         columns = [_Column() for _ in range(4)]
         self._views = [memoryview(column).cast("B").cast("q") for column in columns]
         self._names = ctypes.create_string_buffer(0)
@@ -94,6 +127,12 @@ class EntryParser:
             return None
         names = ctypes.string_at(found.names, found.names_bytes)
         return ParsedEntries(self, count, names, ascends=bool(found.ascends), end=found.end)
+
+    def match(self, count: int, begin: Matched, rows: bytes) -> Matched:
+        """Compare the entries that were parsed last with rows; see `ParsedEntries.match`."""
+        name, at = ctypes.c_int64(begin.name), ctypes.c_int64(begin.at)
+        entry = self._match(self._found, count, begin.entry, name, rows, len(rows), at)
+        return Matched(entry, name.value, at.value)
 
     def numbers(self, count: int) -> tuple[list[int], list[int], Sequence[int | None], Sequence[int | None]]:
         """Return the numbers of the entries that were parsed last; see `ParsedEntries.numbers`."""

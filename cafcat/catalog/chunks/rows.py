@@ -144,13 +144,23 @@ class RowReader:
         self.at = 0
         self._blocks = blocks
 
+    @property
+    def is_cut(self) -> bool:
+        """True if the text has no whole row at `at`."""
+        return _row_at(self.text, self.at) is None
+
+    def fill(self) -> bool:
+        """Read further rows into the text, from `at` on. Return False after the last row."""
+        block = next(self._blocks, b"")
+        if block:
+            self.text, self.at = self.text[self.at :] + block, 0
+        return bool(block)
+
     def row(self) -> ChunkRow | None:
         """Return the next row; None after the last one."""
         while (found := _row_at(self.text, self.at)) is None:
-            block = next(self._blocks, b"")
-            if not block:
+            if not self.fill():
                 return None
-            self.text, self.at = self.text[self.at :] + block, 0
         row, self.at = found
         return row
 

@@ -25,7 +25,7 @@ from cafcat.formats.repeats import SupersededNames
 from cafcat.model import Entry
 from cafcat.native.index import ParsedEntries, entry_parser
 
-__all__ = ["CafReader"]
+__all__ = ["CafReader", "entries_of"]
 
 _VERSION: Final = b"1.0"
 _FOOTER: Final = struct.Struct("<I")
@@ -96,6 +96,13 @@ class CafReader:
             StoreFailed: the names do not ascend, there are more than half a million, and the temporary file to find
                 repeated ones failed.
         """
+        return chain.from_iterable(map(entries_of, self.entry_groups()))
+
+    def entry_groups(self) -> Iterator[Iterable[Entry] | ParsedEntries]:
+        """Return the entries as `entries` does, in groups: parsed ones as columns, before objects are made.
+
+        Raises the errors of `entries`. A group has to be used before the next one is taken.
+        """
         checksum = stored_checksum(self._archive, *self._index_span)
         try:
             superseded = self._superseded(checksum)
@@ -107,8 +114,10 @@ class CafReader:
             raise
         if checksum is not None:
             checksum.check()
-        entries = chain.from_iterable(self._parser(self._archive).entries())
-        return self._drop_superseded(entries, superseded, checksum) if superseded else entries
+        groups = self._parser(self._archive).entries()
+        if not superseded:
+            return groups
+        return iter([self._drop_superseded(chain.from_iterable(map(entries_of, groups)), superseded, checksum)])
 
     def _superseded(self, checksum: IndexChecksum | None) -> SupersededNames | None:
         """Return the ordinals of the entries whose name comes again later, or None if all names ascend.
@@ -233,12 +242,11 @@ class _IndexParser:
             else:
                 yield _NameRun(group[0], group[0], ascend=True)
 
-    def entries(self) -> Iterator[Iterable[Entry]]:
+    def entries(self) -> Iterator[Iterable[Entry] | ParsedEntries]:
         """Yield all entries in the order of the index, in groups, also those whose name comes again later."""
         for group in self._groups():
             if isinstance(group, ParsedEntries):
-                paths = group.names.decode().split("\n")[:-1]
-                yield _entries_of(paths, *group.numbers())
+                yield group
             else:
                 yield self._usual_entries(group) if isinstance(group, _UsualGroup) else (self._validated(group),)
 
@@ -400,6 +408,13 @@ class _IndexParser:
             message = f"modified_ns is not a 64-bit number: {modified_ns}"
         self._cursor.path = entry.path
         return self._cursor.corrupt(message, byte=self._entry_byte)
+
+
+def entries_of(group: Iterable[Entry] | ParsedEntries) -> Iterable[Entry]:
+    """Return the entries of a group."""
+    if isinstance(group, ParsedEntries):
+        return _entries_of(group.names.decode().split("\n")[:-1], *group.numbers())
+    return group
 
 
 def _entries_of(

@@ -10,11 +10,26 @@
 #include <stdint.h>
 
 /* Changes with every change of a function or structure. cafcat/native/library.py has the same number. */
-#define CAFCAT_NATIVE_VERSION 3
+#define CAFCAT_NATIVE_VERSION 4
 
 #define EXPORTED __attribute__((visibility("default")))
 
 uint32_t cafcat_crc32c(const uint8_t *data, size_t size, uint32_t crc);
 size_t cafcat_utf8_size(const uint8_t *at, const uint8_t *end);
+
+/* Big-endian numbers, as in the binary format of COPY. */
+static inline int64_t cafcat_int64_at(const uint8_t *at)
+{
+    uint64_t number;
+    __builtin_memcpy(&number, at, sizeof number);
+    return (int64_t)__builtin_bswap64(number);
+}
+
+static inline int32_t cafcat_int32_at(const uint8_t *at)
+{
+    uint32_t number;
+    __builtin_memcpy(&number, at, sizeof number);
+    return (int32_t)__builtin_bswap32(number);
+}
 
 #endif

@@ -7,20 +7,6 @@
 #define HEAD_BYTES 66 /* the number of fields, five fields of 8 bytes, and the length of the path */
 #define TAIL_BYTES 8  /* content_bytes and decoding, both NULL */
 
-static int64_t int64_at(const uint8_t *at)
-{
-    uint64_t number;
-    memcpy(&number, at, sizeof number);
-    return (int64_t)__builtin_bswap64(number);
-}
-
-static int32_t int32_at(const uint8_t *at)
-{
-    uint32_t number;
-    memcpy(&number, at, sizeof number);
-    return (int32_t)__builtin_bswap32(number);
-}
-
 /* Passes over the rows from rows[*at] on whose files are right: their bytes follow each other from *position on, are
  * in the block, have the checksum, and need no decoding. Returns the number of these rows, and moves both positions.
  *
@@ -33,8 +19,8 @@ EXPORTED int64_t cafcat_check_rows(const uint8_t *rows, int64_t rows_size, int64
     int64_t count = 0;
     for (; rows_size - *at >= HEAD_BYTES; count++) {
         const uint8_t *const row = rows + *at;
-        const int64_t start = int64_at(row + 6), end = int64_at(row + 18), checksum = int64_at(row + 30);
-        const int64_t path_bytes = int32_at(row + 62), left = rows_size - *at - HEAD_BYTES - TAIL_BYTES;
+        const int64_t start = cafcat_int64_at(row + 6), end = cafcat_int64_at(row + 18), checksum = cafcat_int64_at(row + 30);
+        const int64_t path_bytes = cafcat_int32_at(row + 62), left = rows_size - *at - HEAD_BYTES - TAIL_BYTES;
         if (path_bytes < 0 || path_bytes > left || start != *position || end < start || end > block_end
             || memcmp(row + HEAD_BYTES + path_bytes, no_decoding, TAIL_BYTES) != 0)
             break;

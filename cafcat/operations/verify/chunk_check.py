@@ -30,7 +30,7 @@ from cafcat.operations.index_rules import own_prefix
 from cafcat.operations.index_section import IndexSection, head_of
 from cafcat.operations.verify.data_check import DataCheck
 from cafcat.operations.verify.findings import Findings
-from cafcat.operations.verify.index_check import compare, index_error
+from cafcat.operations.verify.index_check import compare, compare_index, index_error
 from cafcat.progress import Progress, StopOnly
 from cafcat.session import Session
 from cafcat.sources.names import printable
@@ -291,7 +291,7 @@ class ObjectCheck:
                 expected = f"[{target.index_start_byte}, {target.index_end_byte})"
                 self._add_index_finding(f"its footer names bytes [{span[0]}, {span[1]}) instead of {expected}")
             progress = self._progress if counts_files else StopOnly(self._progress)
-            compare(reader.entries(), self._rows, self._findings, progress)
+            compare_index(reader, self._rows, self._findings, progress)
         except (Corrupt, Unsupported) as error:
             self._add_index_finding(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
         return target.index_crc32c is not None

@@ -7,18 +7,21 @@ from contextlib import closing
 from itertools import groupby, zip_longest
 from typing import Final
 
-from cafcat.catalog.chunks.rows import ChunkRow
+from cafcat.catalog.chunks.rows import ChunkRow, ChunkRows, RowReader
 from cafcat.errors import Corrupt, Unsupported
-from cafcat.formats.base import Format
+from cafcat.formats.base import Format, Reader
+from cafcat.formats.caf.reader import CafReader, entries_of
 from cafcat.model import Entry, FindingKind
+from cafcat.native.index import Matched, ParsedEntries
 from cafcat.operations.index_section import IndexSection
 from cafcat.operations.verify.findings import Findings
 from cafcat.progress import Progress
 from cafcat.support.quantities import to_microseconds
 from cafcat.support.sorting import ExternalSort
 
-__all__ = ["compare", "index_error"]
+__all__ = ["compare", "compare_index", "index_error"]
 
+_Pair = tuple[ChunkRow | None, Entry | None]
 _PENDING: Final = 50_000
 """Largest number of rows and entries without an equal counterpart so far that wait in memory."""
 _ADVANCE_FILES: Final = 4096
@@ -42,6 +45,19 @@ def index_error(section: IndexSection, archive_format: Format, index_end_byte: i
     if span != (section.start_byte, index_end_byte):
         return f"the footer of the object names bytes [{span[0]}, {span[1]}) as the index"
     return None
+
+
+def compare_index(reader: Reader, rows: Iterable[ChunkRow], findings: Findings, progress: Progress) -> None:
+    """Compare the index of a chunk with all rows of the chunk, as `compare`.
+
+    The library in C passes over the entries of a CAF that are equal to their rows.
+
+    Raises the errors of `compare`.
+    """
+    if isinstance(reader, CafReader) and isinstance(rows, ChunkRows):
+        _compare(_doubtful(reader, rows.reader(), progress), findings, progress)
+    else:
+        compare(reader.entries(), rows, findings, progress)
 
 
 def compare(
@@ -69,9 +85,18 @@ def compare(
         Corrupt, Unsupported: The index cannot be read. Then no finding was added.
         TemporaryFileFailed: A temporary file cannot be written.
     """
+    if lacks_checksums:
+        rows, entries = _without_checksums(rows), map(_without_checksum, entries)
+    _compare(zip_longest(rows, entries), findings, progress, may_lack_rows=may_lack_rows)
+
+
+def _compare(
+    pairs: Iterable[_Pair], findings: Findings, progress: Progress, *, may_lack_rows: bool = False
+) -> None:
+    """Add a finding for each row and entry without an equal one. Those of a pair need not belong together."""
     lacking, first = 0, None
     with closing(_Difference()) as difference:
-        _collect(difference, entries, rows, progress, lacks_checksums=lacks_checksums)
+        _collect(difference, pairs, progress)
         for row, entry in difference.left():
             if row is not None:
                 _add_finding(row, entry, findings)
@@ -81,18 +106,33 @@ def compare(
         _add_lacking(first, lacking, findings)
 
 
-def _collect(
-    difference: "_Difference",
-    entries: Iterable[Entry],
-    rows: Iterable[ChunkRow],
-    progress: Progress,
-    *,
-    lacks_checksums: bool,
-) -> None:
+def _doubtful(reader: CafReader, rows: RowReader, progress: Progress) -> Iterator[_Pair]:
+    """Yield rows and entries like `zip_longest`, without pairs that are equal for certain."""
+    for group in reader.entry_groups():
+        if not isinstance(group, ParsedEntries):
+            for entry in group:
+                yield rows.row(), entry
+            continue
+        entries: list[Entry] = []
+        place = Matched(0, 0, rows.at)
+        while place.entry < len(group):
+            matched = group.match(place, rows.text)
+            rows.at = matched.at
+            progress.checkpoint()
+            progress.advance(matched.entry - place.entry, 0)
+            if matched.entry < len(group) and not (rows.is_cut and rows.fill()):
+                entries = entries or list(entries_of(group))
+                yield rows.row(), entries[matched.entry]
+                name = group.names.index(b"\n", matched.name) + 1
+                matched = Matched(matched.entry + 1, name, rows.at)
+            place = matched._replace(at=rows.at)
+    while (row := rows.row()) is not None:
+        yield row, None
+
+
+def _collect(difference: "_Difference", pairs: Iterable[_Pair], progress: Progress) -> None:
     reported = count = 0
-    if lacks_checksums:
-        rows, entries = _without_checksums(rows), map(_without_checksum, entries)
-    for count, (row, entry) in enumerate(zip_longest(rows, entries), 1):
+    for count, (row, entry) in enumerate(pairs, 1):
         if (
             row is None
             or entry is None
