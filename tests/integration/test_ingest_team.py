@@ -316,12 +316,10 @@ def test_error_of_one_worker_ends_all(
             other.ingest([victim], jobs=1)
         real(*arguments)
 
-    with (
-        monkeypatch.context() as patched,
-        pytest.raises(Conflict, match="another command committed a file with this path") as raised,
-    ):
+    with monkeypatch.context() as patched:
         patched.setattr(pool, "finish", commit)
-        repository.ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL)
+        with pytest.raises(Conflict, match="another command committed a file with this path") as raised:
+            repository.ingest(["tree"], jobs=2, on_conflict=OnConflict.FAIL)
     assert raised.value.path == victim
     assert repository.runs(2)[1].state is RunState.FAILED
     repository.recover()
