@@ -9,6 +9,7 @@ import pytest
 
 import cafcat
 from cafcat.native.library import turned_off
+from cafcat.operations.ingest import packer
 from cafcat.writing.chunk import OpenChunk
 from tests.worlds.catalog_world import sql
 from tests.worlds.native import needs_library
@@ -97,6 +98,7 @@ def test_the_library_packs_the_files(
         return found
 
     monkeypatch.setattr(OpenChunk, "add_columns", counted)
+    monkeypatch.setattr(packer, "SLOW_SECONDS", 1e9)
     both[0].ingest(["tree"])
     assert sum(packed) >= FILES
 
@@ -112,6 +114,26 @@ def test_full_chunks(both: list[cafcat.Repository], tree: Path) -> None:
     assert len(chunks) > 5
     assert max(size for (size,) in chunks) <= 100_000
     assert native.verify(level="data").damaged == 0
+
+
+def test_files_that_take_long_are_read_by_python(
+    both: list[cafcat.Repository], tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python reads several at the same time. After a thousand files, the library tries again."""
+    calls: list[int] = []
+    add_columns = OpenChunk.add_columns
+
+    def counted(*arguments: Any) -> Any:
+        found = add_columns(*arguments)
+        calls.append(found.end - arguments[3])
+        return found
+
+    for n in range(FILES, 3000):
+        (tree / "many" / f"{n:04}").write_bytes(b"%d" % n)
+    monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(OpenChunk, "add_columns", counted)
+    ingest_both(both, ["tree/many"])
+    assert calls == [256, 32, 32]
 
 
 def test_worker_processes_pack_the_same_files(both: list[cafcat.Repository], tree: Path) -> None:

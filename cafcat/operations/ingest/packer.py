@@ -11,7 +11,6 @@ from cafcat.errors import Refused, SourceFailed
 from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
 from cafcat.model import FileProblem, IngestReport, NewFile, OnConflict, ProblemKind, SourceFile
-from cafcat.native.pack import Packed
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
 from cafcat.scanning.positions import Positions
 from cafcat.scanning.problems import Problems
@@ -42,6 +41,39 @@ class PendingFile(NamedTuple):
     source_id: int
 
 
+class _Pace:
+    """Decides how many files `Packer.pack` gets before the library in C packs files again.
+
+    Attributes:
+        ahead: Number of the next files that `pack` gets.
+        most_files: Largest number of files that the library then packs with one call.
+    """
+
+    def __init__(self) -> None:
+        self.ahead = 0
+        self.most_files = _GROUP_FILES
+        self._unusual = 1
+        self._files = 0
+        self._seconds = 0.0
+
+    def note(self, files: int, seconds: float) -> None:
+        """Note how many files the library packed with a call, and how long it took.
+
+        Without any, the next file is not usual: `pack` gets this file, and then twice as many for each further one.
+        If files take long, `pack`, which reads several at the same time, gets the next thousand.
+        """
+        if not files:
+            self.ahead, self._unusual = self._unusual, min(2 * self._unusual, AHEAD_FILES)
+            return
+        self._unusual = 1
+        self._files += files
+        self._seconds += seconds
+        if self._files >= PROBED_FILES:
+            is_slow = self._seconds > SLOW_SECONDS * self._files
+            self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if is_slow else (0, _GROUP_FILES)
+            self._files, self._seconds = 0, 0.0
+
+
 class Packer:
     """Reads files and packs them into chunks, of which at most one is open.
 
@@ -70,6 +102,7 @@ class Packer:
         self._limits = limits
         self._on_conflict = on_conflict
         self._positions = positions
+        self._pace = _Pace()
         self._empty: Writer = target.archive_format.writer(NullSink())
         self.chunk: OpenChunk | None = None
         self.report = IngestReport(run=target.run)
@@ -127,40 +160,42 @@ class Packer:
 
         Raises the errors of `pack`.
         """
-        others = 1
+        rest: list[PendingFile] = []
         for part in files.parts:
             begin = part.begin
             while begin < part.end and not self.is_stopping():
-                packed = self._add_columns(files, part, begin, source_id)
-                count = 0 if packed is None else packed.end - begin
-                begin += count
-                if packed is None or not count:
-                    others = min(2 * others, AHEAD_FILES)
-                elif count >= PROBED_FILES and packed.seconds > SLOW_SECONDS * count:
-                    others = AHEAD_FILES
+                if self._pace.ahead:
+                    end = min(part.end, begin + self._pace.ahead)
+                    rest += [PendingFile(file, False, source_id) for file in files.of_part(part, begin, end)]
+                    self._pace.ahead -= end - begin
+                    begin = end
+                elif rest:
+                    self.pack(opener, rest)
+                    rest = []
                 else:
-                    others = 1
-                    continue
-                rest = files.of_part(part, begin, min(begin + others, part.end))
-                self.pack(opener, [PendingFile(file, False, source_id) for file in rest])
-                begin += len(rest)
+                    begin = self._add_columns(files, part, begin, source_id)
+        if rest and not self.is_stopping():
+            self.pack(opener, rest)
 
-    def _add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, source_id: int) -> Packed | None:
-        """Add the next files of a part to the open chunk, or to a new one; None if no chunk takes the first one."""
+    def _add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, source_id: int) -> int:
+        """Add the next files of a part to the open chunk, or to a new one. Return the position after them."""
         try:
             chunk = self._chunk_for(part.path(begin), part.size_of(begin))
-        except Refused:
-            return None  # `pack` reports the reason
+        except Refused:  # `pack` reports the reason
+            self._pace.note(0, 0.0)
+            return begin
         if not chunk.takes_columns:
-            return None
+            self._pace.note(0, 0.0)
+            return begin
         chunk.set_source(source_id)
-        end = min(part.end, begin + self._limits.max_files - chunk.file_count)
-        packed = chunk.add_columns(files, part, begin, end, self._limits.target_bytes)
+        most = min(self._pace.most_files, self._limits.max_files - chunk.file_count)
+        packed = chunk.add_columns(files, part, begin, min(part.end, begin + most), self._limits.target_bytes)
         if packed.end > begin:
             self._positions.passed(files.of_part(part, packed.end - 1, packed.end)[0])
             self._progress.advance(packed.end - begin, packed.data_bytes)
             chunk.check_lease()
-        return packed
+        self._pace.note(packed.end - begin, packed.seconds)
+        return packed.end
 
     def is_stopping(self) -> bool:
         """Return True if the user ends the ingest, and note that in the report.
