@@ -41,6 +41,14 @@ def test_search_prints_unchanged_records(cafcat: Cafcat, clp_program: Path) -> N
     assert cafcat("search", "level: *", "day1").documents == LOGS["day1/app.log"]
 
 
+def test_a_query_with_an_equals_sign_is_explained(cafcat: Cafcat, clp_program: Path) -> None:
+    adopt(cafcat, clp_program)
+    found = cafcat("search", "level=ERROR")
+    assert (found.text, found.code) == ("", 0)
+    assert "a field is searched with a colon: level: ERROR" in found.err
+    assert "colon" not in cafcat("search", "level: NONE").err
+
+
 def test_search_in_json(cafcat: Cafcat, clp_program: Path) -> None:
     adopt(cafcat, clp_program)
     *found, summary = cafcat("search", "n: 1", "--json").documents

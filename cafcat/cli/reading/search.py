@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _NS_PER_MS = 1_000_000
+_EXAMPLE = "level: ERROR"
 
 
 def search(
@@ -87,6 +88,8 @@ def search(
             call.warn(f"the catalog has no archive of logs; {hint}")
         elif not found.report.records and not repository.has_logs(prefix):
             raise NotFound(NO_LOGS, path=prefix)
+        elif not found.report.records and "=" in query and ":" not in query:
+            call.warn(f"no record matches the text {query!r}; a field is searched with a colon: {_EXAMPLE}")
     return _end(call, found.report, count=count)
 
 
