@@ -31,6 +31,7 @@ SECTIONS = {
         "without-files",
         "stores",
         "copies",
+        "copies-in",
         "formats",
         "adopted",
         "database-size",

@@ -216,3 +216,17 @@ def test_ctrl_c_finishes_the_current_copy(cafcat: Cafcat, as_json: bool) -> None
     else:
         assert re.fullmatch(r"interrupted; copied 1 chunk \(1\.\d kB\)\n", result.text)
     assert cafcat("copy", "--all", "--to", "./second").text.endswith("1 had been there before\n")
+
+
+def test_queries_about_a_store_take_its_name_or_folder(cafcat: Cafcat) -> None:
+    """A name that is no store must not look like a store from which nothing would be lost."""
+    first, second = fill(cafcat, "a", "b")
+    cafcat("copy", first, "--to", "./second", "-q")
+    cafcat("store", "rename", str(cafcat.folder / "store"), "main")
+    for name in ("main", "./store", (cafcat.folder / "store").as_uri()):
+        rows = cafcat("query", "lost-with-store", name, "--json").documents
+        assert [(row["file_path"], row["chunk"]) for row in rows] == [("b", second)]
+    [copy] = cafcat("query", "copies-in", "./second", "--json").documents
+    assert (copy["chunk"], copy["is_broken"], copy["is_left_behind"]) == (first, False, False)
+    for name in ("lost-with-store", "copies-in"):
+        assert "the catalog has no chunk in the store" in cafcat("query", name, "./nothing", code=4).err

@@ -1,9 +1,9 @@
 -- Which files are lost if a store is lost?
--- :url TEXT URL of the store. Example: file:///mnt/second/chunks
+-- :store STORE The store. Example: file:///mnt/second/chunks
 -- Files of the chunks in this store without a copy in another store that no check found damaged or missing.
 SELECT l.file_path, coalesce(l.content_bytes, l.end_byte - l.start_byte) AS size_bytes, c.uuid AS chunk
 FROM chunks AS c JOIN file_locations AS l ON l.caf_file_id = c.id
-WHERE c.store = :url AND c.state = 'committed' AND NOT EXISTS (
+WHERE c.store = :store AND c.state = 'committed' AND NOT EXISTS (
     SELECT FROM chunk_copies AS k WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.retired_at IS NULL
-      AND k.store <> :url AND NOT cafcat_ops.is_broken(k.chunk_id, k.id))
+      AND k.store <> :store AND NOT cafcat_ops.is_broken(k.chunk_id, k.id))
 ORDER BY c.id, l.file_path;

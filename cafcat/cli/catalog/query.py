@@ -1,6 +1,7 @@
 """The command `cafcat query`: its flags and output."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,10 +58,10 @@ def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
 
 
 def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> list[str]:
-    """Return the values with whole UUIDs in place of the first digits of the UUIDs of chunks.
+    """Return the values with whole UUIDs of chunks, and with URLs of stores in place of their names and folders.
 
     Raises:
-        NotFound: There is no chunk or run of such a value.
+        NotFound: There is no chunk, run or store of such a value.
         InvalidInput: Values are missing or of the wrong kind, or the second of two runs is not the later one.
     """
     kinds = [parameter.kind for parameter in query.parameters]
@@ -69,10 +70,17 @@ def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -
         repository.changes_between(*runs)  # only checks the runs, because no change is taken from the iterator
     for run in runs:
         repository.run(run)
-    return [
-        str(repository.chunk(value).uuid) if kinds[place : place + 1] == ["UUID"] else value
-        for place, value in enumerate(values)
-    ]
+    return [_whole(repository, kind, value) for kind, value in zip_longest(kinds[: len(values)], values)]
+
+
+def _whole(repository: "PackedFiles", kind: str | None, value: str) -> str:
+    if kind == "UUID":
+        return str(repository.chunk(value).uuid)
+    if kind == "STORE":
+        from cafcat.operations.chosen_stores import url_of_store_with_chunks
+
+        return str(url_of_store_with_chunks(repository.session, value))
+    return value
 
 
 def _is_whole(value: str) -> bool:
