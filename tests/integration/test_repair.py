@@ -416,6 +416,9 @@ def test_failing_source_loses_only_later_files(local: cafcat.Repository, folder:
                     raise Unavailable("the source is gone")
                 yield item
 
+        def column_batches(self) -> None:
+            """Let `files` list them."""
+
     chunk = ingested(local)
     write(local, folder, chunk, lambda data: flipped(FILES["tree/03"])(flipped(FILES["tree/07"])(data)))
     place = chunk_target(local.session.catalog, local.session.stores[folder.url], "repair")
