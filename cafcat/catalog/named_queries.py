@@ -18,7 +18,7 @@ from cafcat.support.paths import folder_of
 
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
 
-_PARAMETER: Final = re.compile(r":(\w+) (TEXT|FOLDER|LOGS|INTEGER|RUN|UUID|STORE|TIME) (.+) Example: (.*)")
+_PARAMETER: Final = re.compile(r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|RUN|UUID|STORE|TIME) (.+) Example: (.*)")
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
 
@@ -32,6 +32,7 @@ _KINDS: Final[dict[str, Callable[[str], str | int | UUID]]] = {
     "RUN": int,
     "UUID": UUID,
     "TEXT": str,
+    "FILE": str,
     "STORE": str,
     "FOLDER": folder_of,
     "LOGS": _folder_of_logs,
@@ -45,9 +46,10 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: Name in the text of the query, where a colon precedes it.
-        kind: TEXT, FOLDER or LOGS (a folder of files or of log files; a slash at its end is added), INTEGER, RUN
-            (number of an ingest), UUID, STORE (a URL; on the command line also a name or a folder) or TIME (that
-            PostgreSQL can read; in the time zone of the session, or with one).
+        kind: TEXT, FILE (the query has no row if there is no such file), FOLDER or LOGS (a folder of files or of log
+            files; a slash at its end is added), INTEGER, RUN (number of an ingest), UUID, STORE (a URL; on the
+            command line also a name or a folder) or TIME (that PostgreSQL can read; in the time zone of the session,
+            or with one).
         help: Description.
         example: A value, as text.
     """

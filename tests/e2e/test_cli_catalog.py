@@ -53,6 +53,9 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert "there is no run 77;" in cafcat("query", name, "77", code=4).err
         assert "run must be a whole number" in cafcat("query", name, "x", code=2).err
     assert "takes FIRST LAST" in cafcat("query", "changes", "1", code=2).err
+    for name in ("history", "where-is"):
+        assert cafcat("query", name, "b", "--json").documents[0]["size_bytes"] == 1
+        assert "the catalog has no such file" in cafcat("query", name, "nothing", code=4).err
 
 
 @pytest.mark.parametrize("folder", ["tree", "tree/", "", "."])

@@ -1,5 +1,5 @@
 -- Where is a file, and where are its copies?
--- :path TEXT The file. Example: photos/2026/cat.jpg
+-- :path FILE The file. Example: photos/2026/cat.jpg
 -- The first row is the chunk from which files are read. If decoding is NULL, bytes [start_byte, end_byte) are the file.
 -- A place whose is_broken is true was found damaged or missing.
 SELECT f.file_path, f.size_bytes, f.chunk, f.url, f.start_byte, f.end_byte, f.crc32c, f.decoding,

@@ -1,7 +1,7 @@
 """The command `cafcat query`: its flags and output."""
 
 from collections.abc import Iterable
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +9,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.catalog.sql import show_rows
 from cafcat.errors import NotFound
+from cafcat.model import NO_SUCH_FILE
 from cafcat.support.arguments import parse_text
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def query(
         call.output.show({"sql": text}, [f"{text};"])
         return
     with call.files() as repository:
-        show_rows(call, *repository.query(chosen.text(_values(repository, chosen, values))))
+        columns, rows = repository.query(chosen.text(_values(repository, chosen, values)))
+        first = list(islice(rows, 1))
+        if not first and "FILE" in [parameter.kind for parameter in chosen.parameters]:
+            raise NotFound(NO_SUCH_FILE, path=values[0])
+        show_rows(call, columns, chain(first, rows))
 
 
 def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
