@@ -46,10 +46,10 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: Name in the text of the query, where a colon precedes it.
-        kind: TEXT, FILE (the query has no row if there is no such file), FOLDER or LOGS (a folder of files or of log
-            files; a slash at its end is added), INTEGER, RUN (number of an ingest), UUID, STORE (a URL; on the
-            command line also a name or a folder) or TIME (that PostgreSQL can read; in the time zone of the session,
-            or with one).
+        kind: TEXT, FILE (the query has no row if there is no such file), FOLDER or LOGS (a folder of files or of
+            log files; a slash at its end is added), INTEGER, RUN (number of an ingest), UUID, STORE (a URL; on the
+            command line also a name or a folder) or TIME (that PostgreSQL can read; in the time zone of the
+            session, or with one).
         help: Description.
         example: A value, as text.
     """
