@@ -198,6 +198,7 @@ class Ingest:
         self._packer.report.files_seen += len(batch)
         if isinstance(batch, FileColumns) and self._is_new(batch):
             self._pack_columns(source, batch)
+            self._packer.problems.record()
             return
         source_ids = self._source_ids_of(source, batch)
         while batch:
