@@ -110,6 +110,7 @@ def test_full_chunks(both: list[cafcat.Repository], tree: Path) -> None:
     with turned_off():
         python.ingest(["tree"], target_size=100_000)
     assert sql(native, SIZES) == sql(python, SIZES)
+    assert {state for (state,) in sql(native, "SELECT state FROM chunks")} == {"committed"}
     chunks = sql(native, "SELECT size_bytes FROM chunks WHERE file_count > 1")
     assert len(chunks) > 5
     assert max(size for (size,) in chunks) <= 100_000

@@ -300,13 +300,19 @@ class Packer:
     def _chunk_for(self, path: str, size_bytes: int) -> OpenChunk:
         """Return a chunk that a file of this size fits into: the open chunk, or else a new one.
 
-        Before a new chunk is begun, the open chunk is committed. Raises Refused if no chunk can have the file.
+        A chunk without files takes any file that a chunk can have. Before a new chunk is begun, the open chunk is
+        committed. Raises Refused if no chunk can have the file.
         """
-        if self.chunk is not None and self._limits.have_room(self.chunk, path, size_bytes):
+        if (
+            self.chunk is not None
+            and self.chunk.file_count
+            and self._limits.have_room(self.chunk, path, size_bytes)
+        ):
             return self.chunk
         self._check_size(path, size_bytes)
-        self.finish_chunk()
-        self.chunk = OpenChunk(self._target)
+        if self.chunk is None or self.chunk.file_count:
+            self.finish_chunk()
+            self.chunk = OpenChunk(self._target)
         return self.chunk
 
     def _check_size(self, path: str, size_bytes: int) -> None:
