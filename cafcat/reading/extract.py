@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Final
 
-from cafcat.errors import CafcatError, Conflict, InvalidInput
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
 from cafcat.progress import Progress
 from cafcat.reading.coalescing import RangeRead
@@ -101,7 +101,8 @@ def _reads(reader: FileReader, page: Sequence[Location]) -> Iterator[RangeRead[R
 
 def report_failure(report: ExtractReport, progress: Progress, path: str, error: CafcatError) -> None:
     """Count a file that could not be extracted, and emit its problem."""
-    problem = FileProblem(path, _KINDS.get(error.kind, ProblemKind.NAME), error.message)
+    remedy = f"; {error.hint}" if isinstance(error, Corrupt) and error.hint else ""
+    problem = FileProblem(path, _KINDS.get(error.kind, ProblemKind.NAME), error.message + remedy)
     report.files_failed += 1
     if len(report.failed) < REPORTED_FAILURES:
         report.failed.append(problem)

@@ -157,9 +157,9 @@ class FileReader:
         try:
             yield from _checked(request, self._blocks(request))
         except Damaged as error:
+            error.hint = f"run cafcat repair --chunk {request.location.chunk}"
             if self._replicas.others(request.location):
-                repair = f"cafcat repair --chunk {request.location.chunk}"
-                error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or run {repair}"
+                error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or {error.hint}"
             raise
 
     def _blocks(self, request: ReadRequest) -> Iterator[bytes]:

@@ -351,8 +351,11 @@ class ReplicaAttempts:
         """
         assert self._error is not None  # noqa: S101 - called after all replicas failed, and the chunk's own object is one of them
         error = self._unavailable or _error_of_file(location or self._location, self._error)
-        if self._of_copies and error is not self._error:
-            error.hint = f"its copies fail, too: {'; '.join(self._of_copies)}"
+        hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
+        if isinstance(error, Corrupt):
+            hints.append(f"run cafcat repair --chunk {self._location.chunk}")
+        if hints and error is not self._error:
+            error.hint = "; ".join(hints)
         error.__cause__ = self._error if error is not self._error else None
         return error
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
+import psycopg
 import pytest
 
 from cafcat.operations.backup.report import BackupReport
@@ -112,3 +113,20 @@ def test_on_s3(cafcat: Cafcat, lost: Cafcat, s3_bucket: str, s3_environment: Non
     cafcat("backup", "--to", f"s3://{s3_bucket}/safe", "-q")
     assert lost("restore", "--from", f"s3://{s3_bucket}/safe").text.startswith("restored ")
     assert lost("cat", "tree/a.txt").out == b"first file\n"
+
+
+def test_restore_tells_of_a_store_that_is_not_mounted(cafcat: Cafcat, lost: Cafcat) -> None:
+    """Its journal may have changes after the backup."""
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    cafcat("backup", "--to", "./second", "-q")
+    (cafcat.folder / "store").rename(cafcat.folder / "unmounted")
+    for is_mount_point in (False, True):
+        if is_mount_point:
+            (cafcat.folder / "store").mkdir()
+            assert lost.database_url
+            with psycopg.connect(lost.database_url) as connection:
+                connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            lost("db", "init", "-q")
+        result = lost("restore", "--from", "./second")
+        assert "/store could not be read: the catalog's marker is not there: a disk may not" in result.err
+        assert result.lines[-1].startswith("there may be later changes: make the stores reachable")

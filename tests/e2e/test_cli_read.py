@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat, write_tree
+from tests.worlds.archives.damage import flip
 
 
 def test_get_copies_to_the_current_folder(filled: Cafcat, tmp_path: Path) -> None:
@@ -230,3 +231,24 @@ def test_inspect_refuses_other_files_and_damaged_archives(filled: Cafcat, tmp_pa
     archive = Path(filled("locate", "tree/a.txt", "--json").document["object"])
     (tmp_path / "damaged.caf").write_bytes(archive.read_bytes().replace(b'"start_byte"', b'"start_bite"', 1))
     assert alone("inspect", "damaged.caf", "--json", code=5).error["kind"] == "corrupt"
+
+
+def test_damage_without_a_copy_names_the_repair(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"content")
+    cafcat("ingest", "tree", "-q")
+    [chunk] = (cafcat.folder / "store").glob("*.caf")
+    flip(chunk, 0)
+    for arguments in (["get", "tree/a", "-o", "out"], ["cat", "tree/a"], ["extract", "-C", "out"]):
+        assert f"run cafcat repair --chunk {chunk.stem}" in cafcat(*arguments, code=5).err
+    chunk.unlink()
+    assert f"run cafcat repair --chunk {chunk.stem}" in cafcat("cat", "tree/a", code=5).err
+
+
+def test_parents_make_the_folder_of_the_output(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"content")
+    cafcat("ingest", "tree", "-q")
+    cafcat("get", "tree/a", "--parents", "-o", "new/folder")
+    assert (cafcat.folder / "new/folder/tree/a").read_bytes() == b"content"
+    assert "must be an existing folder" in cafcat("get", "tree/*", "tree/a", "-o", "other", code=2).err

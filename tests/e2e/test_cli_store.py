@@ -371,3 +371,17 @@ def test_ingest_does_not_create_the_old_folder_of_a_moved_store(cafcat: Cafcat) 
     cafcat("store", "add", "again", old)
     cafcat("ingest", "tree", "--force", "-q")
     assert list(old.glob("*.caf"))
+
+
+def test_a_store_that_was_given_up_is_not_new(cafcat: Cafcat, tmp_path: Path) -> None:
+    """Files were packed into the old place of a store that had moved."""
+    fill(cafcat)
+    old, new = tmp_path / "store", tmp_path / "new place"
+    shutil.copytree(old, new)
+    cafcat("store", "move", old, new, "--all")
+    (tmp_path / "tree" / "late").write_bytes(b"late")
+    cafcat("ingest", "tree", "-q")
+    shutil.rmtree(old)
+    cafcat("store", "rm", old, "--lost", "--yes")
+    assert "nothing yet" not in cafcat("store", "ls").text
+    assert f"{url_of(old)}  nothing any more" in cafcat("store", "ls", "-v").text

@@ -241,7 +241,7 @@ def test_without_a_copy_the_error_is_that_of_the_chunk(world: World, tmp_path: P
     os.unlink(object_of(world, chunk))
     with pytest.raises(Corrupt, match="is missing") as raised:
         world.repository.read("tree/first")
-    assert raised.value.hint is None
+    assert raised.value.hint == f"run cafcat repair --chunk {chunk}"
     assert world.warnings == []
 
 

@@ -49,7 +49,10 @@ SELECT s.id, s.url, s.name, s.home_path IS NOT NULL, s.uuid,
         WHERE k.store = s.url AND k.state = 'committed' AND k.retired_at IS NULL),
        (SELECT count(*) FROM chunk_copies AS k
         WHERE k.store = s.url AND k.state = 'committed' AND k.retired_at IS NOT NULL),
-       (SELECT count(*) FROM backups AS b WHERE b.store = s.url AND b.state = 'committed')
+       (SELECT count(*) FROM backups AS b WHERE b.store = s.url AND b.state = 'committed'),
+       s.uuid IS NOT NULL OR EXISTS (SELECT FROM chunks AS c WHERE c.store = s.url)
+       OR EXISTS (SELECT FROM chunk_copies AS k WHERE k.store = s.url)
+       OR EXISTS (SELECT FROM backups AS b WHERE b.store = s.url)
 FROM stores AS s
 """
 
@@ -84,6 +87,7 @@ class StoreRow(NamedTuple):
         copies: Number of committed copies of chunks, except those that a migration has retired.
         retired: Number of copies that a migration has retired. Prune removes them.
         backups: Number of backups of the catalog.
+        was_used: True if the catalog has, or had, an object in the store.
     """
 
     id: int
@@ -97,6 +101,7 @@ class StoreRow(NamedTuple):
     copies: int
     retired: int
     backups: int
+    was_used: bool
 
 
 class StoredObject(NamedTuple):

@@ -287,6 +287,11 @@ class Loader:
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
+    def has_marker(self, url: str) -> bool:
+        """Return True if a store had a marker of the catalog when the backup was made."""
+        statement = "SELECT FROM stores WHERE url = %s AND uuid IS NOT NULL"
+        return self._connection.execute(statement, [url]).fetchone() is not None
+
     def store_with(self, uuid: UUID) -> str | None:
         """Return the URL of the loaded store with this UUID in its marker; None if no loaded store has it."""
         row = self._connection.execute("SELECT url FROM stores WHERE uuid = %s", [uuid]).fetchone()

@@ -87,7 +87,11 @@ def restore(call: Call, options: RestoreOptions) -> int:
 def _restored(report: "RestoreReport") -> list[str]:
     rows = sum(report.rows.values())
     lines = [f"restored {plural(rows, 'row')} as of {report.taken_at}, from {report.object_key} in {report.store}"]
-    if not report.newer_records:
+    if report.newer_unknown and not report.newer_records:
+        lines.append(
+            "there may be later changes: make the stores reachable, then restore again into an empty catalog"
+        )
+    elif not report.newer_records:
         stores = " and ".join(report.compared) or "any store"
         later = "files in a store that came into use after the backup need a rebuild"
         lines.append(f"no later change in the journal of {stores}; {later}")

@@ -74,7 +74,7 @@ def _counts(store: "StoreRow") -> str:
         (store.retired, f"{store.retired} left by a migration"),
         (store.backups, plural(store.backups, "backup")),
     )
-    nothing = "nothing yet" if store.uuid is None else _NOTHING_ANY_MORE
+    nothing = _NOTHING_ANY_MORE if store.was_used else "nothing yet"
     return ", ".join(text for count, text in counts if count) or nothing
 
 

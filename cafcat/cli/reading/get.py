@@ -86,7 +86,7 @@ def get(
             return _show_plan(call, repository, names, byte_range or WHOLE)
         if only is None or parents:
             found = repository.get_into(
-                names, _folder(output), *(byte_range or WHOLE), parents=parents, overwrite=force
+                names, _folder(output, create=parents), *(byte_range or WHOLE), parents=parents, overwrite=force
             )
             return _show_many(call, repository, found, output or ".", parents=parents, single=only is not None)
         target = _target(only, output)
@@ -140,9 +140,19 @@ def _show_many(
     return SOME_FAILED if failed else 0
 
 
-def _folder(output: str | None) -> Path:
-    """Return the folder to which several files are written. Raises InvalidInput if it does not exist."""
+def _folder(output: str | None, *, create: bool) -> Path:
+    """Return the folder to which several files are written.
+
+    Args:
+        output: The value of -o; None: the current folder.
+        create: True to make the folder if it is missing, as those below it.
+
+    Raises:
+        InvalidInput: It does not exist, or is no folder.
+    """
     folder = Path(output or ".")
+    if create and not folder.exists():
+        folder.mkdir(parents=True)
     if not folder.is_dir():
         raise InvalidInput(
             f"-o {output} must be an existing folder, because several files are written",

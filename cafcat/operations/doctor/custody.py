@@ -68,7 +68,7 @@ def verification(examination: Examination) -> Iterator[Found]:
     yield from problems
     if not problems:
         never = plural(totals.never_verified, "chunk")
-        yield ok(f"{never} never verified at any level, none for more than {_VERIFY_DAYS} days")
+        yield ok(f"{never} never verified; all others verified in the last {_VERIFY_DAYS} days")
 
 
 def copies(examination: Examination) -> Iterator[Found]:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.transfer.dump import Loader, StoredBackup
-from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unsupported
+from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unavailable, Unsupported
 from cafcat.operations.audit import recorded
 from cafcat.operations.backup.run import FoundBackup, backups_of
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader
@@ -161,12 +161,16 @@ class _Restore:
     def _newer(self, loader: Loader, catalog: UUID, url: str) -> int:
         """Return how many journal records of this catalog a store has that the backup does not have.
 
-        A store whose journal cannot be read is noted for the report, with a warning.
+        A store whose journal cannot be read, or that lacks the marker which it had, is noted for the report, with a
+        warning.
         """
         newer = 0
         try:
             store = self._session.stores[url]
-            is_shared = not set(catalogs_of(store)) <= {catalog}
+            catalogs = set(catalogs_of(store))
+            if catalog not in catalogs and loader.has_marker(url):
+                raise Unavailable("the catalog's marker is not there: a disk may not be mounted")
+            is_shared = not catalogs <= {catalog}
             keys = (parse_journal_key(found.key) for found in store.list(JOURNAL_PREFIX))
             records = (record for record in keys if record is not None)
             while batch := list(islice(records, _BATCH_OBJECTS)):
