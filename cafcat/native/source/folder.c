@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,11 +94,6 @@ static int read_names(struct folder *found, int folder, DIR *entries)
     return LISTED;
 }
 
-static int64_t nanoseconds(struct timespec time)
-{
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 /* True if the time is between the years 1678 and 2262, so that its nanoseconds fit. */
 static int fits(struct timespec time)
 {
@@ -115,8 +109,8 @@ static uint8_t look_at(struct folder *found, int folder, const char *name, int64
         || !fits(status.st_mtim) || !fits(status.st_ctim))
         return IS_OTHER;
     found->sizes[n] = status.st_size;
-    found->modified[n] = nanoseconds(status.st_mtim);
-    found->changed[n] = nanoseconds(status.st_ctim);
+    found->modified[n] = cafcat_nanoseconds(status.st_mtim);
+    found->changed[n] = cafcat_nanoseconds(status.st_ctim);
     return IS_FILE;
 }
 

@@ -158,19 +158,12 @@ EXPORTED int64_t cafcat_index_entries(const uint8_t *text, int64_t begin, int64_
     return count;
 }
 
-#define HEAD_BYTES 66 /* of a row: see rows.c */
-#define TAIL_BYTES 8
-#define EPOCH_MICROSECONDS 946684800000000
-
-/* Returns 1 if a row of COPY_ROWS has the numbers of an entry, and the file needs no decoding. */
+/* Returns 1 if a row has the numbers of an entry, and the file needs no decoding. */
 static int is_equal(const struct columns *found, int64_t n, const uint8_t *row, int64_t path_bytes)
 {
-    static const uint8_t no_decoding[TAIL_BYTES] = {255, 255, 255, 255, 255, 255, 255, 255};
-    const int64_t time = found->times[n];
-    return cafcat_int64_at(row + 6) == found->starts[n] && cafcat_int64_at(row + 18) == found->ends[n]
-        && cafcat_int64_at(row + 30) == found->checksums[n] && time != INT64_MIN
-        && cafcat_int64_at(row + 42) == time / 1000 - (time % 1000 < 0) - EPOCH_MICROSECONDS
-        && memcmp(row + HEAD_BYTES + path_bytes, no_decoding, TAIL_BYTES) == 0;
+    return cafcat_row_start(row) == found->starts[n] && cafcat_row_end(row) == found->ends[n]
+        && cafcat_row_checksum(row) == found->checksums[n] && found->times[n] != INT64_MIN
+        && cafcat_row_time(row) == cafcat_time_of_row(found->times[n]) && cafcat_row_is_not_decoded(row, path_bytes);
 }
 
 /* Passes over entries from n on whose rows, from rows[*at] on, have the same path and numbers. Returns the position of the
@@ -178,14 +171,14 @@ static int is_equal(const struct columns *found, int64_t n, const uint8_t *row, 
 EXPORTED int64_t cafcat_match_rows(const struct columns *found, int64_t count, int64_t n, int64_t *name,
                                    const uint8_t *rows, int64_t rows_size, int64_t *at)
 {
-    for (; n < count && rows_size - *at >= HEAD_BYTES + TAIL_BYTES; n++) {
+    for (; n < count; n++) {
         const uint8_t *const row = rows + *at, *const path = found->names + *name;
-        const int64_t path_bytes = cafcat_int32_at(row + 62), left = rows_size - *at - HEAD_BYTES - TAIL_BYTES;
-        if (path_bytes < 0 || path_bytes > left || path_bytes >= found->names_bytes - *name || path[path_bytes] != '\n'
-            || memcmp(path, row + HEAD_BYTES, (size_t)path_bytes) != 0 || !is_equal(found, n, row, path_bytes))
+        const int64_t path_bytes = cafcat_row_path_bytes(row, rows_size - *at);
+        if (path_bytes < 0 || path_bytes >= found->names_bytes - *name || path[path_bytes] != '\n'
+            || memcmp(path, row + ROW_HEAD_BYTES, (size_t)path_bytes) != 0 || !is_equal(found, n, row, path_bytes))
             break;
         *name += path_bytes + 1;
-        *at += HEAD_BYTES + path_bytes + TAIL_BYTES;
+        *at += ROW_HEAD_BYTES + path_bytes + ROW_TAIL_BYTES;
     }
     return n;
 }

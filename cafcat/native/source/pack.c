@@ -12,7 +12,6 @@
 #define LOCATOR_SIZE 4096
 #define MOST_TEXT 160 /* text of an entry without its name */
 #define MOST_ROW 128  /* row without its path */
-#define EPOCH_MICROSECONDS 946684800000000
 
 enum { ALL_PACKED, NO_ROOM, IS_FULL, IS_UNUSUAL };
 
@@ -86,11 +85,6 @@ static int needs_no_escape(const uint8_t *path, int64_t size)
     return 1;
 }
 
-static int64_t microseconds(int64_t nanoseconds)
-{
-    return nanoseconds / 1000 - (nanoseconds % 1000 < 0);
-}
-
 /* Returns the number of bytes that were read, at most `size`; -1 after an error. */
 static int64_t read_once(int file, uint8_t *data, int64_t size)
 {
@@ -115,8 +109,7 @@ static int read_file(const struct packing *to, int64_t n, const char *locator, u
     const int is_known = size == to->sizes[n] && fstat(file, &status) == 0;
     close(file);
     return is_known && status.st_size == size && S_ISREG(status.st_mode)
-        && (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec == to->modified[n]
-        && (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec == to->changed[n];
+        && cafcat_nanoseconds(status.st_mtim) == to->modified[n] && cafcat_nanoseconds(status.st_ctim) == to->changed[n];
 }
 
 static uint8_t *put_entry(uint8_t *at, const struct packing *to, int64_t n, const char *path, int64_t path_size,
@@ -143,7 +136,7 @@ static uint8_t *put_row(uint8_t *at, const struct packing *to, int64_t n, const 
     at = put_field(at, start);
     at = put_field(at, start + to->sizes[n]);
     at = put_field(at, checksum);
-    at = put_field(at, microseconds(to->modified[n]) - EPOCH_MICROSECONDS);
+    at = put_field(at, cafcat_time_of_row(to->modified[n]));
     at = put_text(put_int32(at, (int32_t)path_size), path, (size_t)path_size);
     for (int field = 0; field < 3; field++)
         at = put_int32(at, -1); /* source_etag, content_bytes and decoding are NULL */
