@@ -95,8 +95,8 @@ class ColumnWalk:
         """Begin with a folder, or add the problem that prevents this. Yields the batches that are complete."""
         is_top = not self._levels
         try:
-            with self._walk.opened(locator, is_top=is_top) as folder:
-                problem = self._walk.own(folder, path)
+            with self._walk.opened(locator, is_top=is_top) as (folder, identity):
+                problem = self._walk.own(identity, path)
                 listed = self._lister.list(folder, path.encode()) if problem is None else None
         except OSError as error:
             problem, listed = unreadable(path[:-1] or locator, error), None

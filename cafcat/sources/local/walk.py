@@ -18,6 +18,8 @@ from cafcat.sources.parts import WHOLE, Part
 __all__ = ["Found", "Walk", "unreadable"]
 
 Found = SourceFile | FileProblem
+_Identity = tuple[int, int]
+"""Device and inode of a folder."""
 
 
 class _Level(NamedTuple):
@@ -27,13 +29,13 @@ class _Level(NamedTuple):
         names: Names that are not visited yet, in reverse order. Those of folders end in "/".
         locator: Path of the folder for the operating system, with "/" at its end.
         path: Path of the folder in the catalog, with "/" at its end.
-        identity: Device and inode, to detect loops.
+        identity: Its identity, to detect loops.
     """
 
     names: list[str]
     locator: str
     path: str
-    identity: tuple[int, int]
+    identity: _Identity
 
 
 class Walk:
@@ -59,7 +61,7 @@ class Walk:
             own_folders: Folders with cafcat's own chunks and database, which are not entered.
             part: Range of catalog paths outside of which nothing is visited. None: everything is visited.
         """
-        self._own: set[tuple[int, int]] = set()
+        self._own: set[_Identity] = set()
         for folder in own_folders:
             with contextlib.suppress(OSError):
                 status = os.stat(folder)
@@ -153,22 +155,20 @@ class Walk:
     def _descend(self, levels: list[_Level], locator: str, path: str, *, is_top: bool) -> FileProblem | None:
         """Add a folder to the levels. Return None, or the problem if the folder cannot or must not be entered."""
         try:
-            with self.opened(locator, is_top=is_top) as folder:
-                status = os.fstat(folder)
-                identity = (status.st_dev, status.st_ino)
+            with self.opened(locator, is_top=is_top) as (folder, identity):
+                if problem := self.own(identity, path):
+                    return problem
                 if self._follow and any(level.identity == identity for level in levels):
                     message = "a symbolic link leads back to a folder above it"
                     return FileProblem(printable(path[:-1]), ProblemKind.LOOP, message)
-                if problem := self.own(folder, path):
-                    return problem
                 levels.append(_Level(self._names(folder, path), locator, path, identity))
         except OSError as error:
             return unreadable(path[:-1] or locator, error)
         return None
 
     @contextlib.contextmanager
-    def opened(self, locator: str, *, is_top: bool) -> Iterator[int]:
-        """Open a folder, and yield its descriptor.
+    def opened(self, locator: str, *, is_top: bool) -> Iterator[tuple[int, _Identity]]:
+        """Open a folder, and yield its descriptor and its identity.
 
         Args:
             locator: Path of the folder, with "/" at its end.
@@ -180,19 +180,19 @@ class Walk:
         # With the slash, the folder may be a symbolic link.
         folder = os.open(locator if is_top else locator[:-1], self._open_flags)
         try:
-            yield folder
+            status = os.fstat(folder)
+            yield folder, (status.st_dev, status.st_ino)
         finally:
             os.close(folder)
 
-    def own(self, folder: int, path: str) -> FileProblem | None:
+    def own(self, identity: _Identity, path: str) -> FileProblem | None:
         """Return a problem if a folder is one of cafcat itself, which is not ingested.
 
         Args:
-            folder: Descriptor of the folder.
+            identity: Identity of the folder.
             path: Its path in the catalog, with "/" at its end.
         """
-        status = os.fstat(folder)
-        if (status.st_dev, status.st_ino) not in self._own:
+        if identity not in self._own:
             return None
         return FileProblem(printable(path[:-1]), ProblemKind.OWN, "a folder of cafcat itself is not ingested")
 
