@@ -35,6 +35,15 @@ class ListedFolder(NamedTuple):
     changed: bytes
     kinds: bytes
 
+    def path(self, position: int) -> str:
+        """Return the path of a name by its position."""
+        ends = memoryview(self.ends).cast("q")
+        return self.paths[ends[position - 1] if position else 0 : ends[position] - 1].decode()
+
+    def size_of(self, position: int) -> int:
+        """Return the size of a file in bytes, by the position of its name."""
+        return memoryview(self.sizes).cast("q")[position]
+
 
 class _Folder(ctypes.Structure):
     """`struct folder` of folder.c."""

@@ -10,8 +10,6 @@ from cafcat.native.library import library
 
 __all__ = ["FilePacker", "Outcome", "Packed", "Place", "file_packer"]
 
-_MOST_FILES: Final = 256
-"""Largest number of files of one call, after which the caller looks whether the user ends the operation."""
 _TEXT_BYTES: Final = 256 << 10
 """Memory for the entries, and for the rows, of one call."""
 
@@ -53,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What was made of some files.
+    """Result of a call: the files that were packed.
 
     Attributes:
         end: Position of the first file that was not packed.
@@ -129,7 +127,7 @@ class FilePacker:
     ) -> Packed:
         """Read files, and make their entries and rows, until one does not fit or is not usual.
 
-        A file that changed since it was listed is not usual. At most 256 files are packed.
+        A file that changed since it was listed is not usual.
 
         Args:
             files: A folder with these files.
@@ -142,7 +140,7 @@ class FilePacker:
         """
         to = self._packing
         to.paths, to.ends, to.sizes, to.modified, to.changed = files[:5]
-        to.begin, to.end = begin, min(end, begin + _MOST_FILES)
+        to.begin, to.end = begin, end
         to.base, to.base_size, to.skip = base, len(base), skip
         to.chunk_id, to.source_id, to.has_source = place.chunk_id, place.source_id or 0, place.source_id is not None
         to.position, to.has_entries, to.index_size = place.position, place.has_entries, place.index_bytes

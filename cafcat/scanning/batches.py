@@ -2,11 +2,13 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from time import monotonic
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from cafcat.errors import CafcatError, SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 from cafcat.sources.base import (
+    BATCH_FILES,
+    BATCH_SECONDS,
     BatchingSource,
     ColumnarSource,
     Opener,
@@ -18,11 +20,6 @@ from cafcat.sources.base import (
 )
 
 __all__ = ["OpenResult", "SourceBroke", "batches_of", "blocks_of", "open_each", "read_each"]
-
-BATCH_FILES: Final = 5_000
-"""Largest number of files in a batch. One query compares them with the catalog."""
-
-_BATCH_SECONDS: Final = 2.0
 
 OpenResult = OpenFile | SourceFailed
 """An opened file of a source, or the reason why it could not be opened."""
@@ -110,7 +107,7 @@ def _grouped(items: Iterator[SourceFile | FileProblem]) -> Iterator[Sequence[Sou
     try:
         for item in items:
             batch.append(item)
-            if len(batch) == BATCH_FILES or monotonic() - begun > _BATCH_SECONDS:
+            if len(batch) == BATCH_FILES or monotonic() - begun > BATCH_SECONDS:
                 yield batch
                 batch = []
                 begun = monotonic()

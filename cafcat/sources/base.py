@@ -9,12 +9,14 @@ and any error of the listing, means that the source fails as a whole.
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from cafcat.errors import SourceFailed
 from cafcat.model import FileProblem, NewFile, SourceFile
 
 __all__ = [
+    "BATCH_FILES",
+    "BATCH_SECONDS",
     "BatchingSource",
     "BrowsableSource",
     "ListedPage",
@@ -32,6 +34,12 @@ __all__ = [
     "as_whole_folder",
     "open_or_error",
 ]
+
+BATCH_FILES: Final = 5_000
+"""Largest number of files in a batch of a listing. One query compares them with the catalog."""
+BATCH_SECONDS: Final = 2.0
+"""How long the listing of a batch may take, in seconds. Between batches, the caller looks whether the user ends the
+operation."""
 
 OpenedFile = TypeVar("OpenedFile")
 OpenedFile_co = TypeVar("OpenedFile_co", covariant=True)

@@ -5,7 +5,7 @@ docs/design.md has the order of the steps.
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import NamedTuple
 from uuid import uuid4
@@ -17,7 +17,7 @@ from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.formats.caf.writer import CafWriter
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
-from cafcat.native.pack import Outcome, Packed, Place, file_packer
+from cafcat.native.pack import FilePacker, Outcome, Packed, Place, file_packer
 from cafcat.progress import Progress
 from cafcat.sources.local.columns import FileColumns, FilesOfFolder
 from cafcat.sources.local.files import SMALL_BYTES
@@ -276,7 +276,6 @@ class OpenChunk(BegunChunk):
         """
         super().__init__(target, moves=moves)
         self._hashes: set[int] | None = None
-        self._packer = file_packer()
         try:
             self._writer = target.archive_format.writer(self._sink)
         except BaseException as error:
@@ -355,6 +354,10 @@ class OpenChunk(BegunChunk):
                 self._hashes.update(hash(entry.path) for entry in entries)
         return len(entries)
 
+    @cached_property
+    def _packer(self) -> FilePacker | None:
+        return file_packer()
+
     @property
     def takes_columns(self) -> bool:
         """True if files in columns can be added: to a CAF, as long as their paths are in ascending order."""
@@ -367,7 +370,7 @@ class OpenChunk(BegunChunk):
             files: The files.
             part: The part of them with these files. The chunk does not contain their paths.
             begin: Position of the first file in the part's folder.
-            end: Position after the last one. At most 256 files are added.
+            end: Position after the last one.
             max_bytes: Largest size that the object may have if it were finished after the last added file.
 
         Raises:
@@ -376,8 +379,16 @@ class OpenChunk(BegunChunk):
         assert self._packer is not None  # noqa: S101 - `takes_columns` is true
         assert isinstance(self._writer, CafWriter)  # noqa: S101
         room = self._writer.room
-        most_bytes = max_bytes - room.footer_bytes
-        place = Place(self._id, self._mapping.source_id, *room[:4], most_bytes, SMALL_BYTES)
+        place = Place(
+            self._id,
+            self._mapping.source_id,
+            room.position,
+            room.has_entries,
+            room.index_bytes,
+            room.most_index_bytes,
+            max_bytes - room.footer_bytes,
+            SMALL_BYTES,
+        )
         pack = partial(self._packer.pack, part.listed, begin, base=files.base, skip=files.skip, place=place)
         packed = pack(end, data=self._sink.room())
         if packed.end == begin and packed.outcome is Outcome.NO_ROOM:  # the file is larger than the rest of a block
@@ -393,8 +404,8 @@ class OpenChunk(BegunChunk):
                 files=count,
                 size_bytes=packed.data_bytes,
                 folder=part.folder,
-                first=part.path(begin),
-                last=part.path(packed.end - 1),
+                first=part.listed.path(begin),
+                last=part.listed.path(packed.end - 1),
             )
         return packed
 

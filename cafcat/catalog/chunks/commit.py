@@ -200,8 +200,7 @@ def record_commit(connection: PgConnection, chunk_id: int, commit: ChunkCommit, 
         moves: True if the files were in other chunks before, so that the catalog does not grow.
     """
     growth = {} if moves else {"files_change": commit.added, "bytes_change": commit.bytes_change}
-    detail = commit.detail.replace(" replaced", " moved") if moves else commit.detail
-    record_event(connection, "chunk_committed", detail, chunk_id=chunk_id, **growth)
+    record_event(connection, "chunk_committed", commit.detail(moves=moves), chunk_id=chunk_id, **growth)
 
 
 def _record_skipped(connection: PgConnection, journal_id: int, chunk_id: int) -> None:

@@ -61,10 +61,16 @@ class ChunkCommit(NamedTuple):
     live_bytes: int
     bytes_change: int = 0
 
-    @property
-    def detail(self) -> str:
-        """The counts as text for an event, such as "3 added, 1 replaced, 0 skipped, 120 live_bytes"."""
-        return f"{self.added} added, {self.replaced} replaced, {self.skipped} skipped, {self.live_bytes} live_bytes"
+    def detail(self, *, moves: bool) -> str:
+        """Return the counts as text for an event, such as "3 added, 1 replaced, 0 skipped, 120 live_bytes".
+
+        Args:
+            moves: True if the files were in other chunks before: then they are moved, not replaced.
+        """
+        changed = "moved" if moves else "replaced"
+        return (
+            f"{self.added} added, {self.replaced} {changed}, {self.skipped} skipped, {self.live_bytes} live_bytes"
+        )
 
 
 class CommitRules(NamedTuple):

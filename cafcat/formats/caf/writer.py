@@ -95,7 +95,7 @@ class CafWriter(IndexedWriter):
         return Room(self._position, bool(self._comma), self._index.size_bytes, self._max_index_bytes, _FOOTER.size)
 
     def add_written(self, text: bytes, files: int, data_bytes: int) -> None:
-        """Add files whose bytes are in the sink already: somebody else has written them at the end of the archive.
+        """Add files whose bytes the caller has written into the sink, at the end of the archive.
 
         Args:
             text: Their entries, as `entry_text` makes them.

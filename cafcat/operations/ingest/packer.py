@@ -4,7 +4,7 @@ Small files are added in groups, because each call costs as much time as the pac
 """
 
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from typing import Final, NamedTuple
 
 from cafcat.errors import Refused, SourceFailed
@@ -179,12 +179,10 @@ class Packer:
 
     def _add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, source_id: int) -> int:
         """Add the next files of a part to the open chunk, or to a new one. Return the position after them."""
-        try:
-            chunk = self._chunk_for(part.path(begin), part.size_of(begin))
-        except Refused:  # `pack` reports the reason
-            self._pace.note(0, 0.0)
-            return begin
-        if not chunk.takes_columns:
+        chunk = None
+        with suppress(Refused):  # `pack` reports the reason
+            chunk = self._chunk_for(part.listed.path(begin), part.listed.size_of(begin))
+        if chunk is None or not chunk.takes_columns:
             self._pace.note(0, 0.0)
             return begin
         chunk.set_source(source_id)

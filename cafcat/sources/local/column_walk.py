@@ -10,14 +10,14 @@ from typing import Final
 
 from cafcat.model import MAX_PATH_BYTES
 from cafcat.native.folder import FILE, FOLDER, FolderLister, ListedFolder, folder_lister
+from cafcat.sources.base import BATCH_FILES, BATCH_SECONDS
 from cafcat.sources.local.columns import FileColumns, FilesOfFolder
 from cafcat.sources.local.walk import Found, Walk, unreadable
+from cafcat.sources.names import folder_prefix
 from cafcat.support.paths import is_text
 
 __all__ = ["column_walk"]
 
-_BATCH_FILES: Final = 5_000
-_BATCH_SECONDS: Final = 2.0
 _WORTH_FILES: Final = 64
 """The catalog is asked once for each batch, which takes as long as to make objects for some ten files."""
 _NO_FILE: Final = re.compile(rb"[^%c]" % FILE)
@@ -59,8 +59,8 @@ class ColumnWalk:
     def __init__(self, walk: Walk, lister: FolderLister, locator: str, path: str, relative_from: int) -> None:
         self._walk = walk
         self._lister = lister
-        self._locator = locator if locator.endswith("/") else f"{locator}/"
-        self._path = path if path.endswith("/") or not path else f"{path}/"
+        self._locator = os.path.join(locator, "")  # with a slash at its end
+        self._path = folder_prefix(path)
         self._relative_from = relative_from
         self._levels: list[_Level] = []
         self._parts: list[FilesOfFolder | Found] = []
@@ -82,7 +82,7 @@ class ColumnWalk:
             elif kinds[level.next] == FILE:
                 yield from self._add_files(level)
             else:
-                name = FilesOfFolder(level.path, level.listed, level.next, level.next).path(level.next)
+                name = level.listed.path(level.next)
                 level.next += 1
                 locator = level.locator + name[len(level.path) :]
                 if kinds[level.next - 1] == FOLDER:
@@ -112,7 +112,7 @@ class ColumnWalk:
         """Add the next files of a folder, up to another name. Yields the batch if it is complete."""
         kinds = level.listed.kinds
         after = _NO_FILE.search(kinds, level.next)
-        end = min(len(kinds) if after is None else after.start(), level.next + _BATCH_FILES - self._count)
+        end = min(len(kinds) if after is None else after.start(), level.next + BATCH_FILES - self._count)
         self._parts.append(FilesOfFolder(level.path, level.listed, level.next, end))
         self._count += end - level.next
         level.next = end
@@ -125,12 +125,12 @@ class ColumnWalk:
         yield from self._complete()
 
     def _complete(self) -> Iterator[Sequence[Found]]:
-        if self._count >= _BATCH_FILES or monotonic() - self._begun > _BATCH_SECONDS:
+        if self._count >= BATCH_FILES or monotonic() - self._begun > BATCH_SECONDS:
             yield from self._batches()
             self._begun = monotonic()
 
     def _batches(self) -> Iterator[Sequence[Found]]:
-        """Yield what was added, in the same order, and begin anew.
+        """Yield the files and problems that were added, in the same order, and begin the next batch.
 
         Many files without a problem between them become a FileColumns; all others become lists.
         """

@@ -1,4 +1,4 @@
-"""Files of folders in columns: a sequence that makes no object for a file as long as nobody asks for one."""
+"""Files of folders in columns: a sequence that makes an object for a file only when the file is taken from it."""
 
 import os
 from array import array
@@ -31,15 +31,6 @@ class FilesOfFolder(NamedTuple):
         """Return the size of each file in bytes."""
         return _numbers(self.listed.sizes)[self.begin : self.end]
 
-    def size_of(self, position: int) -> int:
-        """Return the size of a file in bytes, by its position among the names."""
-        return _numbers(self.listed.sizes)[position]
-
-    def path(self, position: int) -> str:
-        """Return the path of a file in the catalog, by its position among the names."""
-        ends = _numbers(self.listed.ends)
-        return self.listed.paths[ends[position - 1] if position else 0 : ends[position] - 1].decode()
-
 
 class FileColumns(Sequence[SourceFile]):
     """Files in ascending order of their paths, in parts of one folder each.
@@ -58,12 +49,12 @@ class FileColumns(Sequence[SourceFile]):
     @property
     def first_path(self) -> str:
         """Path of the first file."""
-        return self.parts[0].path(self.parts[0].begin)
+        return self.parts[0].listed.path(self.parts[0].begin)
 
     @property
     def last_path(self) -> str:
         """Path of the last file, which is the largest one."""
-        return self.parts[-1].path(self.parts[-1].end - 1)
+        return self.parts[-1].listed.path(self.parts[-1].end - 1)
 
     @property
     def last(self) -> SourceFile:
