@@ -128,5 +128,6 @@ def test_restore_tells_of_a_store_that_is_not_mounted(cafcat: Cafcat, lost: Cafc
                 connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
             lost("db", "init", "-q")
         result = lost("restore", "--from", "./second")
-        assert "/store could not be read: the catalog's marker is not there: a disk may not" in result.err
+        lacking = "the store lacks the marker of the catalog: its disk may not be mounted"
+        assert f"/store could not be read: {lacking}" in result.err
         assert result.lines[-1].startswith("there may be later changes: make the stores reachable")

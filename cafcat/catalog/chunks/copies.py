@@ -7,7 +7,6 @@ from uuid import UUID
 from psycopg import errors as pg
 
 from cafcat.catalog.by_key import BY_INDEX
-from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.chunks.objects import Objects
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.lookup import folder_range
@@ -22,19 +21,15 @@ __all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "Selection", "drop_copies"]
 _PAGE_ROWS: Final = 1000
 _WITH_OBJECT: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
 
-_FAILED_CHECKS: Final = f"""
-SELECT FROM verifications AS v
-WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id AND v.verdict IN ('damaged', 'missing') AND {FAILURE_COUNTS}
-"""
 # A chunk has one journal record of its commit. Its journal.id is the position of the commit in the order of
 # changes.
-_CHUNK: Final = f"""
+_CHUNK: Final = """
 SELECT c.id, c.uuid, c.state, c.format, c.store, c.object_key, c.size_bytes, c.file_count,
        c.crc64nvme, coalesce((SELECT min(j.id) FROM journal AS j WHERE j.chunk_id = c.id), 0), k.state,
-       k.retired_at IS NOT NULL, EXISTS ({_FAILED_CHECKS})
+       k.retired_at IS NOT NULL, cafcat_ops.is_broken(k.chunk_id, k.id)
 FROM chunks AS c
 LEFT JOIN chunk_copies AS k ON k.chunk_id = c.id AND k.store = %(store)s AND k.deleted_at IS NULL
-"""  # noqa: S608
+"""
 _BELOW: Final = (
     "c.id = ANY (ARRAY(SELECT caf_file_id FROM file_locations WHERE file_path = %(path)s "
     "UNION SELECT caf_file_id FROM file_locations WHERE file_path >= %(low)s AND file_path < %(high)s))"

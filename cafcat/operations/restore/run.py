@@ -169,7 +169,7 @@ class _Restore:
             store = self._session.stores[url]
             catalogs = set(catalogs_of(store))
             if catalog not in catalogs and loader.has_marker(url):
-                raise Unavailable("the catalog's marker is not there: a disk may not be mounted")
+                raise Unavailable("the store lacks the marker of the catalog: its disk may not be mounted")
             is_shared = not catalogs <= {catalog}
             keys = (parse_journal_key(found.key) for found in store.list(JOURNAL_PREFIX))
             records = (record for record in keys if record is not None)
