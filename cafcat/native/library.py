@@ -1,7 +1,7 @@
 """Finds and loads the library in C, which the build of the package compiles where there is a compiler.
 
 Everything works without the library, more slowly. The environment variable CAFCAT_NATIVE=0 turns it off. Any other
-value is the path of the library to load, for tests with a library that was compiled in another way.
+value but 1 is the path of the library to load, for tests with a library that was compiled in another way.
 """
 
 import ctypes
@@ -47,9 +47,10 @@ def _load() -> ctypes.CDLL | str:
     chosen = os.environ.get("CAFCAT_NATIVE")
     if chosen == "0":
         return "CAFCAT_NATIVE=0"
-    path = Path(chosen) if chosen else Path(__file__).with_name(FILE_NAME)
+    is_own = chosen in (None, "", "1")
+    path = Path(__file__).with_name(FILE_NAME) if is_own else Path(str(chosen))
     if not path.is_file():
-        return "this installation was built without a C compiler"
+        return "this installation was built without a C compiler" if is_own else f"there is no {path}"
     try:
         loaded = ctypes.CDLL(str(path))
         version = int(loaded.cafcat_native_version())

@@ -312,6 +312,10 @@ class OpenChunk(BegunChunk):
             self._hashes = {hash(added) for added in self._mapping.paths()}
         return hash(path) in self._hashes
 
+    def may_contain_from(self, path: str) -> bool:
+        """Return False if the chunk certainly contains neither a file of this path nor one of a larger path."""
+        return bool(self.file_count) and not (self._mapping.ascending and path > self._mapping.last_path)
+
     def set_source(self, source_id: int | None) -> None:
         """Set `sources.id` of the files that are added from now on; None if their source is unknown."""
         self._mapping.set_source(source_id)

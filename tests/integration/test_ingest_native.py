@@ -1,5 +1,6 @@
 """An ingest with the part in C and one without pack the same chunks, and give the same rows and reports."""
 
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -83,6 +84,17 @@ def test_a_tree_and_its_changes(both: list[cafcat.Repository], tree: Path, optio
 def test_two_sources_of_which_the_second_sorts_before_the_first(both: list[cafcat.Repository], tree: Path) -> None:
     """The open chunk then has paths that do not ascend."""
     ingest_both(both, ["tree/t1", "tree/many", "tree/t0", "tree/t2"])
+
+
+def test_a_path_in_the_middle_of_a_folder_that_an_earlier_source_brought(
+    both: list[cafcat.Repository], tree: Path
+) -> None:
+    """The open chunk has this path, but not the first path of the folder."""
+    with tarfile.open("earlier.tar", "w") as archive:
+        archive.add("tree/many/0500")
+    (tree / "many" / "0500").write_bytes(b"of the folder")
+    ingest_both(both, ["earlier.tar", "tree/many"])
+    assert both[0].read("tree/many/0500") == b"of the folder"
 
 
 def test_the_library_packs_the_files(

@@ -27,15 +27,20 @@ def test_crc32c_of_every_length_by_instructions_and_by_table() -> None:
 def test_the_library_can_be_turned_off() -> None:
     with turned_off():
         assert library() is None
-    program = "from cafcat.native.library import library, why_unused; print(library(), why_unused())"
-    found = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"CAFCAT_NATIVE": "0"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout == "None CAFCAT_NATIVE=0\n"
+    assert found_with("0") == "None CAFCAT_NATIVE=0"
+
+
+def test_the_variable_chooses_the_library() -> None:
+    assert found_with("1") == found_with("")
+    assert found_with("/nowhere/x.so") == "None there is no /nowhere/x.so"
+
+
+def found_with(value: str) -> str:
+    """Return what another process finds with this value of CAFCAT_NATIVE: library and reason."""
+    program = "from cafcat.native.library import *; print(library() and 'used', why_unused())"
+    environ = os.environ | {"CAFCAT_NATIVE": value}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_there_is_a_library_or_a_reason() -> None:

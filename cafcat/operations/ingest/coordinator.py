@@ -220,7 +220,9 @@ class Ingest:
 
     def _is_new(self, files: FileColumns) -> bool:
         """Return True if the catalog and the open chunks certainly have no file between the first and last path."""
-        if self._dry_run or self._list_changes or self._may_contain(files.first_path):
+        if self._dry_run or self._list_changes or self._packer.may_contain_from(files.first_path):
+            return False
+        if self._pool is not None and self._pool.may_contain(files.first_path):
             return False
         return not self._catalog.chunks.has_path_between(files.first_path, files.last_path)
 

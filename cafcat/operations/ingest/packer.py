@@ -112,6 +112,10 @@ class Packer:
         """Return False if the open chunk certainly does not contain a file of this path. True can be wrong."""
         return self.chunk is not None and self.chunk.may_contain(path)
 
+    def may_contain_from(self, path: str) -> bool:
+        """Return False if the open chunk certainly contains no file of this path or a larger one."""
+        return self.chunk is not None and self.chunk.may_contain_from(path)
+
     def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
         """Read files and add them to chunks, until all are packed or the user ends the operation.
 

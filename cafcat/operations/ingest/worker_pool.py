@@ -67,7 +67,7 @@ class WorkerPool:
             raise
 
     def may_contain(self, path: str) -> bool:
-        """Return False if no worker has a file of this path in its open chunk. True can be wrong.
+        """Return False if no worker has a file of this path, or a larger one, in its open chunk. True can be wrong.
 
         This requires that paths are packed in ascending order between two calls of `finish`.
         """
