@@ -117,6 +117,15 @@ class Catalog:
 
         return ReadingCatalog(self, self._standby)
 
+    def for_other_thread(self) -> "Catalog":
+        """Return a catalog of the same database with connections of its own, which the caller closes.
+
+        A long transaction in one thread then does not delay the statements of another one.
+        """
+        other = Catalog(self._database, lock_timeout=self._lock_wait.limit_seconds)
+        other.announce_waits(self._lock_wait.progress)
+        return other
+
     def fresh(self) -> Self:
         """Return a view of this catalog, with the same connection, whose `reading` uses the primary."""
         view = copy.copy(self)

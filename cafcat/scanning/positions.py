@@ -1,12 +1,12 @@
 """Saves in the catalog how far the listings of an ingest were processed, so that they can be continued."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from cafcat.model import SourceFile
 from cafcat.sources.base import ResumableSource, Source
 
-__all__ = ["Positions", "SavedPositions"]
+__all__ = ["PassedFiles", "Positions", "SavedPositions"]
 
 
 class SavedPositions(Protocol):
@@ -17,6 +17,18 @@ class SavedPositions(Protocol):
 
     def finish(self, listing_id: int, /) -> None:
         """Record that all files of a listing were processed."""
+
+
+class PassedFiles(NamedTuple):
+    """How far listings were processed up to the end of a chunk.
+
+    Attributes:
+        last: The last passed file of each source whose position moved.
+        ended: Sources whose listing came to its end.
+    """
+
+    last: Mapping[Source, SourceFile]
+    ended: Sequence[Source]
 
 
 class Positions:
@@ -63,19 +75,27 @@ class Positions:
         if source in self._ids:
             self._ended.append(source)
 
-    def save(self) -> None:
+    def taken(self) -> PassedFiles:
+        """Return the files that were passed since the last call, for `save` once all of them are committed."""
+        taken = PassedFiles(self._passed, self._ended)
+        self._passed, self._ended = {}, []
+        return taken
+
+    def save(self, passed: PassedFiles | None = None) -> None:
         """Save the position of each listing after its last passed file, and finish the listings that ended.
 
-        Call this only when all passed files are committed.
+        Call this only when these files are committed, and those of earlier calls of `taken`.
+
+        Args:
+            passed: Result of `taken`; None for the files that were passed since the last call of `taken`.
         """
+        last, ended = self.taken() if passed is None else passed
         if self._listings is None:
             return
-        for source, file in self._passed.items():
+        for source, file in last.items():
             if source in self._ids and isinstance(source, ResumableSource):
                 position = source.position_of(file)
                 if position is not None:
                     self._listings.advance(self._ids[source], position)
-        self._passed.clear()
-        for source in self._ended:
+        for source in ended:
             self._listings.finish(self._ids[source])
-        self._ended.clear()

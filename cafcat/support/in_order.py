@@ -1,13 +1,14 @@
 """Calls a function for many items in threads, and yields the results in the order of the items."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "made_ahead"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,6 +62,22 @@ def in_order(
         pool.shutdown(wait=True, cancel_futures=True)
         for future, _ in waiting:
             _close(future)
+
+
+def made_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """Yield the items of an iterator. While the caller uses one of them, a thread makes the next one.
+
+    The first item is made in the caller's thread: if it is the only one, no thread starts. An exception of the
+    iterator is raised where its item would be yielded. If this generator is closed, it waits for the thread.
+    """
+    end = object()
+    first = next(items, end)
+    if first is not end:
+        yield first  # type: ignore[misc]
+        for item in in_order(lambda _: next(items, end), repeat(None), most_in_flight=1, most_begun=2):
+            if item is end:
+                return
+            yield item  # type: ignore[misc]
 
 
 def _close(future: "Future[Any]") -> None:

@@ -130,6 +130,11 @@ class BegunChunk:
         """Number of files that were added to the chunk."""
         return self._mapping.file_count
 
+    @property
+    def size_bytes(self) -> int:
+        """Number of bytes that were written so far."""
+        return self._sink.size_bytes
+
     def check_lease(self) -> None:
         """Raise the error with which the renewal of the lease failed for good, if it did.
 
@@ -138,7 +143,7 @@ class BegunChunk:
         """
         self._lease.check()
 
-    def finish(self, on_conflict: OnConflict, progress: Progress) -> FinishedChunk:
+    def finish(self, on_conflict: OnConflict, progress: Progress, catalog: Catalog | None = None) -> FinishedChunk:
         """Complete the object, make it durable, and commit the chunk.
 
         After an error the chunk is abandoned. If the outcome of the commit is unknown, a complete object and a row
@@ -148,6 +153,7 @@ class BegunChunk:
             on_conflict: What to do with a path that the catalog has already. If the chunk moves live files of other
                 chunks, this is ignored: paths that were changed or removed meanwhile stay as they are.
             progress: Its checkpoint is called between these steps. If it raises, the chunk is abandoned.
+            catalog: The catalog with which the chunk is committed; None for that of the target.
 
         Returns:
             The committed chunk, with the counts of its files.
@@ -159,13 +165,14 @@ class BegunChunk:
             StoreFailed, AccessDenied: The store failed.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
+        catalog = catalog or self._target.catalog
         self._packing.end()
         try:
             with self._span.child("finish_object"):
                 summary = self._make_durable(progress)
             began = monotonic()
             with self._span.child("commit"):
-                committed = self._commit(summary, on_conflict)
+                committed = self._commit(catalog, summary, on_conflict)
         except BaseException as error:
             self.abandon(str(error) or type(error).__name__)
             raise
@@ -174,17 +181,16 @@ class BegunChunk:
         self._mapping.close()
         # The chunk is committed even if this fails: `recover` writes the missing journal records.
         with contextlib.suppress(CafcatError), self._span.child("journal"):
-            write_journal(self._target.catalog.journal, self._target.store)
+            write_journal(catalog.journal, self._target.store)
         self._span.set(files=summary.file_count, size_bytes=summary.size_bytes)
         self._span.end()
         return FinishedChunk(str(self.uuid), summary.size_bytes, committed, seconds)
 
-    def _commit(self, summary: ChunkSummary, on_conflict: OnConflict) -> ChunkCommit:
+    def _commit(self, catalog: Catalog, summary: ChunkSummary, on_conflict: OnConflict) -> ChunkCommit:
         """Commit the durable chunk, and return the counts of its files."""
-        commit = self._target.catalog.commit
         if self._moves_from is not None:
-            return commit.commit_moved(self._id, summary, self._mapping, self._moves_from)
-        return commit.commit_chunk(
+            return catalog.commit.commit_moved(self._id, summary, self._mapping, self._moves_from)
+        return catalog.commit.commit_chunk(
             self._id, summary, self._mapping, on_conflict, all_new=self.all_new, units=self._units
         )
 
@@ -276,6 +282,7 @@ class OpenChunk(BegunChunk):
         """
         super().__init__(target, moves=moves)
         self._hashes: set[int] | None = None
+        self._takes_files = True
         try:
             self._writer = target.archive_format.writer(self._sink)
         except BaseException as error:
@@ -304,17 +311,23 @@ class OpenChunk(BegunChunk):
         True can be wrong, if two paths have the same hash.
 
         As long as files are added in ascending order of paths, a path after the last one needs no look-up. The
-        first other path makes the chunk remember a hash of each of its paths.
+        first other path makes the chunk remember a hash of each of its paths, unless another thread reads them.
         """
         if self._hashes is None:
-            if self._mapping.ascending and path > self._mapping.last_path:
+            if not self.may_contain_from(path):
                 return False
+            if not self._takes_files:
+                return True
             self._hashes = {hash(added) for added in self._mapping.paths()}
         return hash(path) in self._hashes
 
     def may_contain_from(self, path: str) -> bool:
         """Return False if the chunk certainly contains neither a file of this path nor one of a larger path."""
         return bool(self.file_count) and not (self._mapping.ascending and path > self._mapping.last_path)
+
+    def end_adding(self) -> None:
+        """Add no file any more: from now on, another thread may finish the chunk."""
+        self._takes_files = False
 
     def set_source(self, source_id: int | None) -> None:
         """Set `sources.id` of the files that are added from now on; None if their source is unknown."""

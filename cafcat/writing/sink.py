@@ -131,6 +131,8 @@ class BlockSink:
     def _join(self) -> None:
         self._full.put(None)
         self._thread.join()
+        self._free = SimpleQueue()  # the blocks are not needed any more
+        self._block = memoryview(b"")
 
     def _raise_error(self) -> None:
         if self._error is not None:

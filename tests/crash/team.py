@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.crash.boundaries import Boundaries
 
-__all__ = ["Victim", "boundaries_of", "join", "lead", "reporter"]
+__all__ = ["Victim", "boundaries_of", "commit_in_threads", "join", "lead", "reporter"]
 
 PROJECT = Path(__file__).parents[2]
 _PIECE_FILES = 3
@@ -45,6 +45,13 @@ def boundaries_of(order: dict[str, Any], report: int, number: int = 0) -> Bounda
     kill_at, kill_before = (order["kill_at"], order["kill_before"]) if number == victim else (None, ())
     more = {"kill": lambda: os.killpg(0, signal.SIGKILL)} if everybody else {}
     return Boundaries(kill_at, kill_before, reporter(report, number), **more)
+
+
+def commit_in_threads() -> None:
+    """Let a thread commit every full chunk of this process, as it does with large chunks."""
+    import cafcat.operations.ingest.packer
+
+    vars(cafcat.operations.ingest.packer)["_LARGE_FILES"] = 1
 
 
 def lead(order: dict[str, Any], report: int) -> None:
@@ -83,5 +90,6 @@ def _joining(order: dict[str, Any], report: int, number: int) -> str:
 
 def join(order: str, report: int, number: int) -> None:
     """Prepare a worker, before it does anything else."""
+    commit_in_threads()
     reporter(report, number)("started", str(os.getpid()))
     boundaries_of(json.loads(order), report, number).arm(s3=os.environ["CAFCAT_STORE"].startswith("s3:"))

@@ -165,7 +165,7 @@ class Ingest:
             self.ingest_batch(source, batch)
             if self._packer.report.interrupted:
                 return
-            if self._packer.chunk is None:
+            if not self._packer.has_open_chunks:
                 self.positions.save()
             listed += len(batch)
             if self._most_files is not None and listed >= self._most_files and batch:
@@ -355,7 +355,7 @@ class Ingest:
         """
         pending: list[PendingFile] = []
         paths: set[str] = set()
-        is_open = self._packer.chunk is not None or self._pool is not None
+        is_open = self._packer.has_open_chunks or self._pool is not None
         for n, file in enumerate(batch):
             replaces = n in existing.changed
             if not self._dry_run and (file.path in paths or (is_open and self._may_contain(file.path))):

@@ -11,20 +11,24 @@ from cafcat.errors import Refused, SourceFailed
 from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
 from cafcat.model import FileProblem, IngestReport, NewFile, OnConflict, ProblemKind, SourceFile
+from cafcat.operations.ingest.committing import ChunkInCommit
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
-from cafcat.scanning.positions import Positions
+from cafcat.scanning.positions import PassedFiles, Positions
 from cafcat.scanning.problems import Problems
 from cafcat.session import Session
 from cafcat.sources.base import Opener, OpenFile
 from cafcat.sources.local.columns import FileColumns, FilesOfFolder
 from cafcat.sources.local.files import AHEAD_FILES, PROBED_FILES, SLOW_SECONDS
-from cafcat.writing.chunk import ChunkTarget, OpenChunk
+from cafcat.writing.chunk import ChunkTarget, FinishedChunk, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
 __all__ = ["Packer", "PendingFile"]
 
 _GROUP_FILES: Final = 256
 _GROUP_BYTES: Final = 1 << 20
+_LARGE_FILES: Final = 10_000
+_LARGE_BYTES: Final = 64 << 20
+"""A full chunk with so many files or bytes is committed in a thread: the commit takes longer than its start."""
 
 
 class PendingFile(NamedTuple):
@@ -78,7 +82,7 @@ class Packer:
     """Reads files and packs them into chunks, of which at most one is open.
 
     Attributes:
-        chunk: The open chunk; None if no chunk is open.
+        chunk: The chunk to which files are added; None without one.
         report: Counts of committed chunks and files, and of files that could not be packed.
         problems: Reports, counts and stores the files that could not be packed.
     """
@@ -105,16 +109,27 @@ class Packer:
         self._pace = _Pace()
         self._empty: Writer = target.archive_format.writer(NullSink())
         self.chunk: OpenChunk | None = None
+        self._in_commit: ChunkInCommit | None = None
         self.report = IngestReport(run=target.run)
         self.problems = Problems(target.catalog, self.report, session.progress)
 
     def may_contain(self, path: str) -> bool:
-        """Return False if the open chunk certainly does not contain a file of this path. True can be wrong."""
-        return self.chunk is not None and self.chunk.may_contain(path)
+        """Return False if the open chunks certainly do not contain a file of this path. True can be wrong."""
+        return any(chunk.may_contain(path) for chunk in self._open_chunks())
 
     def may_contain_from(self, path: str) -> bool:
-        """Return False if the open chunk certainly contains no file of this path or a larger one."""
-        return self.chunk is not None and self.chunk.may_contain_from(path)
+        """Return False if the open chunks certainly contain no file of this path or a larger one."""
+        return any(chunk.may_contain_from(path) for chunk in self._open_chunks())
+
+    @property
+    def has_open_chunks(self) -> bool:
+        """True if files were packed that may not be committed yet."""
+        return bool(self._open_chunks())
+
+    def _open_chunks(self) -> Sequence[OpenChunk]:
+        """Return the chunk to which files are added, and the one that a thread commits, as far as there are any."""
+        chunks = [] if self._in_commit is None else [self._in_commit.chunk]
+        return chunks if self.chunk is None else [*chunks, self.chunk]
 
     def pack(self, opener: Opener, pending: Sequence[PendingFile]) -> None:
         """Read files and add them to chunks, until all are packed or the user ends the operation.
@@ -195,7 +210,7 @@ class Packer:
         if packed.end > begin:
             self._positions.passed(files.of_part(part, packed.end - 1, packed.end)[0])
             self._progress.advance(packed.end - begin, packed.data_bytes)
-            chunk.check_lease()
+            self._check(chunk)
         self._pace.note(packed.end - begin, packed.seconds)
         return packed.end
 
@@ -248,7 +263,7 @@ class Packer:
             chunk.all_new = False
         self._positions.passed(pending[-1].file)
         self._progress.advance(len(files), sum(len(file.content) for file in files))
-        chunk.check_lease()
+        self._check(chunk)
 
     def _add_opened_or_report(self, result: OpenFile | SourceFailed, item: PendingFile) -> None:
         """Add one opened file that is not read yet, or report why it could not be opened, read or added."""
@@ -280,7 +295,7 @@ class Packer:
             chunk.set_source(item.source_id)
             self._stream(chunk, path, opened)
         chunk.all_new = chunk.all_new and not item.replaces
-        chunk.check_lease()
+        self._check(chunk)
 
     def _stream(self, chunk: OpenChunk, path: str, opened: OpenFile) -> None:
         """Add a large file block by block. If the user ends the ingest meanwhile, the file is not added."""
@@ -288,7 +303,7 @@ class Packer:
         try:
             for block in blocks_of(opened):
                 entry.write(block)
-                chunk.check_lease()
+                self._check(chunk)
                 self._progress.advance(0, len(block))
                 if self.is_stopping():
                     entry.abandon()
@@ -299,11 +314,17 @@ class Packer:
         chunk.close_entry(path, entry, opened.etag)
         self._progress.advance(1, 0)
 
+    def _check(self, chunk: OpenChunk) -> None:
+        """Raise the errors of the lease of a chunk, and of the commit in the thread, if it has ended."""
+        chunk.check_lease()
+        if self._in_commit is not None and self._in_commit.is_done:
+            self._end_commit()
+
     def _chunk_for(self, path: str, size_bytes: int) -> OpenChunk:
         """Return a chunk that a file of this size fits into: the open chunk, or else a new one.
 
         A chunk without files takes any file that a chunk can have. Before a new chunk is begun, the open chunk is
-        committed. Raises Refused if no chunk can have the file.
+        committed, or a thread begins to commit it. Raises Refused if no chunk can have the file.
         """
         if (
             self.chunk is not None
@@ -313,7 +334,7 @@ class Packer:
             return self.chunk
         self._check_size(path, size_bytes)
         if self.chunk is None or self.chunk.file_count:
-            self.finish_chunk()
+            self._finish_full_chunk()
             self.chunk = OpenChunk(self._target)
         return self.chunk
 
@@ -322,8 +343,23 @@ class Packer:
             limit = self._limits.hard_bytes
             raise Refused(f"a file of {size_bytes} bytes does not fit into a chunk of {limit} bytes", path=path)
 
+    def _finish_full_chunk(self) -> None:
+        """Commit the open chunk, if there is one: a large chunk in a thread, so that packing goes on meanwhile.
+
+        Raises the errors of `finish_chunk`. Those of the thread are raised later, by `_check` and `finish_chunk`.
+        """
+        chunk = self.chunk
+        if chunk is None or (chunk.file_count < _LARGE_FILES and chunk.size_bytes < _LARGE_BYTES):
+            self.finish_chunk()
+            return
+        self._end_commit()
+        self.chunk = None
+        self._in_commit = ChunkInCommit(chunk, self._target.catalog, self._on_conflict, self._positions.taken())
+
     def finish_chunk(self) -> None:
-        """Commit the open chunk, if there is one. A chunk without files is abandoned.
+        """Commit the open chunk, if there is one, and wait for the commit of the one before it.
+
+        A chunk without files is abandoned.
 
         Raises:
             Conflict: The catalog has a path of the chunk, and `on_conflict` is FAIL; or another process has the
@@ -331,6 +367,7 @@ class Packer:
             StoreFailed, AccessDenied: The store failed, or refused the request.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
+        self._end_commit()
         chunk = self.chunk
         if chunk is None:
             return
@@ -340,20 +377,39 @@ class Packer:
             self._positions.save()
             return
         finished = chunk.finish(self._on_conflict, self._progress)
-        self.report.interrupted = self._progress.stopping or self.report.interrupted
         self.chunk = None
+        self._count_committed(chunk, finished, self._positions.taken())
+
+    def _end_commit(self) -> None:
+        """Wait until the thread has committed its chunk, if there is one, and count it. Raises its errors."""
+        ended = self._in_commit
+        if ended is None:
+            return
+        ended.wait(self._progress)
+        self._in_commit = None
+        self._count_committed(ended.chunk, ended.result(), ended.passed)
+
+    def _count_committed(self, chunk: OpenChunk, finished: FinishedChunk, passed: PassedFiles) -> None:
+        self.report.interrupted = self._progress.stopping or self.report.interrupted
         self.report.files_added += finished.commit.added
         self.report.files_replaced += finished.commit.replaced
         self.report.files_skipped += finished.commit.skipped
         self.report.bytes_added += finished.commit.live_bytes
         self.report.chunks_committed += 1
-        self._positions.save()
+        self._positions.save(passed)
         self._session.emit(
             ChunkCommitted(finished.uuid, chunk.file_count, finished.size_bytes, finished.commit_seconds)
         )
 
     def abandon(self, reason: str) -> None:
-        """Abandon the open chunk, if there is one: its object is removed. `reason` is stored in the chunk's row."""
+        """Abandon the open chunks, if there are any: their objects are removed. `reason` is stored in their rows.
+
+        A chunk whose commit a thread has begun may be committed.
+        """
+        if self._in_commit is not None:
+            self._in_commit.abort()
+            with suppress(Exception):
+                self._end_commit()
         if self.chunk is not None:
             self.chunk.abandon(reason)
             self.chunk = None

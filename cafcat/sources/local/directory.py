@@ -19,6 +19,7 @@ from cafcat.sources.local.walk import Walk
 from cafcat.sources.names import folder_prefix, member_name, prefixed, printable, strip_warning
 from cafcat.sources.parts import Part
 from cafcat.sources.roots import root_of
+from cafcat.support.in_order import made_ahead
 
 __all__ = ["DirectorySource"]
 
@@ -132,7 +133,7 @@ class DirectorySource:
     def column_batches(self) -> Iterator[Sequence[SourceFile | FileProblem]] | None:
         """Return the files and problems of `files` in batches, mostly in columns; None if it has to list them."""
         walk = column_walk(self._walk, self._typed, self._path, self._relative_from) if self._is_folder else None
-        return None if walk is None else walk.batches()
+        return None if walk is None else made_ahead(walk.batches())
 
     @property
     def top_folder(self) -> str | None:
