@@ -8,6 +8,7 @@ import psycopg
 
 from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX
 from cafcat.catalog.connection import Connector, PgConnection, translated_errors
+from cafcat.catalog.copy_out import copied_blocks
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 
 __all__ = ["RepeatableRead", "repeatable_read"]
@@ -45,14 +46,12 @@ class RepeatableRead:
                 yield page
 
     def copy(self, query: str) -> Iterator[bytes]:
-        """Yield the rows of a query in the text format of COPY, one at a time, each with its line break.
+        """Yield the rows of a query in the text format of COPY, in blocks of whole lines.
 
         The rows stream from the server. The caller must read them to the end or close the generator.
         """
-        statement = f"COPY ({query}) TO STDOUT".encode()
-        with translated_errors(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in copy:
-                yield bytes(row)
+        with translated_errors():
+            yield from copied_blocks(self._connection, f"COPY ({query}) TO STDOUT".encode())
 
 
 @contextmanager

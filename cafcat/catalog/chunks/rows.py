@@ -5,7 +5,6 @@ chunk itself may take minutes, and no transaction should stay open for that time
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -15,7 +14,6 @@ from cafcat.support.spool import Spool
 __all__ = ["COPY_ROWS", "ChunkRow", "ChunkRows", "RowReader"]
 
 _MEMORY_BYTES: Final = 8 << 20
-_ROWS_AT_ONCE: Final = 1000
 _BLOCK_BYTES: Final = 1 << 20
 
 COPY_ROWS: Final = """
@@ -77,7 +75,7 @@ _new_tuple: Final = tuple.__new__
 class ChunkRows(Spool):
     """The rows of a chunk. They can be iterated repeatedly; memory does not depend on the number of rows."""
 
-    def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
+    def __init__(self, blocks: Iterable[bytes]) -> None:
         """Buffer all rows: up to 8 MiB in memory, more in a temporary file.
 
         Args:
@@ -87,9 +85,8 @@ class ChunkRows(Spool):
             TemporaryFileFailed: The temporary file cannot be written.
         """
         super().__init__("the rows of a chunk", _MEMORY_BYTES)
-        rows = iter(blocks)
-        while joined := b"".join(islice(rows, _ROWS_AT_ONCE)):  # psycopg returns each row by itself
-            self.write(joined)
+        for block in blocks:
+            self.write(block)
         self.flush()
 
     def reader(self) -> "RowReader":

@@ -22,6 +22,7 @@ from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.chunks.rows import COPY_ROWS, ChunkRows
 from cafcat.catalog.connection import Connection, PgConnection
+from cafcat.catalog.copy_out import copied_blocks
 from cafcat.catalog.files.lookup import folder_range
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 
@@ -255,8 +256,7 @@ class Verification:
         """
         with self._connection.by_index() as connection:
             connection.execute("SET LOCAL work_mem = '32MB'; SET LOCAL statement_timeout = 0")
-            with connection.cursor() as cursor, cursor.copy(COPY_ROWS.encode(), {"chunk": chunk_id}) as copy:
-                return ChunkRows(copy)
+            return ChunkRows(copied_blocks(connection, COPY_ROWS.encode(), {"chunk": chunk_id}))
 
     def should_exist(self, target: CheckTarget) -> bool:
         """Return True if an object should exist in its store now, by the states of its chunk and copy.

@@ -102,7 +102,8 @@ class ComparedCatalog:
         The lines are sorted by their first columns (`Comparing.key_columns`). Retired locations with the same key
         are sorted by start_byte.
         """
-        return self._transaction.copy(_QUERIES[table])
+        for lines in self._transaction.copy(_QUERIES[table]):
+            yield from lines.splitlines(keepends=True)  # COPY escapes line breaks in values
 
 
 class Comparing:

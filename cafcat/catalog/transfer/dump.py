@@ -185,7 +185,7 @@ class DumpReader:
         }
 
     def rows(self, table: str) -> Iterator[bytes]:
-        """Yield all rows of a table, in the order of its key, as lines in the text format of COPY."""
+        """Yield all rows of a table, in the order of its key: blocks of lines in the text format of COPY."""
         columns = ", ".join(self.tables[table])
         return self._transaction.copy(f"SELECT {columns} FROM {table} ORDER BY {_ORDER.get(table, 'id')}")  # noqa: S608
 

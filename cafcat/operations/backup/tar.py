@@ -22,8 +22,8 @@ HEAD_NAME: Final = "backup.json"
 MANIFEST_NAME: Final = "manifest.json"
 
 PART_BYTES: Final = 32 << 20
-"""Size of the rows, before compression, at which a part of a table is complete, in bytes. The row that reaches this
-size is the last one of the part."""
+"""Size of the rows, before compression, at which a part of a table is complete, in bytes. The block of rows that
+reaches this size is the last one of the part."""
 _LEVEL: Final = 1
 """Level of zlib. Higher levels take longer than the database needs for the rows, and save only a tenth."""
 _GZIP: Final = 31
@@ -73,12 +73,12 @@ class TarWriter:
 
         Args:
             table: Name of the table.
-            rows: Lines in the format of COPY.
+            rows: Blocks of lines in the format of COPY.
             progress: Advances after each part by the numbers of rows and compressed bytes.
         """
         part = _Part()
-        for row in rows:
-            part.add(row)
+        for lines in rows:
+            part.add(lines)
             if part.size_bytes >= PART_BYTES:
                 self._add_part(table, part, progress)
                 part = _Part()
@@ -124,27 +124,16 @@ class _Part:
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
         self._compressed = bytearray()
-        self._rows: list[bytes] = []
-        self._pending_bytes = 0
         self.size_bytes = self.rows = 0
 
-    def add(self, row: bytes) -> None:
-        """Append a row of the table to the member."""
-        self._rows.append(row)
-        self._pending_bytes += len(row)
-        self.rows += 1
-        self.size_bytes += len(row)
-        if self._pending_bytes >= _PIECE_BYTES:
-            self._compress()
-
-    def _compress(self) -> None:
-        self._compressed += self._compressor.compress(b"".join(self._rows))
-        self._rows.clear()
-        self._pending_bytes = 0
+    def add(self, lines: bytes) -> None:
+        """Append rows of the table, one in each line, to the member."""
+        self._compressed += self._compressor.compress(lines)
+        self.rows += lines.count(b"\n")
+        self.size_bytes += len(lines)
 
     def finish(self) -> bytes:
         """Return all rows as one gzip file. No further row can be added."""
-        self._compress()
         self._compressed += self._compressor.flush()
         return bytes(self._compressed)
 

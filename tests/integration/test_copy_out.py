@@ -1,0 +1,64 @@
+"""The result of a COPY, read in blocks of many rows."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Timer
+
+import psycopg
+import pytest
+
+from cafcat.catalog.connection import PgConnection, open_connection
+from cafcat.catalog.copy_out import copied_blocks
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[PgConnection]:
+    with open_connection(database_url) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("rows", [0, 1, 999, 200_000])
+def test_every_row_comes_once(connection: PgConnection, rows: int) -> None:
+    query = f"COPY (SELECT n, repeat('x', n % 300) FROM generate_series(1, {rows}) AS n) TO STDOUT"
+    blocks = list(copied_blocks(connection, query.encode()))
+    assert b"".join(blocks) == b"".join(b"%d\t%s\n" % (n, b"x" * (n % 300)) for n in range(1, rows + 1))
+    assert all(block.endswith(b"\n") for block in blocks)
+    assert len(blocks) < 10 + rows / 20
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_the_binary_format_is_complete(connection: PgConnection) -> None:
+    [data] = copied_blocks(connection, b"COPY (SELECT %s::int) TO STDOUT (FORMAT BINARY)", [7])
+    assert data == b"PGCOPY\n\xff\r\n\0" + bytes(8) + b"\0\x01\0\0\0\x04\0\0\0\x07" + b"\xff\xff"
+
+
+def test_a_row_may_be_larger_than_a_block(connection: PgConnection) -> None:
+    query = b"COPY (SELECT repeat('x', 1000000 * n) FROM generate_series(1, 3) AS n) TO STDOUT"
+    assert sorted(len(block) - 1 for block in copied_blocks(connection, query)) == [1_000_000, 2_000_000, 3_000_000]
+
+
+@pytest.mark.parametrize("rows", [10, 100_000])
+def test_an_error_in_a_row_is_raised_after_the_rows_before_it(connection: PgConnection, rows: int) -> None:
+    query = f"COPY (SELECT 1 / ({rows} - n) FROM generate_series(1, {rows}) AS n) TO STDOUT"
+    found = copied_blocks(connection, query.encode())
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        list(found)
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_the_iterator_may_be_closed_early(connection: PgConnection) -> None:
+    with closing(copied_blocks(connection, b"COPY (SELECT generate_series(1, 10000000)) TO STDOUT")) as found:
+        assert next(found).startswith(b"1\n2\n")
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_lost_connection_is_an_error(connection: PgConnection, database_url: str) -> None:
+    pid = connection.info.backend_pid
+
+    def terminate() -> None:
+        with psycopg.connect(database_url) as other:
+            other.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+    Timer(0.1, terminate).start()
+    with pytest.raises(psycopg.OperationalError):
+        list(copied_blocks(connection, b"COPY (SELECT pg_sleep(60)) TO STDOUT"))
