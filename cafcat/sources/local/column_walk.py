@@ -141,11 +141,13 @@ class ColumnWalk:
             adjacent = list(run)
             files = FileColumns([part for part in adjacent if isinstance(part, FilesOfFolder)], base, skip)
             if len(files) >= _WORTH_FILES:
-                yield batch
+                if batch:
+                    yield batch
                 yield files
                 batch = []
             elif files.parts:
                 batch += files
             else:
                 batch += [found for found in adjacent if not isinstance(found, FilesOfFolder)]
-        yield batch
+        if batch or not parts:  # an empty batch lets the caller look whether the user ends the ingest
+            yield batch
