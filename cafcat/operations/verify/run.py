@@ -41,8 +41,8 @@ from cafcat.support.workers import processors
 
 __all__ = ["run"]
 
-_WORTH_WORKERS_BYTES: Final = 64 << 20
-_WORTH_WORKERS_FILES: Final = 20_000
+_WORTH_WORKERS_BYTES: Final = 512 << 20
+_WORTH_WORKERS_FILES: Final = 250_000
 """With fewer files and bytes to check, this process is done before others have started, which takes 0.3 seconds."""
 _MOST_JOBS: Final = 64
 _PAGE_OBJECTS: Final = 1000
