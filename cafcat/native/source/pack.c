@@ -96,12 +96,12 @@ static int64_t read_once(int file, uint8_t *data, int64_t size)
 }
 
 /* Reads a file that has not changed since it was listed. Returns 0 in all other cases. */
-static int read_file(const struct packing *to, int64_t n, const char *locator, uint8_t *data)
+static int read_file(const struct packing *to, int64_t n, int folder, const char *name, uint8_t *data)
 {
     struct stat status;
     int file;
     do
-        file = open(locator, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+        file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     while (file < 0 && errno == EINTR);
     if (file < 0)
         return 0;
@@ -143,20 +143,39 @@ static uint8_t *put_row(uint8_t *at, const struct packing *to, int64_t n, const 
     return to->has_source ? put_int32(put_int32(at, 4), (int32_t)to->source_id) : put_int32(at, -1);
 }
 
-static int pack_file(struct packing *to, int64_t n)
+static const char *path_of(const struct packing *to, int64_t n, int64_t *size)
 {
-    const int64_t path_begin = n ? to->ends[n - 1] : 0, path_size = to->ends[n] - path_begin - 1;
-    const int64_t name_size = path_size - to->skip, size = to->sizes[n], start = to->position + to->data_used;
-    const char *const path = to->paths + path_begin;
+    const int64_t begin = n ? to->ends[n - 1] : 0;
+    *size = to->ends[n] - begin - 1;
+    return to->paths + begin;
+}
+
+/* Opens the folder of the files, which is the part of their paths up to `prefix_size`. Returns -1 after an error. */
+static int open_folder(const struct packing *to, int64_t prefix_size)
+{
     char locator[LOCATOR_SIZE];
-    if (size > to->most_file_size || name_size <= 0 || to->base_size + name_size >= LOCATOR_SIZE
-        || !needs_no_escape((const uint8_t *)path, path_size))
+    int64_t path_size;
+    const char *const path = path_of(to, to->begin, &path_size);
+    if (prefix_size < to->skip || to->base_size + prefix_size - to->skip >= LOCATOR_SIZE)
+        return -1;
+    uint8_t *const end = put_text(put_text((uint8_t *)locator, to->base, (size_t)to->base_size), path + to->skip,
+                                  (size_t)(prefix_size - to->skip));
+    *end = 0;
+    return open(locator, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Packs a file. The folder is that of the file, whose name begins at `prefix_size` of its path. */
+static int pack_file(struct packing *to, int64_t n, int folder, int64_t prefix_size)
+{
+    int64_t path_size;
+    const char *const path = path_of(to, n, &path_size);
+    const int64_t size = to->sizes[n], start = to->position + to->data_used;
+    if (size > to->most_file_size || path_size <= prefix_size || !needs_no_escape((const uint8_t *)path, path_size))
         return IS_UNUSUAL;
     if (size >= to->data_size - to->data_used || path_size + MOST_TEXT > to->text_size - to->text_used
         || path_size + MOST_ROW > to->rows_size - to->rows_used)
         return NO_ROOM;
-    put_text(put_text((uint8_t *)locator, to->base, (size_t)to->base_size), path + to->skip, (size_t)name_size + 1);
-    if (!read_file(to, n, locator, to->data + to->data_used))
+    if (!read_file(to, n, folder, path + prefix_size, to->data + to->data_used))
         return IS_UNUSUAL;
     const uint32_t checksum = cafcat_crc32c(to->data + to->data_used, (size_t)size, 0);
     uint8_t *const text = to->text + to->text_used;
@@ -171,12 +190,21 @@ static int pack_file(struct packing *to, int64_t n)
     return ALL_PACKED;
 }
 
-/* Packs files from `begin` on, until one does not fit or is not usual. Moves `begin` behind the files that were packed. */
+/* Packs files of one folder from `begin` on, until one does not fit or is not usual. Moves `begin` behind the files that
+ * were packed. */
 EXPORTED void cafcat_pack(struct packing *to)
 {
+    int64_t prefix_size;
+    const char *const path = path_of(to, to->begin, &prefix_size);
+    while (prefix_size > 0 && path[prefix_size - 1] != '/')
+        prefix_size--;
+    const int folder = open_folder(to, prefix_size);
     to->data_used = to->text_used = to->rows_used = 0;
-    to->reason = ALL_PACKED;
-    for (; to->begin < to->end; to->begin++)
-        if ((to->reason = pack_file(to, to->begin)) != ALL_PACKED)
-            return;
+    to->reason = folder < 0 ? IS_UNUSUAL : ALL_PACKED;
+    while (to->reason == ALL_PACKED && to->begin < to->end) {
+        to->reason = pack_file(to, to->begin, folder, prefix_size);
+        to->begin += to->reason == ALL_PACKED;
+    }
+    if (folder >= 0)
+        close(folder);
 }
