@@ -41,7 +41,7 @@ _UNKNOWN: Final = 0
 _WORTH_FILES: Final = 4_000
 _WORTH_BYTES: Final = 64 << 20
 """If the user asks for worker processes, they start when a batch has this many files or bytes to pack."""
-_WORTH_SECONDS: Final = 0.5
+_WORTH_SECONDS: Final = 1.0
 _WORTH_BYTES_AT_ONCE: Final = 512 << 20
 """Otherwise they start when this process has packed for so long, or when a batch has so many bytes: a worker
 process takes some tenths of a second to start."""
