@@ -19,6 +19,7 @@ from cafcat.support.paths import folder_of
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
 
 _PARAMETER: Final = re.compile(r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|RUN|UUID|STORE|TIME) (.+) Example: (.*)")
+_LIMIT: Final = re.compile(r"\bLIMIT (\d+)$")
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
 
@@ -96,6 +97,12 @@ class NamedQuery(NamedTuple):
             for parameter, value in zip(self.parameters, values, strict=True)
         }
         return _USE.sub(lambda use: literals[use[1]], self.sql)
+
+    @property
+    def most_rows(self) -> int | None:
+        """Largest number of rows of the result; None without a limit."""
+        found = _LIMIT.search(self.sql)
+        return None if found is None else int(found[1])
 
     def example(self) -> str:
         """Return the query with the example values, as docs/sql.md has it."""

@@ -232,8 +232,8 @@ class Call:
         elif not self.quiet:
             self.output.notice(message)
 
-    def note_empty(self, message: str) -> None:
-        """Print on stderr that a list is empty. With --json or --quiet, nothing is printed."""
+    def note(self, message: str) -> None:
+        """Print a note about a result on stderr, such as that a list is empty; not with --json or --quiet."""
         if not self.json and not self.quiet:
             self.output.notice(message)
 

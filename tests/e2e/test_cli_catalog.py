@@ -58,6 +58,17 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert "the catalog has no such file" in cafcat("query", name, "nothing", code=4).err
 
 
+def test_a_query_that_ends_at_its_limit(cafcat: Cafcat) -> None:
+    for n in range(20):
+        cafcat.folder.joinpath(f"{n:02}").write_bytes(b"x")
+    cafcat("ingest", *(f"{n:02}" for n in range(19)), "-q")
+    assert not cafcat("query", "largest-files", "").err
+    cafcat("ingest", "19", "-q")
+    expected = "the query ends after 20 rows; `cafcat query largest-files --sql` prints it, for more of them"
+    assert cafcat("query", "largest-files", "").err == f"cafcat: {expected}\n"
+    assert not cafcat("query", "largest-files", "", "--json").err
+
+
 @pytest.mark.parametrize("folder", ["tree", "tree/", "", "."])
 def test_queries_of_a_folder(filled: Cafcat, folder: str) -> None:
     assert filled("query", "largest-files", folder, "--json").documents[0]["file_path"] == "tree/big.dat"

@@ -50,9 +50,7 @@ def _list(call: Call, store: str | None) -> int:
             line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"
             call.output.show(found._asdict(), [line])
     if is_empty:
-        call.note_empty(
-            "there are no backups in this store; `cafcat backup` writes one, and --to names another store"
-        )
+        call.note("there are no backups in this store; `cafcat backup` writes one, and --to names another store")
     return 0
 
 

@@ -62,7 +62,7 @@ def list_(call: Call) -> None:
             is_empty = False
             call.output.show(key._asdict(), [call.output.shown(_row(key))])
     if is_empty:
-        call.note_empty("there are no access keys; `cafcat keys add` makes one")
+        call.note("there are no access keys; `cafcat keys add` makes one")
 
 
 def _row(key: "AccessKey") -> str:

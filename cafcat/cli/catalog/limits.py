@@ -56,7 +56,7 @@ def list_(call: Call) -> None:
             is_empty = False
             call.output.show(row._asdict(), [call.output.shown(_row(row))])
     if is_empty:
-        call.note_empty("there are no limits; `cafcat limits set URL` sets one")
+        call.note("there are no limits; `cafcat limits set URL` sets one")
 
 
 def _row(row: "LimitRow") -> str:

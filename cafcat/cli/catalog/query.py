@@ -49,10 +49,14 @@ def query(
         return
     with call.files() as repository:
         columns, rows = repository.query(chosen.text(_values(repository, chosen, values)))
-        first = list(islice(rows, 1))
+        first = list(islice(rows, chosen.most_rows or 1))
         if not first and "FILE" in [parameter.kind for parameter in chosen.parameters]:
             raise NotFound(NO_SUCH_FILE, path=values[0])
         show_rows(call, columns, chain(first, rows))
+    if len(first) == chosen.most_rows:
+        call.note(
+            f"the query ends after {len(first)} rows; `cafcat query {name} --sql` prints it, for more of them"
+        )
 
 
 def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:

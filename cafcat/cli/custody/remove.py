@@ -221,7 +221,7 @@ def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
     if not found and prefix not in (".", "./"):
         raise NotFound("the catalog has no removed files with this name, or below it, to bring back", path=prefix)
     if not found:
-        call.note_empty("there are no removed files to bring back")
+        call.note("there are no removed files to bring back")
     return 0
 
 
