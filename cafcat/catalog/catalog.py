@@ -126,6 +126,18 @@ class Catalog:
         other.announce_waits(self._lock_wait.progress)
         return other
 
+    def connect(self) -> None:
+        """Connect to the database, which is otherwise done by the first query.
+
+        Raises:
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable: The database cannot be reached, or takes no further connection.
+            AccessDenied: The server rejects user and password.
+            InvalidInput: The URL of the database cannot be read.
+        """
+        with self._connection.statement(read_only=True):
+            pass
+
     def fresh(self) -> Self:
         """Return a view of this catalog, with the same connection, whose `reading` uses the primary."""
         view = copy.copy(self)

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 import cafcat
-from cafcat.errors import Conflict
+from cafcat.catalog.catalog import Catalog
+from cafcat.errors import CatalogUnavailable, Conflict
 from cafcat.events import ChunkCommitted, Event
 from cafcat.model import IngestReport, OnConflict
 from cafcat.operations.ingest import packer
@@ -130,3 +132,37 @@ def test_a_path_of_the_chunk_in_commit_is_decided_after_it(
             wait_until(lambda: seen.files == IN_A_CHUNK + 1)
         report = running.result()
     assert (report.files_added, report.files_unchanged, report.files_replaced) == (6, 1, 0)
+
+
+def test_a_database_that_takes_one_connection(
+    repository: cafcat.Repository, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both threads then share the connection."""
+    refused: list[CatalogUnavailable] = []
+    connect = Catalog.connect
+
+    def noted(catalog: Catalog) -> None:
+        try:
+            connect(catalog)
+        except CatalogUnavailable as error:
+            refused.append(error)
+            raise
+
+    def is_connected() -> bool:
+        """Return False while the server has not ended the connection of the ALTER statement yet."""
+        with suppress(CatalogUnavailable):
+            connect(repository.session.catalog)
+            return True
+        return False
+
+    monkeypatch.setattr(Catalog, "connect", noted)
+    limit = f"ALTER DATABASE {conninfo_to_dict(database_url)['dbname']} CONNECTION LIMIT"
+    sql(repository, f"{limit} 1")
+    try:
+        wait_until(is_connected)
+        assert ingest(repository, cafcat.Progress()).files_added == 20
+    finally:
+        repository.session.catalog.close()
+        sql(repository, f"{limit} -1")
+    assert refused
+    assert {path: repository.read(path) for path in FILES} == FILES

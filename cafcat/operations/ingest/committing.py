@@ -6,6 +6,7 @@ from threading import Event
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
+from cafcat.errors import CatalogUnavailable
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.scanning.positions import PassedFiles
@@ -33,7 +34,7 @@ class _Abort(Progress):
 
 
 class ChunkInCommit:
-    """A full chunk that a thread completes and commits, with a connection of its own to the database.
+    """A full chunk that a thread completes and commits, with a connection of its own to the database if possible.
 
     Attributes:
         chunk: The chunk.
@@ -61,6 +62,10 @@ class ChunkInCommit:
 
     def _finish(self) -> FinishedChunk:
         with closing(self._catalog.for_other_thread()) as catalog:
+            try:
+                catalog.connect()
+            except CatalogUnavailable:  # the database takes no further connection
+                return self.chunk.finish(self._on_conflict, self._abort)
             return self.chunk.finish(self._on_conflict, self._abort, catalog)
 
     @property
