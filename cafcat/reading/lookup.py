@@ -36,6 +36,9 @@ class ReplicaLookup(Protocol):
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return store URL and key of the chunk's own object, where it is now, then of each of its copies."""
 
+    def has_copies_of(self, store: str) -> bool:
+        """Return True if another store has a copy of any chunk of the store with this URL."""
+
 
 class LocationCatalog(Protocol):
     """The catalog in which files are looked up: a database, or a snapshot of one."""

@@ -210,7 +210,10 @@ class FileReader:
         """
         from cafcat.reading.fetch import fetch
 
-        for url, of_store in groupby(map(self._redirected, reads), key=lambda read: read.store):
+        for (url, is_lost), of_store in groupby(map(self._redirected, reads), key=self._place_of):
+            if is_lost:  # a request would wait for the store once more
+                yield from ((request, self._lost(request)) for read in of_store for request in read.files)
+                continue
             with closing(fetch(self.stores[url], of_store)) as answers:
                 for read, answer in answers:
                     yield from self._files_of(read, answer)
@@ -219,6 +222,17 @@ class FileReader:
         """Return the read, changed to one of a copy if the chunk's own object failed in the last five minutes."""
         copy = self._replicas.instead_of(read.files[0].location)
         return read if copy is None else read.of_replica(copy)
+
+    def _place_of(self, read: "RangeRead[ReadRequest]") -> tuple[str, bool]:
+        """Return the URL of the store of a read, and whether nothing can be read there or from a copy."""
+        location = read.files[0].location
+        return read.store, read.store == location.store and self._replicas.is_lost(location)
+
+    def _lost(self, request: ReadRequest) -> Iterator[bytes]:
+        error = self._replicas.error_of_lost(request.location)
+        if error is not None:
+            raise error
+        yield from self.stream(request)  # the store answers again
 
     def _files_of(self, read: "RangeRead[ReadRequest]", answer: "Answer") -> Iterator[_Requested]:
         """Yield the requests of one read, each with an iterator over the requested bytes.

@@ -66,11 +66,18 @@ class _Outage(NamedTuple):
         since: When that was found, in seconds of the monotonic clock.
         message: Message of the error.
         hint: Hint of the error; None for no hint.
+        has_copies: True if other stores have copies of some of the store's chunks.
     """
 
     since: float
     message: str
     hint: str | None
+    has_copies: bool
+
+    @property
+    def is_recent(self) -> bool:
+        """True if the store was checked in the last 30 seconds."""
+        return self.since + _OUTAGE_SECONDS > time.monotonic()
 
     def as_error(self) -> Unavailable:
         """Return a new error with the message and hint of this outage."""
@@ -166,6 +173,24 @@ class Replicas:
         store_until = 0.0 if outage is None else outage.since + _AVOID_SECONDS
         return max(store_until, self._avoided_until.get(_own_object(location), 0.0)) > time.monotonic()
 
+    def is_lost(self, location: Location) -> bool:
+        """Return True if `error_of_lost` returns an error, and the store was checked up to 30 seconds ago."""
+        outage = self._outages.get(location.store)
+        return outage is not None and outage.is_recent and self.error_of_lost(location) is not None
+
+    def error_of_lost(self, location: Location) -> StoreFailed | None:
+        """Return the error of a file whose store is out of reach, and whose chunk has no copy as others have.
+
+        Returns:
+            The error of this file; None if the store is not known to be out of reach, or the chunk has a copy, or
+            no chunk of the store has one. Then the error of the store concerns more than this file.
+        """
+        outage = self._outages.get(location.store)
+        if outage is None or not outage.has_copies or self.others(location):
+            return None
+        message = f"its chunk has no copy, and its store is out of reach: {outage.message}"
+        return StoreFailed(message, path=location.path, chunk=str(location.chunk), hint=outage.hint)
+
     def record_failure(self, location: Location, error: CafcatError) -> Unavailable | None:
         """Remember that a chunk's own object failed, so that other reads try it last for five minutes.
 
@@ -230,7 +255,7 @@ class Replicas:
     def _check_store(self, store: Store, location: Location) -> Unavailable | None:
         url = location.store
         outage = self._outages.get(url)
-        if outage is not None and outage.since + _OUTAGE_SECONDS > time.monotonic():
+        if outage is not None and outage.is_recent:
             return outage.as_error()
         try:
             error = _absence(store, location)
@@ -239,7 +264,8 @@ class Replicas:
         if error is None:
             self._outages.pop(url, None)
             return None
-        self._outages[url] = _Outage(time.monotonic(), error.message, error.hint)
+        has_copies = self._catalog.copies.has_copies_of(url)
+        self._outages[url] = _Outage(time.monotonic(), error.message, error.hint, has_copies)
         self.has_failures = True
         return error
 
@@ -334,23 +360,31 @@ class ReplicaAttempts:
 
     @property
     def concerns_all(self) -> bool:
-        """True if the error concerns all chunks of the store: access is denied, or the store is out of reach.
+        """True if the error concerns more than one chunk: access is denied, or a store is out of reach.
 
         A Conflict counts as such an error, too. Valid after all replicas failed.
         """
-        return self._unavailable is not None or not isinstance(self._error, Corrupt | NotFound | StoreFailed)
+        if self._unavailable is not None:
+            return self._replicas.error_of_lost(self._location) is None
+        return not isinstance(self._error, Corrupt | NotFound | StoreFailed)
 
     def error(self, location: Location | None = None) -> CafcatError:
         """Return the error of a file after all replicas failed.
 
-        It is the error of the chunk's own object (Corrupt if the object is missing), or Unavailable if the whole
-        store is out of reach. Unless it is AccessDenied or Conflict, its hint has the errors of the copies.
+        It is the error of the chunk's own object (Corrupt if the object is missing). If the store is out of reach,
+        it is Unavailable, or StoreFailed if other chunks of the store have copies, but this one has none. Unless it
+        is AccessDenied or Conflict, its hint has the errors of the copies.
 
         Args:
             location: Another file of the same read. None: the file that was given to the constructor.
         """
         assert self._error is not None  # noqa: S101 - called after all replicas failed, and the chunk's own object is one of them
-        error = self._unavailable or _error_of_file(location or self._location, self._error)
+        location = location or self._location
+        error: CafcatError
+        if self._unavailable is None:
+            error = _error_of_file(location, self._error)
+        else:
+            error = self._replicas.error_of_lost(location) or self._unavailable
         hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
         if isinstance(error, Corrupt):
             hints.append(f"run cafcat repair --chunk {self._location.chunk}")

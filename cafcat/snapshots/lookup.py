@@ -57,6 +57,9 @@ SELECT store, object_key FROM chunks WHERE uuid = ?1
 UNION ALL
 SELECT k.store, k.object_key FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.uuid = ?1
 """
+_HAS_COPIES: Final = """
+SELECT 1 FROM copies AS k JOIN chunks AS c ON c.id = k.chunk WHERE c.store = ?1 AND k.store <> c.store LIMIT 1
+"""
 _STORES: Final = "SELECT DISTINCT store FROM chunks"
 _INFO: Final = "SELECT made_at, prefix, files, bytes, journal_id, journal_uuid, cafcat_version FROM snapshot"
 
@@ -246,6 +249,10 @@ class SnapshotCopies:
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return store URL and key of a chunk's own object, then those of each copy; empty for an unknown chunk."""
         return [(store, key) for store, key in self._rows.select(_REPLICAS, str(chunk))]
+
+    def has_copies_of(self, store: str) -> bool:
+        """Return True if another store has a copy of any chunk of a store."""
+        return bool(self._rows.select(_HAS_COPIES, store))
 
 
 class SnapshotCatalog:

@@ -230,3 +230,26 @@ def test_queries_about_a_store_take_its_name_or_folder(cafcat: Cafcat) -> None:
     assert (copy["chunk"], copy["is_broken"], copy["is_left_behind"]) == (first, False, False)
     for name in ("lost-with-store", "copies-in"):
         assert "the catalog has no chunk in the store" in cafcat("query", name, "./nothing", code=4).err
+
+
+def test_a_lost_store_costs_only_the_files_without_a_copy(cafcat: Cafcat) -> None:
+    """The file without a copy is the first one, the last one, and alone."""
+    lost, *kept = "bcda"
+    chunks = fill(cafcat, lost, *kept)
+    cafcat("copy", *chunks[1:], "--to", "./second", "-q")
+    (cafcat.folder / "store").rename(cafcat.folder / "gone")
+    store = (cafcat.folder / "store").as_uri()
+    failure = f"its chunk has no copy, and its store is out of reach: cannot find the store {store}"
+    for paths in ([lost, *kept], [*kept, lost]):
+        extracted = cafcat("extract", *paths, "-C", "out", "--force", code=3)
+        assert "reading the copies of its chunks" in extracted.err
+        assert f"cafcat: {lost}: {failure}" in extracted.err
+        assert extracted.lines[-1].startswith("extracted 3 files, failed 1")
+    (cafcat.folder / "got").mkdir()
+    got = cafcat("get", lost, *kept, "-o", "got/", code=3)
+    assert sorted(path.name for path in (cafcat.folder / "got").iterdir()) == sorted(kept)
+    assert failure in got.err
+    assert failure in cafcat("get", lost, "-o", "alone", code=1).err
+    assert failure in cafcat("cat", lost, *kept, code=3).err
+    (cafcat.folder / "second").rename(cafcat.folder / "gone too")
+    assert "cannot find the store" in cafcat("extract", *kept, "-C", "none", code=1).err

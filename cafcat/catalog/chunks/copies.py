@@ -88,6 +88,10 @@ _REPLICAS: Final = (
     "FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
     "WHERE c.uuid = %(uuid)s AND k.state = 'committed') AS places WHERE place <= %(last)s ORDER BY place, id"
 )
+_HAS_COPIES: Final = (
+    "SELECT EXISTS (SELECT FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
+    "WHERE k.state = 'committed' AND c.state IN ('committed', 'retired') AND c.store = %s AND k.store <> c.store)"
+)
 _MAKE_CHUNK: Final = "UPDATE chunks SET store = %s, object_key = %s, etag = %s, upload_id = NULL WHERE id = %s"
 
 
@@ -216,6 +220,12 @@ class Copies(Objects):
         chunk was deleted.
         """
         return [(store_url, key) for _, store_url, key in self._replicas(chunk, last=2)]
+
+    def has_copies_of(self, store_url: str) -> bool:
+        """Return True if another store has a committed copy of any chunk of a store."""
+        with self._connection.statement(read_only=True) as connection:
+            row = connection.execute(_HAS_COPIES, [store_url]).fetchone()
+        return row is not None and bool(row[0])
 
     def active_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
         """Return the objects of a chunk: its own, and its copies, except those that a migration has retired.
