@@ -109,5 +109,5 @@ wheel: $(READY)  ## wheels with the native part for x86-64 and arm64, and one wi
 	done
 	CAFCAT_BUILD=none $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-clean:  ## remove the files that these targets made
+clean:  ## remove what these targets made: .venv with the installation, .demo and caches
 	rm -rf $(VENV) .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -42,4 +42,4 @@ run cafcat sql -c "SELECT file_path, caf_file_id, start_byte, end_byte, crc32c, 
 run cafcat sql -c "SELECT id, uuid, state, file_count, size_bytes, committed_at FROM chunks"
 run cafcat ingest "$folder" --exclude site-packages --exclude __pycache__ --exclude test
 echo
-echo "The second time there was nothing to do. Everything is in .demo; \`make clean\` removes it."
+echo "The second time there was nothing to do. Everything is in .demo; \`rm -r .demo\` removes it."

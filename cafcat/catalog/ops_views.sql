@@ -30,7 +30,7 @@ COMMENT ON COLUMN cafcat_ops.files.file_path IS 'Path of the file.';
 COMMENT ON COLUMN cafcat_ops.files.size_bytes IS 'Size of the file in bytes.';
 COMMENT ON COLUMN cafcat_ops.files.modified_at IS 'Modification time at the source; NULL where the source has none.';
 COMMENT ON COLUMN cafcat_ops.files.current_since IS 'Since when the path has this content.';
-COMMENT ON COLUMN cafcat_ops.files.run_id IS 'Run that brought the file, also after repack or repair; NULL if a program added the file.';
+COMMENT ON COLUMN cafcat_ops.files.run_id IS 'Run that brought the file, also after repack or repair; NULL if no run is known.';
 COMMENT ON COLUMN cafcat_ops.files.chunk IS 'UUID of the chunk that contains the file.';
 COMMENT ON COLUMN cafcat_ops.files.format IS 'Format of that archive: caf, car, chunkio, ...';
 COMMENT ON COLUMN cafcat_ops.files.store IS 'URL of the store that contains the chunk.';
@@ -75,7 +75,7 @@ COMMENT ON COLUMN cafcat_ops.file_history.current_since IS 'Since when the path 
 COMMENT ON COLUMN cafcat_ops.file_history.current_until IS 'Until when; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by IS 'replaced (by a newer version) or removed; NULL for the live version.';
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by_run_id IS 'Run that replaced the version, or removed it with --delete; NULL if none did.';
-COMMENT ON COLUMN cafcat_ops.file_history.run_id IS 'Run that brought the version; NULL if a program added the file.';
+COMMENT ON COLUMN cafcat_ops.file_history.run_id IS 'Run that brought the version; NULL if no run is known.';
 COMMENT ON COLUMN cafcat_ops.file_history.chunk IS 'UUID of the chunk that contains the version.';
 COMMENT ON COLUMN cafcat_ops.file_history.is_kept IS 'True while the catalog still has the chunk; false after prune deleted it.';
 COMMENT ON COLUMN cafcat_ops.file_history.store IS 'URL of the store of the chunk.';
@@ -141,7 +141,7 @@ COMMENT ON COLUMN cafcat_ops.chunk_health.last_level IS 'Level of that check: ca
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_verdict IS 'Its verdict: ok, damaged, missing or unreadable.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.last_whole_at IS 'End of the last check that read every byte and found the chunk whole; NULL if none did.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.is_readable IS 'True if the last check of the chunk (last_checked_at), or of one of its copies, was ok; NULL if none was checked.';
-COMMENT ON COLUMN cafcat_ops.chunk_health.run_id IS 'Run that wrote or adopted the chunk; NULL for repack, repair and programs.';
+COMMENT ON COLUMN cafcat_ops.chunk_health.run_id IS 'Run that wrote or adopted the chunk; NULL for repack and repair.';
 COMMENT ON COLUMN cafcat_ops.chunk_health.is_adopted IS 'True if another program wrote the archive, and cafcat adopted it in place.';
 
 CREATE OR REPLACE VIEW cafcat_ops.runs AS
@@ -218,7 +218,7 @@ COMMENT ON COLUMN cafcat_ops.unverified.committed_at IS 'When its files were com
 COMMENT ON COLUMN cafcat_ops.unverified.last_checked_at IS 'End of its last check, at any level; NULL if it was never checked.';
 COMMENT ON COLUMN cafcat_ops.unverified.last_level IS 'Level of that check.';
 COMMENT ON COLUMN cafcat_ops.unverified.last_verdict IS 'Verdict of that check.';
-COMMENT ON COLUMN cafcat_ops.unverified.run_id IS 'Run that wrote or adopted the chunk; NULL for repack, repair and programs.';
+COMMENT ON COLUMN cafcat_ops.unverified.run_id IS 'Run that wrote or adopted the chunk; NULL for repack and repair.';
 COMMENT ON COLUMN cafcat_ops.unverified.is_adopted IS 'True if another program wrote the archive, and cafcat adopted it in place.';
 
 CREATE OR REPLACE VIEW cafcat_ops.single_copy AS

@@ -131,3 +131,14 @@ def test_restore_tells_of_a_store_that_is_not_mounted(cafcat: Cafcat, lost: Cafc
         lacking = "the store lacks the marker of the catalog: its disk may not be mounted"
         assert f"/store could not be read: {lacking}" in result.err
         assert result.lines[-1].startswith("there may be later changes: make the stores reachable")
+
+
+def test_restore_leaves_out_a_store_that_was_given_up(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    (cafcat.folder / "store").rename(cafcat.folder / "gone")
+    cafcat("store", "rm", "./store", "--lost", "--yes", "-q")
+    cafcat("backup", "--to", "./second", "-q")
+    result = lost("restore", "--from", "./second")
+    assert "could not be read" not in result.err
+    assert "later changes" not in result.text
+    assert lost("cat", "tree/a.txt").out == b"first file\n"

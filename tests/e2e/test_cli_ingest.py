@@ -271,8 +271,13 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
     result = cafcat("ingest", "tree", "--delete", "-q", code=9)
     assert result.err == (
         "cafcat: no file was removed, because 3 of 4 files from tree are gone, more than 50 %; "
-        "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT\n"
+        "added 0 files, replaced 0; check the source; if the files are to be removed, "
+        "run it again with a larger --max-delete PERCENT\n"
     )
+    (tree / "e").write_bytes(b"new")
+    assert "; added 1 file, replaced 0; check" in cafcat("ingest", "tree", "--delete", code=9).err
+    (tree / "e").unlink()
+    assert cafcat("rm", "tree/e", "-q").code == 0
     refused = cafcat("ingest", "tree", "--delete", "--dry-run")
     assert "no file would be removed" in refused.err
     assert refused.lines[-2] == "would add 0 files, replace 0, remove 0, unchanged 1, skipped 0, failed 0"
@@ -282,7 +287,7 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
     lines = cafcat("ingest", "tree", "--delete", "--max-delete", "75").lines
     assert lines[0] == "added 0 files, replaced 0, removed 3, unchanged 1, skipped 0, failed 0"
     assert paths(cafcat) == ["tree/d"]
-    assert cafcat("undelete", "-r", "tree").lines == ["brought back 3 files (3 B)"]
+    assert cafcat("undelete", "-r", "tree").lines == ["brought back 4 files (6 B)"]
 
 
 def test_delete_names_files_of_unknown_source(cafcat: Cafcat) -> None:

@@ -44,9 +44,7 @@ def test_nothing_to_prune(cafcat: Cafcat) -> None:
 def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     first, second = cafcat("prune", "--yes").lines
     assert first == "nothing to prune"
-    assert re.fullmatch(
-        r"2 chunks \(\d+ B\) without files for less than 7d: undelete can still bring files back", second
-    )
+    assert re.fullmatch(r"2 chunks \(\d+ B\) without files for less than 7d: kept for now \(--grace\)", second)
     assert "nobody can be asked" in cafcat("prune", "--grace", "0", "-q", code=9).err
     dry = cafcat("prune", "--grace", "0", "-v", "--dry-run")
     assert re.fullmatch(r"would remove 2 chunks: frees \d+ B", dry.lines[0])

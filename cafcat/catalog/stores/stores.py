@@ -27,6 +27,7 @@ __all__ = [
     "Stores",
     "add_store",
     "follow_home",
+    "has_objects",
     "moved_meanwhile",
     "replace_home",
 ]
@@ -379,14 +380,20 @@ def _find_stores_inside(connection: PgConnection, homes: Sequence[str]) -> None:
             connection.execute("UPDATE stores SET home_path = %s WHERE url = %s", (home_path, url))
 
 
+def has_objects(connection: PgConnection, url: str) -> bool:
+    """Return True if the catalog has objects in a store: chunks, copies or backups that were not deleted."""
+    return connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is not None
+
+
 def _reference_error(connection: PgConnection, url: str) -> Conflict:
     """Return the Conflict error for a store whose row cannot be deleted, because the store has or had objects."""
-    if connection.execute(_HAS_OBJECTS.encode(), {"store": url}).fetchone() is None:
+    if not has_objects(connection, url):
         hint = "the row does no harm: another store can move to that URL"
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
     hint = (
         "`cafcat store ls` counts its objects; `cafcat store migrate` copies them to another store, and later "
-        f"`cafcat prune` removes the old ones; if its objects are lost: cafcat store rm {shlex.quote(url)} --lost"
+        "`cafcat prune` removes the old ones; if its objects are lost, or were copies that you have deleted: "
+        f"cafcat store rm {shlex.quote(url)} --lost"
     )
     return Conflict(f"the catalog still refers to the store {url}", hint=hint)
 

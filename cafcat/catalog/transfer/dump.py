@@ -17,7 +17,7 @@ from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.stores.identity import catalog_uuid
 from cafcat.catalog.stores.moving import reuse_url, set_url
-from cafcat.catalog.stores.stores import add_store, moved_meanwhile, replace_home
+from cafcat.catalog.stores.stores import add_store, has_objects, moved_meanwhile, replace_home
 from cafcat.errors import CatalogLocked, Conflict, Corrupt, Locked
 
 __all__ = ["HOW_TO_EMPTY", "TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
@@ -286,6 +286,10 @@ class Loader:
         """Return the URLs of all stores that have, or had, chunks or copies, according to the loaded rows."""
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
+
+    def has_objects(self, url: str) -> bool:
+        """Return True if a store has objects, according to the loaded rows; False for one that was given up."""
+        return has_objects(self._connection, url)
 
     def has_marker(self, url: str) -> bool:
         """Return True if a store had a marker of the catalog when the backup was made."""

@@ -77,7 +77,7 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
         lines.append(f"{removed} {plural(report.let_go, 'adopted archive')} from the catalog; their objects stay")
     if report.chunks_waiting:
         waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
-        lines.append(f"{waiting} without files for less than {grace}: undelete can still bring files back")
+        lines.append(f"{waiting} without files for less than {grace}: kept for now (--grace)")
     if report.copies_waiting:
         copies = f"{report.copies_waiting} {'copy' if report.copies_waiting == 1 else 'copies'}"
         lines.append(f"{copies} that a migration left less than {grace} ago: kept for now")

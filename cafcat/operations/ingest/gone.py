@@ -131,11 +131,14 @@ class GoneFiles:
             if self._options.delete:
                 self._versions.add(file.path, file.chunk_id, file.start_byte)
 
-    def remove(self) -> None:
+    def remove(self, report: IngestReport) -> None:
         """Remove the files that are gone from the catalog, in one transaction. Call this after all commits.
 
         A dry run only counts them. Nothing is removed without `delete`, if the user ended the ingest, or if a
         listing was not reliable, which is a warning.
+
+        Args:
+            report: Counts of the files that were packed, for the error.
 
         Raises:
             NotConfirmed: More files are gone than `max_delete` allows.
@@ -153,7 +156,8 @@ class GoneFiles:
                 "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT"
             )
             if not self._options.dry_run:
-                raise NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
+                packed = f"added {plural(report.files_added, 'file')}, replaced {report.files_replaced}"
+                raise NotConfirmed(f"no file was removed, because {self._too_many}; {packed}", hint=hint)
             self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")
             return
         if not self._versions.count:

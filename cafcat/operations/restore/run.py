@@ -162,7 +162,7 @@ class _Restore:
         """Return how many journal records of this catalog a store has that the backup does not have.
 
         A store whose journal cannot be read, or that lacks the marker which it had, is noted for the report, with a
-        warning.
+        warning; but not if it was given up before the backup.
         """
         newer = 0
         try:
@@ -180,8 +180,9 @@ class _Restore:
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
             self._compared.append(url)
         except CafcatError as error:
-            self._progress.warn(f"the journal of {url} could not be read: {error}")
-            self._unknown.append(url)
+            if loader.has_objects(url) or not loader.has_marker(url):
+                self._progress.warn(f"the journal of {url} could not be read: {error}")
+                self._unknown.append(url)
         return newer
 
 

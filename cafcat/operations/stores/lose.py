@@ -98,5 +98,8 @@ def _check_lost(session: Session, url: str) -> None:
     except StoreFailed:
         return
     if found is not None:
-        hint = "`cafcat store migrate` moves the objects to another store; to give up its copies, remove them first"
+        hint = (
+            "`cafcat store migrate` moves the objects to another store; to give up a store that only has copies, "
+            "delete its objects first, for example with rm -r"
+        )
         raise Conflict(f"the store is not lost: it still has {opened.locate(found)}", hint=hint)
