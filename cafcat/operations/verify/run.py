@@ -41,7 +41,7 @@ from cafcat.support.workers import processors
 
 __all__ = ["run"]
 
-_WORTH_WORKERS_BYTES: Final = 512 << 20
+_WORTH_WORKERS_BYTES: Final = 1 << 30
 _WORTH_WORKERS_FILES: Final = 250_000
 """With fewer files and bytes to check, this process is done before others have started, which takes 0.3 seconds."""
 _MOST_JOBS: Final = 64
