@@ -6,7 +6,7 @@ from threading import Event
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.errors import CatalogUnavailable
+from cafcat.errors import CafcatError
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.scanning.positions import PassedFiles
@@ -64,7 +64,7 @@ class ChunkInCommit:
         with closing(self._catalog.for_other_thread()) as catalog:
             try:
                 catalog.connect()
-            except CatalogUnavailable:  # the database takes no further connection
+            except CafcatError:  # for example, the database takes no further connection
                 return self.chunk.finish(self._on_conflict, self._abort)
             return self.chunk.finish(self._on_conflict, self._abort, catalog)
 
