@@ -202,7 +202,7 @@ BAD: dict[str, tuple[str, Outcome, str]] = {
     "an open chunk of a living process": (
         "leader",
         Outcome(-9, "", "", (), ()),
-        "1 open chunks are left by 0 dead",
+        "open chunks are left by 0 dead",
     ),
 }
 
