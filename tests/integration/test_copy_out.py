@@ -1,14 +1,15 @@
 """The result of a COPY, read in blocks of many rows."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from threading import Timer
 
 import psycopg
 import pytest
 
 from cafcat.catalog.connection import PgConnection, open_connection
 from cafcat.catalog.copy_out import copied_blocks
+from tests.worlds.waiting import wait_until
 
 
 @pytest.fixture
@@ -53,12 +54,13 @@ def test_the_iterator_may_be_closed_early(connection: PgConnection) -> None:
 
 
 def test_a_lost_connection_is_an_error(connection: PgConnection, database_url: str) -> None:
-    pid = connection.info.backend_pid
-
-    def terminate() -> None:
-        with psycopg.connect(database_url) as other:
-            other.execute("SELECT pg_terminate_backend(%s)", [pid])
-
-    Timer(0.1, terminate).start()
-    with pytest.raises(psycopg.OperationalError):
-        list(copied_blocks(connection, b"COPY (SELECT pg_sleep(60)) TO STDOUT"))
+    active = "SELECT FROM pg_stat_activity WHERE pid = %s AND state = 'active' AND query LIKE 'COPY%%'"
+    pid = [connection.info.backend_pid]
+    with (
+        psycopg.connect(database_url, autocommit=True) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        reading = threads.submit(list, copied_blocks(connection, b"COPY (SELECT pg_sleep(600)) TO STDOUT"))
+        wait_until(lambda: other.execute(active, pid).fetchone() is not None)
+        other.execute("SELECT pg_terminate_backend(%s)", pid)
+        assert isinstance(reading.exception(), psycopg.OperationalError)
