@@ -17,7 +17,15 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("cafcat: interrupted\n")
         code = 130
+    _leave_objects()
     sys.exit(code)
+
+
+def _leave_objects() -> None:
+    """Spare the end of the interpreter a search of all objects for cycles, a tenth of the time of `cafcat stat`."""
+    import gc
+
+    gc.freeze()
 
 
 def _open_standard_files() -> None:

@@ -110,6 +110,8 @@ ORDER BY l.file_path
 _PATH_PAGE: Final = """
 SELECT l.file_path FROM file_locations AS l WHERE {conditions} ORDER BY l.file_path LIMIT %(limit)s
 """
+# The same page as a single row, which takes a third of the time. Few paths have a newline.
+_JOINED_PATHS: Final = f"SELECT count(*), string_agg(file_path, E'\\n') FROM ({_PATH_PAGE}) AS page"  # noqa: S608
 
 _CONDITIONS: Final = {
     "path": "l.file_path = %(path)s",
@@ -488,7 +490,11 @@ class Lookup:
 
     def _paths(self, parameters: dict[str, Any], limit: int) -> list[str]:
         """Return the paths that meet the conditions whose parameter is not None."""
-        return [path for (path,) in self._met(_PATH_PAGE, parameters, limit)]
+        [(count, joined)] = self._met(_JOINED_PATHS, parameters, limit)
+        paths = [] if joined is None else joined.split("\n")
+        if len(paths) == count:
+            return paths
+        return [path for (path,) in self._met(_PATH_PAGE, parameters, limit)]  # a path has a newline
 
     def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
         """Return the rows of a statement with the conditions whose parameter is not None.

@@ -1,6 +1,7 @@
 """The commands `cafcat ls`, `find`, `stat` and `locate`: their flags and output."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_date, parse_text
+from cafcat.support.in_order import made_ahead
 from cafcat.support.quantities import format_size, parse_size
 from cafcat.support.shell import cat_line, curl_line, dd_line
 
@@ -158,9 +160,10 @@ def find(
                 any_found = True
                 _show_json(call, repository, location)
         else:
-            for paths in repository.find_paths(prefix, **conditions):
-                any_found = True
-                call.output.names(paths, null=null)
+            with closing(made_ahead(repository.find_paths(prefix, **conditions))) as pages:
+                for paths in pages:
+                    any_found = True
+                    call.output.names(paths, null=null)
         if not any_found:
             warn_if_lost(call, repository)
             if not any(True for _ in repository.list_folder(prefix)):
