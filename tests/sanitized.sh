@@ -16,5 +16,6 @@ trap 'rm -rf "$folder"' EXIT
 CAFCAT_NATIVE="$folder/libcafcat.so" LD_PRELOAD="$("$compiler" -print-file-name=libasan.so)" \
     ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
     "$1/python" -m pytest -q -p no:cacheprovider tests/property/test_native_index.py tests/property/test_native_rows.py \
-    tests/property/test_native_folders.py tests/property/test_native_matching.py tests/unit/test_native.py \
+    tests/property/test_native_folders.py tests/property/test_native_matching.py \
+    tests/property/test_native_extract.py tests/unit/test_native.py \
     tests/unit/test_caf_reader.py tests/property/test_caf_properties.py

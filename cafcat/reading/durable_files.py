@@ -8,13 +8,15 @@ power cut. After `commit`, content and name are both on the disk.
 import os
 import resource
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from threading import Thread
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from cafcat.errors import CafcatError, OutputFailed
+from cafcat.native.extract import NewFiles, SmallFiles, file_writer
 from cafcat.reading.output_errors import disk_error
 from cafcat.support.new_file import NewFile, new_file, write_all
 from cafcat.support.syncing import FOLDER_FLAGS, can_sync_file_system, sync_file, sync_file_system, sync_folder
@@ -80,18 +82,26 @@ _Waiting = tuple[NewFile, OpenFolder, str, str, Of]
 """A written file that waits for its name: the file, its folder, its name, its path for messages, and its `of`."""
 
 
+_Together = tuple[NewFiles, OpenFolder, str, Sequence[Of]]
+"""Files that the part in C wrote: the files, their folder, its path for messages, and the `of` of each file."""
+
+
 class _Batch(Generic[Of]):
     """Files that are synced together, and the folders in which files or folders were created.
 
     Attributes:
         files: The files that wait for their names.
+        together: Further such files, which the part in C wrote.
         folders: Open folders in which a name was made or will be.
+        count: Number of all these files.
         bytes: Size of the content of the files, in bytes.
     """
 
     def __init__(self) -> None:
         self.files: deque[_Waiting[Of]] = deque()
+        self.together: deque[_Together[Of]] = deque()
         self.folders: set[OpenFolder] = set()
+        self.count = 0
         self.bytes = 0
 
     def is_full(self, most_descriptors: int) -> bool:
@@ -100,7 +110,11 @@ class _Batch(Generic[Of]):
         Args:
             most_descriptors: Number of open files and folders at which the batch is full.
         """
-        return self.bytes >= _BATCH_BYTES or len(self.files) + len(self.folders) >= most_descriptors
+        return self.bytes >= _BATCH_BYTES or self.room(most_descriptors) <= 0
+
+    def room(self, most_descriptors: int) -> int:
+        """Return how many files the batch can take before it has too many open descriptors."""
+        return most_descriptors - self.count - len(self.folders)
 
     def sync(self, file_systems: dict[int, OpenFolder]) -> None:
         """Make the content of the files durable. Raises OSError.
@@ -113,9 +127,15 @@ class _Batch(Generic[Of]):
         for device in devices & file_systems.keys():
             sync_file_system(file_systems[device].descriptor)
         if not devices <= file_systems.keys():
-            for file, folder, *_ in self.files:
+            for descriptor, folder in self._open_files():
                 if folder.device not in file_systems:
-                    sync_file(file.descriptor)
+                    sync_file(descriptor)
+
+    def _open_files(self) -> Iterator[tuple[int, OpenFolder]]:
+        for file, folder, *_ in self.files:
+            yield file.descriptor, folder
+        for files, folder, *_ in self.together:
+            yield from ((descriptor, folder) for descriptor in files.descriptors())
 
     def sync_folders(self, file_systems: dict[int, OpenFolder]) -> None:
         """Make the names in the folders durable, except in folders on `file_systems`. Raises OSError.
@@ -129,12 +149,14 @@ class _Batch(Generic[Of]):
 
     def discard(self) -> None:
         """Close and drop all files that have no name yet."""
+        while self.together:
+            self.together.pop()[0].discard()
         while self.files:
             self.files.pop()[0].discard()
 
 
 class _Sync(Thread, Generic[Of]):
-    """A thread that syncs the content of one batch.
+    """A thread that syncs the content of one batch, and then gives the files of the part in C their names.
 
     Attributes:
         batch: The files that are synced.
@@ -148,11 +170,14 @@ class _Sync(Thread, Generic[Of]):
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """Sync the batch. Called in the thread."""
+        """Sync and name the files. Called in the thread."""
         try:
             self.batch.sync(self._file_systems)
         except OSError as error:
             self.error = error
+            return
+        for files, *_ in self.batch.together:
+            files.take_names()
 
 
 class DurableFiles(Generic[Of]):
@@ -178,7 +203,7 @@ class DurableFiles(Generic[Of]):
         self._shown = shown
         self._overwrite = overwrite
         self._mode = mode
-        self._most_descriptors = 0
+        self._writer = file_writer()
         self._batch: _Batch[Of] = _Batch()
         self._syncing: _Sync[Of] | None = None
         self._finished: list[tuple[Of, CafcatError | None]] = []
@@ -224,8 +249,50 @@ class DurableFiles(Generic[Of]):
                 raise
         except OSError as error:
             raise disk_error(error, shown) from error
+        if file.temporary is not None:
+            self._writer = None  # the file system has no files without names
+        self._batch.files.append((file, folder, name, shown, of))
+        self._count_written(folder, 1, size_bytes)
+
+    @property
+    def writes_together(self) -> bool:
+        """True if there is the part in C, and the file systems so far have files without names."""
+        return self._writer is not None
+
+    def write_together(self, folder: OpenFolder, files: SmallFiles, ofs: Sequence[Of], *, shown: str) -> int:
+        """Write the content of small files with the part in C. They get their names later.
+
+        Args:
+            folder: The folder of the files.
+            files: The files.
+            ofs: What `finished` returns for each file.
+            shown: Path of the folder with a slash at its end, for messages.
+
+        Returns:
+            The number of files that were written, which are the first ones. `write` raises the error of the next
+            one, or writes it.
+
+        Raises:
+            OutputFailed: An earlier file could not be made durable.
+        """
+        if self._failure is not None:
+            raise self._failure
+        count = 0
+        while self._writer is not None and count < len(ofs):
+            end = count + max(1, self._batch.room(self._most_descriptors))
+            part = files.part(count, end)
+            written = self._writer.write(folder.descriptor, part, self._mode)
+            self._batch.together.append((written, folder, shown, ofs[count:end]))
+            self._count_written(folder, len(written), part.size_bytes(len(written)))
+            count += len(written)
+            if len(written) < len(part.names):
+                break
+        return count
+
+    def _count_written(self, folder: OpenFolder, count: int, size_bytes: int) -> None:
+        """Count new files of the batch, and begin its sync if it is full."""
         batch = self._batch
-        batch.files.append((file, folder, name, shown, of))
+        batch.count += count
         batch.bytes += size_bytes
         if folder not in batch.folders:
             self.has_name_in(folder)
@@ -243,9 +310,12 @@ class DurableFiles(Generic[Of]):
             self._devices.add(folder.device)
             if can_sync_file_system(folder.descriptor):
                 self._file_systems[folder.device] = folder
-            self._most_descriptors = self._most_descriptors or _descriptors_of_a_batch()
         if self._batch.is_full(self._most_descriptors):
             self._begin_sync()
+
+    @cached_property
+    def _most_descriptors(self) -> int:
+        return _descriptors_of_a_batch()
 
     @property
     def has_finished(self) -> bool:
@@ -274,7 +344,7 @@ class DurableFiles(Generic[Of]):
             raise self._failure
         self._end_sync()
         batch, self._batch = self._batch, _Batch()
-        self._is_large = self._is_large or len(batch.files) > _FEW_FILES
+        self._is_large = self._is_large or batch.count > _FEW_FILES
         file_systems = self._synced_at_once()
         try:
             self._sync(batch, file_systems)
@@ -287,7 +357,7 @@ class DurableFiles(Generic[Of]):
             raise
 
     def _sync(self, batch: _Batch[Of], file_systems: dict[int, OpenFolder]) -> None:
-        if batch.files:
+        if batch.count:
             batch.sync(file_systems)
         self._name(batch)
         batch.sync_folders(file_systems)
@@ -318,6 +388,7 @@ class DurableFiles(Generic[Of]):
         return dict(self._file_systems) if self._is_large else {}
 
     def _name(self, batch: _Batch[Of]) -> None:
+        self._name_together(batch)
         files, overwrite = batch.files, self._overwrite
         while files:
             # The file stays in the batch until it has its name: an interrupt may come at any moment.
@@ -331,6 +402,23 @@ class DurableFiles(Generic[Of]):
                     raise self._failed(error, batch, shown) from error
             self._finished.append((of, problem))
             files.popleft()
+
+    def _name_together(self, batch: _Batch[Of]) -> None:
+        """Give the files of the part in C their names. A file whose name is taken becomes one of `batch.files`."""
+        while batch.together:
+            files, folder, shown, ofs = batch.together[0]
+            counted = 0
+            files.take_names()
+            while files.named < len(files):
+                self._finished += ((of, None) for of in ofs[counted : files.named])
+                of = ofs[files.named]
+                descriptor, name = files.take_next()
+                file = NewFile(folder.descriptor, descriptor, temporary=None, mode=None)
+                batch.files.append((file, folder, name, f"{shown}{name}", of))
+                counted = files.named
+                files.take_names()
+            self._finished += ((of, None) for of in ofs[counted : len(files)])
+            batch.together.popleft()
 
     def _failed(self, error: OSError, batch: _Batch[Of], shown: str | None = None) -> CafcatError:
         """Drop all files without names, and return the error, which later calls of `write` and `commit` raise.

@@ -1,26 +1,31 @@
 """Extracts folders of the catalog to disk: lists files page by page, and reads near files with one request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from itertools import groupby, islice
 from typing import Final
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
 from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
+from cafcat.native.extract import SmallFiles
 from cafcat.progress import Progress
 from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.output_names import stripped
-from cafcat.reading.output_tree import OutputTree
+from cafcat.reading.output_tree import OutputTree, is_safe_name
 from cafcat.reading.outputs import Output
 from cafcat.reading.plan import ReadPlan, in_read_order, range_reads
-from cafcat.reading.reader import FILE_ERRORS, FileReader
+from cafcat.reading.reader import FILE_ERRORS, FileReader, Served
 from cafcat.reading.request import ReadRequest
 from cafcat.reading.tree_files import TreeFiles
+from cafcat.support.in_order import made_ahead
 
 __all__ = ["REPORTED_FAILURES", "Extraction", "extract_tree", "plan_tree", "report_failure"]
 
 REPORTED_FAILURES: Final = 1000
 """Most failed files that the report lists; further ones are only counted."""
+_TOGETHER: Final = 500
+"""Most small files that are written together. The checkpoint is called between them."""
 _SMALL_BYTES: Final = 1 << 20
 """For files of more than this size, in bytes, `checkpoint` is also called between blocks. Smaller files are written
 fast enough."""
@@ -69,12 +74,15 @@ def extract_tree(
         extraction = Extraction(reader, tree, progress=progress, strip=strip)
         progress.begin("extract", files=file_count, size_bytes=size_bytes)
         try:
-            for page in files.pages():
-                for name, error in page.failed:
-                    report_failure(extraction.report, progress, name, error)
-                extraction.write(page.locations)
-                if extraction.report.interrupted:
-                    break
+            planned = ((page.failed, list(_reads(reader, page.locations))) for page in files.pages())
+            # Only the part in C leaves the processor to other threads.
+            with closing(made_ahead(planned) if tree.writes_together else planned) as pages:
+                for failed, reads in pages:
+                    for name, error in failed:
+                        report_failure(extraction.report, progress, name, error)
+                    extraction.write_reads(reads)
+                    if extraction.report.interrupted:
+                        break
             extraction.commit()
         except CafcatError as error:
             extraction.commit_after(error)
@@ -152,15 +160,69 @@ class Extraction:
             AccessDenied, Unavailable: A store denies access or is out of reach.
             OutputFailed: The disk is full or fails.
         """
-        with closing(self._reader.files(_reads(self._reader, page))) as files:
-            for request, blocks in files:
-                self._progress.checkpoint()
-                if self._progress.stopping:
-                    self.report.interrupted = True
-                    return
-                self._write(request, blocks)
-                if self._tree.has_finished:
-                    self._count_finished()
+        self.write_reads(_reads(self._reader, page))
+
+    def write_reads(self, reads: Iterable[RangeRead[ReadRequest]]) -> None:
+        """Write the files of some reads into the tree. Returns early, and raises, like `write`."""
+        with closing(self._reader.served(reads)) as all_served:
+            for served in all_served:
+                for folder, requests in self._portions(served):
+                    self._write_portion(folder, requests, served)
+                    if self.report.interrupted:
+                        return
+                del served  # its bytes are released before the next answer arrives
+
+    def _portions(self, served: Served) -> Iterator[tuple[str | None, Sequence[ReadRequest]]]:
+        """Yield small files of one folder together, with the folder. Yield the others with None."""
+        if served.data is None or not self._tree.writes_together:
+            yield None, served.requests
+            return
+        for folder, requests in groupby(served.requests, self._folder_of_small):
+            while portion := list(islice(requests, _TOGETHER)):
+                yield folder, portion
+
+    def _folder_of_small(self, request: ReadRequest) -> str | None:
+        """Return the folder of a file that `OutputTree.write_together` can write, with a slash at its end."""
+        location = request.location
+        if location.decoding is not None or location.modified_ns is None or location.size_bytes > _SMALL_BYTES:
+            return None
+        path = stripped(location.path, self._strip)
+        name = path[path.rfind("/") + 1 :]
+        return path[: -len(name)] if is_safe_name(name) else None
+
+    def _write_portion(self, folder: str | None, requests: Sequence[ReadRequest], served: Served) -> None:
+        position = 0
+        while position < len(requests):
+            self._progress.checkpoint()
+            if self._progress.stopping:
+                self.report.interrupted = True
+                return
+            written = 0
+            if folder is not None and self._tree.writes_together:
+                written = self._write_together(folder, requests[position:], served)
+            if not written:
+                written = 1
+                self._write(requests[position], served.blocks_of(requests[position]))
+            position += written
+            if self._tree.has_finished:
+                self._count_finished()
+
+    def _write_together(self, folder: str, requests: Sequence[ReadRequest], served: Served) -> int:
+        """Write the first of these files together, as many as possible, and return their number."""
+        locations = [request.location for request in requests]
+        names = [stripped(location.path, self._strip)[len(folder) :] for location in locations]
+        files = SmallFiles(
+            names,
+            [location.start_byte for location in locations],
+            [location.end_byte for location in locations],
+            [location.crc32c for location in locations],
+            [location.modified_ns or 0 for location in locations],
+            served.data or b"",
+            served.data_start,
+        )
+        with suppress(Conflict, InvalidInput):  # these concern each file, and are raised again for each
+            return self._tree.write_together(folder, files, locations)
+        return 0
 
     def commit(self) -> None:
         """Make all written files durable under their names, and count them. Raises OutputFailed."""
@@ -181,16 +243,19 @@ class Extraction:
             )
 
     def _count_finished(self) -> None:
+        files = size_bytes = 0
         for location, error in self._tree.finished():
             if error is None:
-                self._count(location)
+                files += 1
+                size_bytes += location.size_bytes
             else:
                 self._report_failure(location, error)
+        self._count(files, size_bytes)
 
-    def _count(self, location: Location) -> None:
-        self.report.files += 1
-        self.report.bytes += location.size_bytes
-        self._progress.advance(1, location.size_bytes)
+    def _count(self, files: int, size_bytes: int) -> None:
+        self.report.files += files
+        self.report.bytes += size_bytes
+        self._progress.advance(files, size_bytes)
 
     def _stoppable(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the blocks of a large file. Before each, call the checkpoint, whose exceptions are raised."""
@@ -207,7 +272,7 @@ class Extraction:
         try:
             if name.endswith("/") and not location.size_bytes:
                 self._tree.make_folder(name[:-1])  # S3 consoles store an empty folder like this
-                self._count(location)
+                self._count(1, 0)
             else:
                 self._reader.save(request, blocks, partial(self._write_file, name, location))
         except (Conflict, InvalidInput, *FILE_ERRORS) as error:
@@ -220,7 +285,7 @@ class Extraction:
 
     def _report_failure(self, location: Location, error: CafcatError) -> None:
         if self._keeps_same and isinstance(error, Conflict) and self._is_there(location):
-            self._count(location)
+            self._count(1, location.size_bytes)
             return
         report_failure(self.report, self._progress, location.path, error)
 

@@ -2,23 +2,29 @@
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
+from cafcat.native.extract import SmallFiles
 from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output
 from cafcat.support.checksums import crc32c
 from cafcat.support.syncing import sync_ancestors
 
-__all__ = ["OutputTree", "safe_parts"]
+__all__ = ["OutputTree", "is_safe_name", "safe_parts"]
 
 _BLOCK_BYTES: Final = 1 << 20
 
 Of = TypeVar("Of")
+
+
+def is_safe_name(name: str) -> bool:
+    """Return True if a file in a folder can have this name, which has no slash: it is not "", "." or ".."."""
+    return name not in ("", ".", "..") and "\0" not in name
 
 
 def safe_parts(path: str) -> tuple[str, ...]:
@@ -30,7 +36,7 @@ def safe_parts(path: str) -> tuple[str, ...]:
     """
     parts = tuple(path.split("/"))
     drive = os.path.splitdrive(path)[0]
-    if drive or "\0" in path or any(part in ("", ".", "..") for part in parts):
+    if drive or not all(map(is_safe_name, parts)):
         message = 'no file can be extracted to this path: it is absolute, or has a part "..", "." or "", or a NUL'
         raise InvalidInput(message, path=path)
     return parts
@@ -88,7 +94,7 @@ class OutputTree(Generic[Of]):
         """
         name = path.rsplit("/", 1)[-1]
         # Files that follow each other are mostly in one folder, whose name was checked just now.
-        if path[: -len(name)] != self._last or name in ("", ".", "..") or "\0" in name:
+        if path[: -len(name)] != self._last or not is_safe_name(name):
             *folders, name = safe_parts(path)
             self._last_folder = self._folder(folders)
             self._last = path[: -len(name)]
@@ -96,6 +102,33 @@ class OutputTree(Generic[Of]):
         if self._checks_first:
             self._check_free(name, shown)
         self._files.write(self._last_folder, name, blocks, modified_ns, shown=shown, of=of)
+
+    def write_together(self, folder: str, files: SmallFiles, ofs: Sequence[Of]) -> int:
+        """Write small files of one folder with the part in C. They get their names in `commit` at the latest.
+
+        Args:
+            folder: Path of the folder in the catalog, with a slash at its end; "" for the output folder.
+            files: The files. `is_safe_name` is true for each of their names.
+            ofs: What `finished` returns for each file.
+
+        Returns:
+            The number of files that were written, which are the first ones. `write` raises the error of the next
+            one, or writes it.
+
+        Raises:
+            InvalidInput: The path cannot be that of a folder below the output folder.
+            Conflict: A file or link is in the way of a folder.
+            OutputFailed: The folder cannot be created, or an earlier file could not be made durable.
+        """
+        if folder != self._last:
+            self._last_folder = self._folder(list(safe_parts(folder[:-1])) if folder else [])
+            self._last = folder
+        return self._files.write_together(self._last_folder, files, ofs, shown=f"{self._prefix}{folder}")
+
+    @property
+    def writes_together(self) -> bool:
+        """True if `write_together` may write files."""
+        return self._files.writes_together and not self._checks_first
 
     def _check_free(self, name: str, shown: str) -> None:
         """Raise Conflict if the folder of the new file already has a file, folder or link with this name.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from cafcat.errors import CafcatError, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cafcat.reading.fetch import Answer
     from cafcat.reading.lookup import LocationCatalog
 
-__all__ = ["FILE_ERRORS", "FileReader"]
+__all__ = ["FILE_ERRORS", "FileReader", "Served"]
 
 FILE_ERRORS: Final = (Corrupt, NotInstalled, StoreFailed, Unsupported)
 """Errors that concern one file: other files can still be read."""
@@ -32,6 +32,26 @@ _BLOCK_BYTES: Final = 1 << 20
 Result = TypeVar("Result")
 _Requested = tuple[ReadRequest, Iterator[bytes]]
 """A request, and an iterator over the requested bytes."""
+
+
+class Served(NamedTuple):
+    """Files that one read serves.
+
+    Attributes:
+        requests: The requests of the files.
+        blocks: Returns an iterator over the requested bytes of a file that is not empty, which raises its errors.
+        data: Bytes of the chunk, with all of the files that are not empty; None if they are not in memory.
+        data_start: Position of these bytes in the chunk.
+    """
+
+    requests: Sequence[ReadRequest]
+    blocks: Callable[[ReadRequest], Iterator[bytes]]
+    data: bytes | None = None
+    data_start: int = 0
+
+    def blocks_of(self, request: ReadRequest) -> Iterator[bytes]:
+        """Return an iterator over the requested bytes of a file. An empty file needs no bytes of the chunk."""
+        return self.blocks(request) if request.memory_bytes else iter((b"",))
 
 
 class FileReader:
@@ -208,15 +228,23 @@ class FileReader:
         Raises:
             AccessDenied, Unavailable: A store denies access or is out of reach, which concerns more than one file.
         """
+        with closing(self.served(reads)) as all_served:
+            for served in all_served:
+                for request in served.requests:
+                    yield request, served.blocks_of(request)
+                del served  # its bytes are released before the next answer arrives
+
+    def served(self, reads: "Iterable[RangeRead[ReadRequest]]") -> Generator[Served, None, None]:
+        """Yield for each read what it serves. This raises the errors of `files`, and is used like it."""
         from cafcat.reading.fetch import fetch
 
         for (url, is_lost), of_store in groupby(map(self._redirected, reads), key=self._place_of):
             if is_lost:  # a request would wait for the store once more
-                yield from ((request, self._lost(request)) for read in of_store for request in read.files)
+                yield from (Served(read.files, self._lost) for read in of_store)
                 continue
             with closing(fetch(self.stores[url], of_store)) as answers:
                 for read, answer in answers:
-                    yield from self._files_of(read, answer)
+                    yield self._served(read, answer)
 
     def _redirected(self, read: "RangeRead[ReadRequest]") -> "RangeRead[ReadRequest]":
         """Return the read, changed to one of a copy if the chunk's own object failed in the last five minutes."""
@@ -234,29 +262,23 @@ class FileReader:
             raise error
         yield from self.stream(request)  # the store answers again
 
-    def _files_of(self, read: "RangeRead[ReadRequest]", answer: "Answer") -> Iterator[_Requested]:
-        """Yield the requests of one read, each with an iterator over the requested bytes.
-
-        This is a function of its own, so that the bytes of the read are released before the next answer arrives.
-        """
-        blocks_of = self.stream if read.in_blocks else self._blocks_in(read, answer)
-        for request in read.files:
-            yield request, blocks_of(request) if request.memory_bytes else self._content(request, b"")
-
-    def _blocks_in(
-        self, read: "RangeRead[ReadRequest]", answer: "Answer"
-    ) -> Callable[[ReadRequest], Iterator[bytes]]:
-        """Return a function that returns the blocks of a file of this read, from the answer or from a copy."""
+    def _served(self, read: "RangeRead[ReadRequest]", answer: "Answer") -> Served:
+        """Return what a read serves, from the answer or from a copy."""
+        if read.in_blocks:
+            return Served(read.files, self.stream)
         try:
             data = answer.data()
         except FAILURES as error:
             return self._after_failure(read, error)
-        return lambda request: self._content(request, read.bytes_of(request, data))
+        return self._in_memory(read, data)
 
-    def _after_failure(
-        self, read: "RangeRead[ReadRequest]", error: CafcatError
-    ) -> Callable[[ReadRequest], Iterator[bytes]]:
-        """Return a function that returns the blocks of a file of this read, after the read as a whole failed.
+    def _in_memory(self, read: "RangeRead[ReadRequest]", data: bytes) -> Served:
+        return Served(
+            read.files, lambda request: self._content(request, read.bytes_of(request, data)), data, read.start_byte
+        )
+
+    def _after_failure(self, read: "RangeRead[ReadRequest]", error: CafcatError) -> Served:
+        """Return what a read serves after it failed as a whole.
 
         Damage of one file must not cost the other files, so each is read on its own. But an object that is missing,
         or that a server could not give after all retries, fails for all files: then the whole read is sent to a
@@ -273,15 +295,15 @@ class FileReader:
 
         location = read.files[0].location
         if read.store != location.store or concerns_single_files(self.stores[read.store], error):
-            return self.stream
+            return Served(read.files, self.stream)
         attempts = ReplicaAttempts(self._replicas, location, failed=error)
         try:
             data = attempts.first(lambda copy: self._read_range(copy, read))
         except CafcatError:
             if attempts.concerns_all:
                 raise
-            return lambda request: _failing(attempts, request)
-        return lambda request: self._content(request, read.bytes_of(request, data))
+            return Served(read.files, lambda request: _failing(attempts, request))
+        return self._in_memory(read, data)
 
     def _read_range(self, replica: Replica, read: "RangeRead[ReadRequest]") -> bytes:
         return self.stores[replica.store].read(replica.object_key, read.start_byte, read.end_byte)
