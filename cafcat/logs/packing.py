@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 
 from cafcat.catalog.files.log_units import ExistingLogs
@@ -445,15 +446,17 @@ class _ArchiveRun:
         return True
 
     def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
-        """Run clp-s on the log files, and return its result. Archives of earlier runs are removed first.
+        """Run clp-s on the log files, and return its result.
+
+        What earlier runs made is removed first: archives, and the temporary folder of a run that failed.
 
         If clp-s makes several archives, the result has an error, because these could not be committed at once.
         """
         with temporary_file_of("an archive of logs"):
             self._names.write_bytes("".join(f"{file.path}\n" for file in files).encode())
-            self._output.mkdir(exist_ok=True)
-            for old in self._output.iterdir():
-                old.unlink()
+            if self._output.exists():
+                rmtree(self._output)
+            self._output.mkdir()
         self._progress.checkpoint()
         finished = program.compress(
             self._output, self._names, self._links, timestamp_key=self._timestamp_key, progress=self._progress

@@ -242,6 +242,21 @@ def test_a_log_file_of_blank_lines_has_no_records(
     assert search(local, "n: *") == []
 
 
+def test_a_record_with_an_odd_time_fails_its_log_file_alone(
+    local: cafcat.Repository, clp_program: Path, tmp_path: Path
+) -> None:
+    """clp-s has begun an archive when it meets the record, and leaves a folder behind."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "good").write_bytes(b'{"n": 1}\n')
+    (tmp_path / "src" / "odd").write_bytes(b'{"at": "2026-11-23T00:00:00Z", "n": 2}\n{"at": "bla", "n": 3}\n')
+    heard = Heard()
+    report = ingest(local, tmp_path / "src", timestamp_key="at", progress=heard)
+    assert (report.files_added, report.files_failed, report.chunks_committed) == (1, 1, 1)
+    [(path, *_)] = problems(heard)
+    assert path.endswith("src/odd")
+    assert [record["n"] for record in search(local, "n: *")] == [1]
+
+
 def test_source_with_only_refused_files(local: cafcat.Repository, clp_program: Path, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"text")
     report = ingest(local, tmp_path / "x.txt")

@@ -291,5 +291,5 @@ def _result(exit_code: int, text: str) -> CompressResult:
     errors = [text for level, text in found if level in ("error", "critical")] or lines[:1]
     errors += [f"clp-s was ended by signal {-exit_code}"] if exit_code < 0 else []
     return CompressResult(
-        "; ".join(errors)[:_SHOWN_CHARACTERS] or f"clp-s ended with exit code {exit_code}", warnings
+        "; ".join(dict.fromkeys(errors))[:_SHOWN_CHARACTERS] or f"clp-s ended with exit code {exit_code}", warnings
     )
