@@ -124,7 +124,10 @@ def test_damage_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:
     path.write_bytes(data)
     done = cafcat("repack", "--yes", code=5)
     assert "cafcat: tree/c: its bytes are damaged: CRC-32C" in done.err
-    assert "1 damaged file left where they are: run cafcat repair --chunk UUID" in done.text
+    assert (
+        "1 damaged file left in place: run cafcat repair --chunk with the chunk that the problem names" in done.text
+    )
+    assert f"chunk {chunk}" in done.err
     problem, last = cafcat("repack", "--yes", "--json", code=5).documents
     assert (problem["problem"]["path"], problem["problem"]["kind"]) == ("tree/c", "corrupt")
     assert last["summary"]["files_damaged"] == 1

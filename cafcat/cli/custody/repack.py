@@ -101,7 +101,8 @@ def _summary(report: "RepackReport", options: RepackOptions) -> list[str]:
         lines.append(f"{plural(report.files_changed, 'file')} replaced or removed meanwhile: left as they are now")
     if report.files_damaged:
         lines.append(
-            f"{plural(report.files_damaged, 'damaged file')} left where they are: run cafcat repair --chunk UUID"
+            f"{plural(report.files_damaged, 'damaged file')} left in place: "
+            "run cafcat repair --chunk with the chunk that the problem names"
         )
     if report.taken:
         lines.append(f"{plural(report.taken, 'chunk')} left alone: their files are being copied right now")
