@@ -55,9 +55,15 @@ class Batch:
         """
         for failed, reads in self._windows(paths):
             yield from failed
-            with closing(self._reader.files(reads)) as files:
-                for request, blocks in files:
-                    yield request.name, self._joined(request, blocks)
+            with closing(self._reader.served(reads)) as all_served:
+                for served in all_served:
+                    for request in served.requests:
+                        content = served.content_of(request)
+                        if content is None:
+                            yield request.name, self._joined(request, served.blocks_of(request))
+                        else:
+                            yield request.name, content
+                    del served  # its bytes are released before the next answer arrives
 
     def read_in_order(self, paths: Iterable[str]) -> Generator[tuple[str, bytes | CafcatError], None, None]:
         """Yield each path with the requested bytes of its file, or with its error, in the order of the paths."""

@@ -95,29 +95,31 @@ class RangeRead(Generic[Span]):
         """
         return data[file.start_byte - self.start_byte : file.end_byte - self.start_byte]
 
-    def can_serve(self, start: int, end: int, rule: Coalescing) -> bool:
-        """Return whether this read may also serve a file with the span `[start, end)` of the object.
+    def take(self, file: Span, rule: Coalescing) -> bool:
+        """Extend this read, so that it also serves a further file of the object.
 
         Args:
-            start: First byte of the file, from the start of the object.
-            end: One past its last byte.
+            file: The file.
             rule: Which files share a read.
+
+        Returns:
+            False if the rule does not let the file share this read. Then the read stays as it is.
         """
         if len(self.files) >= rule.read_files:
             return False
-        if start == end or self.start_byte == self.end_byte:
-            return True
-        is_near = self.start_byte <= start <= self.end_byte + rule.gap_bytes
-        return is_near and max(self.end_byte, end) - self.start_byte <= rule.read_bytes
-
-    def add(self, file: Span) -> None:
-        """Extend this read, so that it also serves a further file of the object, for which `can_serve` is True."""
         start, end = file.start_byte, file.end_byte
         if start != end:
             if self.start_byte == self.end_byte:
-                self.start_byte = start
-            self.end_byte = max(self.end_byte, end)
+                self.start_byte, self.end_byte = start, end
+            elif self.start_byte <= start <= self.end_byte + rule.gap_bytes:
+                end = max(self.end_byte, end)
+                if end - self.start_byte > rule.read_bytes:
+                    return False
+                self.end_byte = end
+            else:
+                return False
         self.files.append(file)
+        return True
 
 
 def coalesce(
@@ -140,11 +142,11 @@ def coalesce(
     read: RangeRead[Span] | None = None
     for file in files:
         is_alone = predicate(file)
-        if read is None or is_alone or read.in_blocks or not read.can_serve(file.start_byte, file.end_byte, rule):
+        if read is None or is_alone or read.in_blocks or not read.take(file, rule):
             if read is not None:
                 yield _finished(read, rule)
             read = RangeRead(store, object_key, in_blocks=is_alone)
-        read.add(file)
+            read.take(file, rule)
     if read is not None:
         yield _finished(read, rule)
 

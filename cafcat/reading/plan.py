@@ -16,15 +16,14 @@ from cafcat.stores.base import Store
 
 __all__ = ["PLANNED_FILES", "ChunkReads", "ReadPlan", "in_read_order", "range_reads"]
 
+_PLACE: Final = attrgetter("location.store", "location.object_key", "start_byte", "end_byte")
 PLANNED_FILES: Final = 5000
 """Number of files whose reads are planned together. With more, more neighbours share a request, but need memory."""
 
 
 def in_read_order(requests: Iterable[ReadRequest]) -> list[ReadRequest]:
     """Return requests sorted by store, object and offset: the order in which reading is cheapest."""
-    return sorted(
-        requests, key=lambda item: (item.location.store, item.location.object_key, item.start_byte, item.end_byte)
-    )
+    return sorted(requests, key=_PLACE)
 
 
 def range_reads(requests: Iterable[ReadRequest], stores: Mapping[str, Store]) -> Iterator[RangeRead[ReadRequest]]:

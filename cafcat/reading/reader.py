@@ -53,6 +53,13 @@ class Served(NamedTuple):
         """Return an iterator over the requested bytes of a file. An empty file needs no bytes of the chunk."""
         return self.blocks(request) if request.memory_bytes else iter((b"",))
 
+    def content_of(self, request: ReadRequest) -> bytes | None:
+        """Return the bytes of a whole file if they are in memory and right, else None: see `blocks_of`."""
+        if self.data is None or request.decoded_range is not None or not request.is_whole:
+            return None
+        content = self.data[request.start_byte - self.data_start : request.end_byte - self.data_start]
+        return content if crc32c(content) == request.location.crc32c else None
+
 
 class FileReader:
     """Reads files of a catalog. If a chunk's own object fails, its copies are read. Threads may share a reader.

@@ -7,9 +7,10 @@ time, too. Decision 0031 has the model and the measurements.
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 from itertools import groupby, pairwise
+from sys import maxsize
 from typing import Any, Final
 
-from cafcat.reading.coalescing import RangeRead, Span
+from cafcat.reading.coalescing import Coalescing, RangeRead, Span
 
 __all__ = ["split"]
 
@@ -18,6 +19,8 @@ _ROUNDS: Final = 4
 _LEAST_GAP_BYTES: Final = 64 << 10
 """Smaller gaps are read: their bytes cost less CPU time than another request, which costs money as well."""
 
+_ALL_FILES: Final = Coalescing(gap_bytes=maxsize, read_bytes=maxsize, read_files=maxsize)
+"""A part of a read takes each of its files."""
 _Cut = tuple[int, int]
 """Where a read is split: its position among the reads, and the position of the first file after the gap."""
 
@@ -64,7 +67,7 @@ def _split(reads: Sequence[RangeRead[Span]], most_reads: int) -> Iterator[RangeR
         for first, end in pairwise((0, *cuts[n], len(read.files))):
             part = RangeRead[Span](read.store, read.object_key)
             for file in read.files[first:end]:
-                part.add(file)
+                part.take(file, _ALL_FILES)
             yield part
 
 

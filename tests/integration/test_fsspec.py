@@ -298,9 +298,9 @@ def test_cat_of_many_files_takes_one_query_and_few_reads(
     reads: list[object] = []
     find = Lookup.locate_many
     monkeypatch.setattr(Lookup, "locate_many", lambda self, paths: queries.append(paths) or find(self, paths))
-    read_blocks = FileReader.files
+    served = FileReader.served
     monkeypatch.setattr(
-        FileReader, "files", lambda self, ranges: read_blocks(self, (reads.append(r) or r for r in ranges))
+        FileReader, "served", lambda self, ranges: served(self, (reads.append(r) or r for r in ranges))
     )
     assert catalog_fs.cat(list(many)) == many
     assert len(queries) == 1
