@@ -155,6 +155,13 @@ def test_a_database_that_takes_one_connection(
             return True
         return False
 
+    def is_unlimited() -> bool:
+        """Return False while the server has not ended the connection of the catalog yet."""
+        with suppress(psycopg.OperationalError):
+            sql(repository, f"{limit} -1")
+            return True
+        return False
+
     monkeypatch.setattr(Catalog, "connect", noted)
     limit = f"ALTER DATABASE {conninfo_to_dict(database_url)['dbname']} CONNECTION LIMIT"
     sql(repository, f"{limit} 1")
@@ -163,6 +170,6 @@ def test_a_database_that_takes_one_connection(
         assert ingest(repository, cafcat.Progress()).files_added == 20
     finally:
         repository.session.catalog.close()
-        sql(repository, f"{limit} -1")
+        wait_until(is_unlimited)
     assert refused
     assert {path: repository.read(path) for path in FILES} == FILES
