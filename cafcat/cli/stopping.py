@@ -35,7 +35,7 @@ class StopOnSignal:
         first = f"finishing {what}; press Ctrl-C again to drop it"
         if not finishes:
             first = f"dropping {what}, unless all of it was read"
-        self._messages = (first, f"dropping {what}; a third Ctrl-C ends at once")
+        self._messages = (first, f"dropping {what}, unless it is done; a third Ctrl-C ends at once")
         self._as_json = as_json
         self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
