@@ -127,6 +127,9 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
     with databases.fresh(databases.template()) as url:
         nothing = Cafcat(cafcat.folder, url)("rebuild", "nowhere", code=4)
         assert "neither a chunk nor a journal record in" in nothing.err
+        mistyped = Cafcat(cafcat.folder, url)("rebuild", "store", "nowhere", code=4)
+        nowhere = (cafcat.folder / "nowhere").as_uri()
+        assert mistyped.err.startswith(f"cafcat: there is neither a chunk nor a journal record in {nowhere}; ")
 
 
 def test_a_store_that_is_not_named_is_missed(cafcat: Cafcat, lost: Cafcat) -> None:

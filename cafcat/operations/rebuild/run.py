@@ -126,14 +126,18 @@ class Rebuild:
 
     def _list(self, stage: Stage) -> None:
         self._progress.begin("list the stores")
-        found = 0
+        found, without_own = 0, []
         for number, store in enumerate(self._stores):
+            listed_here, foreign = 0, self._foreign
             listed = iter(store.list())
             while batch := list(islice(listed, _BATCH_OBJECTS)):
                 found += self._add(stage, number, batch)
+                listed_here += len(batch)
                 self._progress.advance(len(batch), 0)
-        if not found:
-            names = ", ".join(store.url for store in self._stores)
+            if listed_here == self._foreign - foreign:
+                without_own.append(store.url)
+        if without_own or not found:
+            names = ", ".join(without_own or [store.url for store in self._stores])
             hint = "check that the disk is mounted and the name is right"
             raise NotFound(f"there is neither a chunk nor a journal record in {names}", hint=hint)
 
