@@ -92,6 +92,15 @@ def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("stat", "tree/a.txt").out
 
 
+def test_restore_leaves_out_a_backup_that_keep_removed(cafcat: Cafcat, lost: Cafcat) -> None:
+    """The removed backup is in the tables of the newest one, which was made before the removal."""
+    for _ in range(3):
+        cafcat("backup", "--keep", "2", "-q")
+    lost("restore", "-q")
+    assert len(lost("backup", "--list").lines) == len(lost("query", "backups", "--json").documents) == 2
+    assert lost("recover", "-q").out == b""
+
+
 def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     cafcat("backup", "--keep", "0", code=2)
     assert "no store and no folder is called saef" in cafcat("backup", "--list", "--to", "saef", code=4).err

@@ -329,6 +329,14 @@ class Loader:
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         return set(records) - {row[0] for row in self._connection.execute(statement, [list(records)]).fetchall()}
 
+    def keep_backups(self, store: str, object_keys: Sequence[str]) -> None:
+        """Record that a store has only these backups. `backup --keep` removes others after the dump was made."""
+        self._connection.execute(
+            "UPDATE backups SET state = 'deleted', deleted_at = now() "
+            "WHERE store = %s AND state = 'committed' AND object_key <> ALL (%s)",
+            (store, list(object_keys)),
+        )
+
     def finish(self, backup: StoredBackup, last_sequence: int) -> None:
         """Finish the load, so that the transaction is committed at its end.
 

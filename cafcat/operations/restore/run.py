@@ -66,7 +66,8 @@ class _Restore:
             name: Key of the backup or the beginning of its key, with or without "backups/"; None for the newest
                 backup.
         """
-        backup = _chosen(store, name)
+        backups = backups_of(store)
+        backup = _chosen(store, backups, name)
         locator = store.locate(backup.object_key)
         reader = TarReader(iter(store.stream(backup.object_key, 0, backup.size_bytes)), locator)
         members = reader.members()
@@ -82,6 +83,7 @@ class _Restore:
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
+            loader.keep_backups(store.url, [found.object_key for found in backups])
             loader.finish(row, self._last_sequence)
         return RestoreReport(
             store.url,
@@ -199,8 +201,7 @@ def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]])
     return sum(found in (None, catalog) for found in catalogs_of_records(store, records))
 
 
-def _chosen(store: Store, name: str | None) -> FoundBackup:
-    found = backups_of(store)
+def _chosen(store: Store, found: Sequence[FoundBackup], name: str | None) -> FoundBackup:
     if name is not None:
         beginning = name.removeprefix("backups/")
         found = [backup for backup in found if backup.object_key.removeprefix("backups/").startswith(beginning)]
