@@ -177,6 +177,18 @@ def test_nightly_tells_a_monitor_its_exit_code(root: Path) -> None:
     assert "prune" not in (shell.home / ".local/state/nightly.log").read_text()
 
 
+def test_the_lock_of_nightly_ends_with_a_killed_script(root: Path) -> None:
+    shell = shell_with_photos(root, {}, {})
+    shell.write_files(Page(TASKS / "cron.md"))
+    shell.write_program("cafcat", "echo $$ > ~/command; exec sleep 60")
+    killed = shell.execute(
+        "./nightly.sh & until test -s ~/command; do sleep 0.05; done; kill -KILL $!; wait $!; "
+        "flock --nonblock ~/.local/state/nightly.lock true; echo $?; kill $(cat ~/command)"
+    )
+    assert killed.stdout.splitlines()[-1] == "0"
+    assert killed.returncode == 0, "the command still ran"
+
+
 MANIFESTS = sorted((TASKS / "kubernetes").glob("*.yaml"))
 
 
