@@ -1,5 +1,6 @@
 """`store rm --lost`: a store whose objects are gone is given up."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import cafcat
 from cafcat.errors import Conflict, Locked, NotFound
 from tests.worlds.catalog_world import begin, commit, live, sql
 
+PAGE = Path(__file__).parents[2] / "docs" / "tasks" / "restoring-store.md"
 FIRST, SECOND = {"a/1": b"one", "a/2": b"two"}, {"b/1": b"three"}
 
 
@@ -63,6 +65,22 @@ def test_removed_files_of_lost_chunks_are_counted(
     assert (report.chunks_lost, report.files_lost, report.removed_files_lost) == (1, 0, 1)
     restored = repository.undelete(["a/1", "b/1"])
     assert (restored.files, restored.files_pruned) == (1, 1)
+
+
+def test_the_query_of_the_page_lists_lost_files_without_originals(
+    repository: cafcat.Repository, database_url: str, tmp_path: Path, lost: Path
+) -> None:
+    query = re.findall(r'cafcat sql -c "(SELECT .*)"', PAGE.read_text())[0]
+    commit(repository, {"pruned": b"removed on purpose"})
+    repository.rm(["pruned"])
+    repository.prune(grace_seconds=0, dry_run=False)
+    commit(repository, FIRST)
+    shutil.rmtree(lost)
+    repository.lose_store(str(lost))
+    assert sorted(sql(repository, query)) == [("a/1",), ("a/2",)]
+    with cafcat.open(database_url=database_url, home=tmp_path / "home", store=str(tmp_path / "new")) as other:
+        commit(other, {"a/1": b"one"})
+    assert sql(repository, query) == [("a/2",)]
 
 
 def test_older_versions_in_lost_chunks_are_counted(
