@@ -98,7 +98,8 @@ def upgrade(url: str) -> None:
         if isinstance(getattr(error, "orig", None), DiskFull):
             hint = "free disk space on the database server, then run the command again"
         if isinstance(getattr(error, "orig", None), InsufficientPrivilege):
-            hint = "cafcat's role must own the database: ALTER DATABASE name OWNER TO role"
+            empty = "cafcat's role must own the database: ALTER DATABASE name OWNER TO role"
+            hint = "use the --database-url of the role that owns the tables" if current_revision(url) else empty
         raise CatalogUnavailable(f"the migration failed, nothing was changed: {reason}", hint=hint) from error
 
 

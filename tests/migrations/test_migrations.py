@@ -1,5 +1,6 @@
 """The migrations, the tables in SQLAlchemy and the snapshot say the same."""
 
+import os
 from pathlib import Path
 
 import psycopg
@@ -149,6 +150,29 @@ def test_a_database_in_another_encoding_is_refused(postgres_server: str) -> None
                 schema.upgrade(conninfo)
         finally:
             connection.execute("DROP DATABASE cafcat_latin1 WITH (FORCE)")
+
+
+@pytest.mark.parametrize(
+    ("revision", "hint"), [(None, "must own the database: ALTER DATABASE"), ("0009", "role that owns the tables")]
+)
+def test_the_hint_for_a_role_without_rights_names_the_owner(
+    databases: Databases, empty_database_url: str, revision: str | None, hint: str
+) -> None:
+    role = f"cafcat_tests_{os.urandom(4).hex()}"
+    url = psycopg.conninfo.make_conninfo(empty_database_url, user=role, password=role)
+    with psycopg.connect(databases.superuser_url(empty_database_url), autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'".encode())
+        try:
+            if revision:
+                command.upgrade(schema._config(empty_database_url), revision)
+                connection.execute(f"GRANT ALL ON SCHEMA public TO {role}".encode())
+                connection.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}".encode())
+            with pytest.raises(CatalogUnavailable, match="nothing was changed") as raised:
+                schema.upgrade(url)
+            assert hint in str(raised.value.hint)
+        finally:
+            connection.execute(f"DROP OWNED BY {role}".encode())
+            connection.execute(f"DROP ROLE {role}".encode())
 
 
 def test_rows_of_chunks_are_never_deleted(database_url: str) -> None:
