@@ -113,8 +113,9 @@ def _refuse_dangerous_role(connection: PgConnection) -> None:
     role, is_superuser = row
     power = "has a superuser's powers" if is_superuser else "can reach the server's files or programs"
     raise InvalidInput(
-        f"a query needs a role that can only read, but the role of the database URL {power} (through {role})",
-        hint="give --database-url with a role that only has SELECT, or use psql, which `cafcat sql` starts",
+        f"the role of the database URL {power} (through {role}), and cafcat runs no query with such a role",
+        hint="give --database-url with another role, such as one of `cafcat db grant-reader ROLE`, or use psql, "
+        "which `cafcat sql` starts",
     )
 
 

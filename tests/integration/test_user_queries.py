@@ -300,7 +300,8 @@ def test_a_role_with_the_powers_of_a_superuser_is_refused(
                     admin.execute(f"GRANT {power} TO {role}".encode())
                     with pytest.raises(InvalidInput, match=power) as raised:
                         repository.query("SELECT 1")
-                    assert "--database-url" in str(raised.value.hint)
+                    assert "cafcat db grant-reader" in str(raised.value.hint)
+                    assert "only read" not in str(raised.value), "a role that may write is accepted"
                     admin.execute(f"REVOKE {power} FROM {role}".encode())
                 assert list(repository.query("SELECT 1")[1]) == [(1,)]
                 admin.execute(f"ALTER ROLE {role} SUPERUSER".encode())
