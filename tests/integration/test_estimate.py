@@ -52,6 +52,24 @@ def test_an_ingest_sends_the_estimated_requests(repository: Repository, source: 
     assert counts["GetObject"] + counts["HeadObject"] == found.requests.get + found.requests.head
 
 
+def test_an_ingest_by_an_inventory_sends_no_list_request(
+    repository: Repository, source: Bucket, s3_proxy: S3Proxy, tmp_path: Path
+) -> None:
+    rows = ["Bucket,Key,Size,LastModifiedDate,ETag"]
+    for found in source.client.list_objects_v2(Bucket=source.name, Prefix="a/0/")["Contents"]:
+        etag = found["ETag"].strip('"')
+        rows.append(f"{source.name},{found['Key']},{found['Size']},2026-01-01T00:00:00.000Z,{etag}")
+    inventory = tmp_path / "inventory.csv"
+    inventory.write_text("\n".join(rows))
+    estimate = repository.estimate([source.url], inventory=str(inventory), read_seconds=0)
+    assert (estimate.requests.list, estimate.requests.get) == (0, len(rows) - 1)
+    repository.ingest([source.url], include=["nothing"])  # writes the marker of the catalog
+    s3_proxy.clear()
+    report = repository.ingest([source.url], inventory=str(inventory))
+    assert report.files_added == estimate.requests.get
+    assert s3_proxy.count("ListObjectsV2") == 0
+
+
 def test_an_estimate_of_a_large_bucket_reads_a_part_of_the_listing(
     repository: Repository, source: Bucket, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

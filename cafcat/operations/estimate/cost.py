@@ -53,7 +53,7 @@ class Requests:
     """Requests of an ingest.
 
     Attributes:
-        list: LIST requests to the source.
+        list: LIST requests to the source; 0 with an inventory.
         get: GET requests to the source, one for each object.
         part: Requests to the store that begin an upload or send a part.
         put: Requests to the store that complete an upload.
@@ -111,7 +111,7 @@ def chunks_of(sizes: Sizes, packing: Packing) -> Chunks:
     return Chunks(count, packed_bytes, parts)
 
 
-def requests_of(remote: Sizes, chunks: Chunks) -> Requests:
+def requests_of(remote: Sizes, chunks: Chunks, *, is_listed: bool = True) -> Requests:
     """Return the requests of an ingest into a bucket of a server that checks CRC-64/NVME.
 
     A chunk and its journal record are one upload each: begun, sent in parts, completed, and looked at. The ingest
@@ -120,10 +120,11 @@ def requests_of(remote: Sizes, chunks: Chunks) -> Requests:
     Args:
         remote: The objects that are in a bucket. Files of folders need no requests.
         chunks: The chunks.
+        is_listed: False if an inventory replaces the listing of the bucket.
     """
     objects = math.ceil(remote.objects)
     return Requests(
-        list=math.ceil(objects / LIST_KEYS),
+        list=math.ceil(objects / LIST_KEYS) if is_listed else 0,
         get=objects,
         part=chunks.count * (2 + _JOURNAL_PARTS) + chunks.parts,
         put=2 * chunks.count,
@@ -151,7 +152,15 @@ def packing_cost(
     )
 
 
-def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList, remote: Sizes | None = None) -> ClassCost:
+def cost_of(
+    name: str,
+    sizes: Sizes,
+    packing: Packing,
+    prices: PriceList,
+    remote: Sizes | None = None,
+    *,
+    is_listed: bool = True,
+) -> ClassCost:
     """Return the costs in one storage class.
 
     Args:
@@ -160,6 +169,7 @@ def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList, remote
         packing: How they are packed.
         prices: The price list.
         remote: The objects that are in a bucket before they are packed; None for all.
+        is_listed: False if an inventory replaces the listing of the bucket.
     """
     remote = sizes if remote is None else remote
     own, chunks = prices.classes[name], chunks_of(sizes, packing)
@@ -171,7 +181,7 @@ def cost_of(name: str, sizes: Sizes, packing: Packing, prices: PriceList, remote
         storage_class=name,
         single_month=_storage(sizes.objects, sizes.billed_bytes(own.least_bytes), prices, own),
         packed_month=_storage(chunks.count, max(chunks.size_bytes, chunks.count * own.least_bytes), prices, own),
-        packing=packing_cost(requests_of(remote, chunks), remote, prices, own, own),
+        packing=packing_cost(requests_of(remote, chunks, is_listed=is_listed), remote, prices, own, own),
         single_writing=sizes.objects / 1000 * own.put_per_1000,
         single_read_1_percent=_reading(
             share * sizes.objects, share * sizes.objects, share * sizes.size_bytes, prices, own

@@ -55,7 +55,8 @@ def estimate_sources(session: Session, options: EstimateOptions, sources: Sequen
     remote = sum((one.counted.sizes for one in found if not isinstance(one.source, LocalSource)), Sizes())
     packing = packing_of(session, options, found)
     sizes, chunks = counted.sizes, chunks_of(counted.sizes, packing)
-    requests = requests_of(remote, chunks)
+    is_listed = options.inventory is None
+    requests = requests_of(remote, chunks, is_listed=is_listed)
     objects = _range(sizes.objects, counted.objects_variance)
     bandwidth = session.settings.bandwidth if options.bandwidth is None else options.bandwidth
     seconds, hours_by = _seconds(found, speeds, bandwidth)
@@ -80,7 +81,7 @@ def estimate_sources(session: Session, options: EstimateOptions, sources: Sequen
         region=prices.region,
         prices_published=prices.published,
         prices_source=prices.source,
-        costs=[cost_of(name, sizes, packing, prices, remote) for name in prices.classes],
+        costs=[cost_of(name, sizes, packing, prices, remote, is_listed=is_listed) for name in prices.classes],
     )
 
 
