@@ -6,6 +6,10 @@ import random
 import subprocess
 import sys
 
+import pytest
+from awscrt.checksums import crc64nvme as awscrt_crc64nvme
+
+from cafcat.native.crc64nvme import crc64nvme_by_instructions
 from cafcat.native.library import library, turned_off, why_unused
 from cafcat.support.checksums import crc32c
 from tests.worlds.native import needs_library
@@ -22,6 +26,19 @@ def test_crc32c_of_every_length_by_instructions_and_by_table() -> None:
         for size in range(len(data)):
             assert function(data, size, 0) == crc32c(data[:size])
         assert function(data[7:], 1500, crc32c(data[:7])) == crc32c(data[:1507])
+
+
+@needs_library
+def test_crc64nvme_of_every_length() -> None:
+    compute = crc64nvme_by_instructions()
+    if compute is None:
+        pytest.skip("this processor has no multiplication without carries")
+    data = random.Random(64).randbytes(1000)
+    for size in range(len(data)):
+        assert compute(data[:size], 0) == awscrt_crc64nvme(data[:size])
+    assert compute(data[7:], awscrt_crc64nvme(data[:7])) == awscrt_crc64nvme(data)
+    assert compute(memoryview(bytearray(data))[5:900], 0) == awscrt_crc64nvme(data[5:900])
+    assert compute(memoryview(bytearray()), 9) == 9
 
 
 def test_the_library_can_be_turned_off() -> None:
