@@ -12,6 +12,7 @@ from cafcat.stores.base import FolderStore, Store
 from cafcat.stores.registry import shown_schemes
 
 __all__ = [
+    "check_new_store",
     "check_parent",
     "chosen_store",
     "default_store",
@@ -71,17 +72,31 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
     settings = session.settings
     word = settings.store_name if given is None else possible_name(given, settings.stores)
     store = chosen_store(session, given)
-    if not isinstance(store, FolderStore) or os.path.isdir(store.folder) or session.catalog.stores.has(store.url):
-        return store
+    if not session.catalog.stores.has(store.url):
+        # The default store is in the home, which cafcat makes.
+        is_default = given is None and settings.origins["store"] == "default"
+        check_new_store(store, word, needs_parent=not is_default)
+    return store
+
+
+def check_new_store(store: Store, word: str | None, *, needs_parent: bool = True) -> None:
+    """Raise InvalidInput if a store is a folder that does not exist, and its name may be a typing error.
+
+    Args:
+        store: The store.
+        word: The bare word that the user typed, if the catalog has no store of this name; else None.
+        needs_parent: True if the folder that the store is in must exist.
+    """
+    if not isinstance(store, FolderStore) or os.path.isdir(store.folder):
+        return
     if word is not None:
         hint = f"run `cafcat store add {word} URL` to name a store, or write ./{word} for a new folder"
         raise InvalidInput(f"no store and no folder is called {word}", hint=hint)
     if ":" in os.path.basename(store.folder):
         hint = f"kinds of stores are {shown_schemes()}; to use a folder of this name, make it with mkdir"
         raise InvalidInput(f"no store is called {os.path.basename(store.folder)}", hint=hint)
-    if given is not None or settings.origins["store"] != "default":  # the default store is in the home
+    if needs_parent:
         check_parent(store)
-    return store
 
 
 def check_parent(store: Store) -> None:

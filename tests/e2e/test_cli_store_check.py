@@ -68,9 +68,16 @@ def test_a_missing_bucket_is_not_found(through: Cafcat) -> None:
 
 
 def test_a_folder_can_be_checked(cafcat: Cafcat) -> None:
-    document = cafcat("store", "check", "some/folder", "--json").document
+    document = cafcat("store", "check", "./folder", "--json").document
     assert document["usable"]
     assert {finding["works"] for finding in document["findings"]} == {True}
+    assert not (cafcat.folder / "folder").exists()
+
+
+def test_a_mistyped_name_is_refused(cafcat: Cafcat) -> None:
+    assert "no store and no folder is called folder" in cafcat("store", "check", "folder", code=2).err
+    assert "there is no folder" in cafcat("store", "check", "some/folder", code=2).err
+    assert list(cafcat.folder.iterdir()) == []
 
 
 def test_the_catalog_remembers_which_checks_a_server_fails(

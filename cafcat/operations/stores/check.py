@@ -1,16 +1,18 @@
 """Tests the features of a store for `cafcat store check`. The catalog stores which checks an S3 server failed."""
 
+import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cafcat.operations.chosen_stores import check_new_store
 from cafcat.progress import Progress
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
-from cafcat.stores.base import ProbedStore
+from cafcat.stores.base import FolderStore, ProbedStore, Store
 from cafcat.stores.probing import Finding, probe
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class CheckedStore(NamedTuple):
 def check_store(settings: Settings, named: str) -> CheckedStore:
     """Test the features of a store with small objects, which are removed afterwards.
 
+    A folder that is missing is created for the test, and removed afterwards, too.
+
     If the catalog has the store, and the store has tests of its own (ProbedStore), the catalog remembers which of
     them failed.
 
@@ -47,7 +51,8 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
         named: The store: a name, a URL or a folder.
 
     Raises:
-        InvalidInput: The text is not a valid URL or path, or the URL cannot be opened.
+        InvalidInput: The text is not a valid URL or path, or the URL cannot be opened. Or it names no store, and is
+            a bare word without a folder of this name, or the path of a folder in a folder that does not exist.
         Unsupported: No kind of store has the scheme of the URL.
         NotFound: There is no such bucket or folder.
         AccessDenied: The store refuses the credentials.
@@ -56,7 +61,10 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
     """
     with _catalog_if_any(settings) as catalog:
         store = Stores(settings, warnings=Progress())[_url_of(named, settings, catalog)]
-        findings = tuple(probe(store))
+        is_known = catalog is not None and catalog.stores.has(store.url)
+        check_new_store(store, None if is_known else possible_name(named, settings.stores))
+        with _no_folder_left(store):
+            findings = tuple(probe(store))
         is_usable = all(finding.works for finding in findings if finding.is_needed)
         is_remembered = (
             catalog is not None
@@ -64,6 +72,18 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
             and catalog.verdicts.replace(store.url, list(store.failed_checks))
         )
     return CheckedStore(store.url, findings, is_usable, is_remembered)
+
+
+@contextmanager
+def _no_folder_left(store: Store) -> Iterator[None]:
+    """Remove the folder of a store at the end of the block, if the folder was missing before and is empty."""
+    missing = store.folder if isinstance(store, FolderStore) and not os.path.isdir(store.folder) else None
+    try:
+        yield
+    finally:
+        if missing is not None:
+            with suppress(OSError):
+                os.rmdir(missing)
 
 
 @contextmanager
