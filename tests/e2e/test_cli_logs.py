@@ -159,6 +159,8 @@ def test_usual_timestamp_keys_are_found(cafcat: Cafcat, clp_program: Path) -> No
     found = cafcat("search", "n > 4", "--from", "2026-11-21")
     assert sorted(record["n"] for record in found.documents) == [5, 6]
     assert "2 archives without times: all records were searched" in found.err
+    listed = cafcat("query", "logs", "logs", "2026-11-23", "2026-11-24", "--json").documents
+    assert {row["log_file"] for row in listed} - {"logs/empty"} == {"logs/late", "logs/none"}
     assert "added 0 files" in cafcat("ingest", "--format", "clp-s", "logs").text
 
 
