@@ -633,7 +633,7 @@ class ProblemKind(StrEnum):
     CONFLICT = "conflict"
     """The catalog has another file of this path, which stays: OnConflict.SKIP, or `undelete` of a folder."""
     PRUNED = "pruned"
-    """The bytes of the file no longer exist, because its chunk was pruned."""
+    """The chunk of the file was pruned, or its adopted archive is not in the catalog any more."""
     NAME = "name"
     """The name of the file cannot be stored or used."""
     TOO_LARGE = "too_large"

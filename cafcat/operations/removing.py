@@ -26,6 +26,7 @@ __all__ = ["Removing"]
 
 _LIVE: Final = "a newer file has this path: the newer file stays"
 _PRUNED: Final = "its chunk was pruned or lost: the bytes no longer exist"
+_LET_GO: Final = "its adopted archive is not in the catalog any more: adopt the archive again"
 _DAMAGED: Final = "this file is back, but verify found its bytes damaged: run cafcat repair"
 _NEVER_REMOVED: Final = "no removed file has this name"
 _A_REMOVED_FOLDER: Final = "this is a folder: use undelete -r to bring back all files below it"
@@ -128,6 +129,7 @@ class Removing:
             files_failed=failed,
             files_live=change.live.count,
             files_pruned=change.pruned.count,
+            files_let_go=change.let_go.count,
             files_damaged=change.damaged.count,
             files_taken=len(change.repacked_logs),
             stores_behind=behind,
@@ -209,9 +211,10 @@ class Removing:
         for path in change.live:
             kind = ProblemKind.CONFLICT if of_folders else ProblemKind.EXISTS
             self._progress.emit(FileProblem(path, kind, _LIVE))
-        for path in change.pruned:
+        for paths, message in ((change.pruned, _PRUNED), (change.let_go, _LET_GO)):
             kind = ProblemKind.PRUNED if of_folders else ProblemKind.MISSING
-            self._progress.emit(FileProblem(path, kind, _PRUNED))
+            for path in paths:
+                self._progress.emit(FileProblem(path, kind, message))
         for path in change.damaged:
             self._progress.emit(FileProblem(path, ProblemKind.CORRUPT, _DAMAGED))
         for path, log_file, archive in change.repacked_logs:

@@ -99,6 +99,11 @@ def test_prune_lets_adopted_archives_go(cafcat: Cafcat) -> None:
         in cafcat("prune", "--grace", "0", "--yes").text
     )
     assert (cafcat.folder / "old.caf").exists()
+    result = cafcat("undelete", "-r", ".", code=3)
+    assert result.text == "brought back 0 files (0 B); left alone 2 whose adopted archive has to be adopted again\n"
+    assert "adopt the archive again" in cafcat("undelete", "b", code=4).err
+    cafcat("adopt", "old.caf")
+    assert cafcat("cat", "b").out == FILES["b"]
 
 
 def test_units_lists_log_files(cafcat: Cafcat) -> None:

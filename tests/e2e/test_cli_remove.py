@@ -81,6 +81,7 @@ def test_missing_names_are_errors(tree: Cafcat) -> None:
         "files_failed": 1,
         "files_live": 0,
         "files_pruned": 0,
+        "files_let_go": 0,
         "files_damaged": 0,
         "files_taken": 0,
         "stores_behind": [],

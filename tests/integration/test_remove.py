@@ -47,7 +47,7 @@ def test_removed_file_is_restored_unchanged(repository: cafcat.Repository, place
     [(kind, detail)] = sql(repository, last)
     assert (kind, detail) == ("files_removed", "2 files, 12 bytes")
 
-    assert repository.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, 0, 0, ())
+    assert repository.undelete(["ü/日本", "a/first"]) == UndeleteReport(2, 12, 0, 0, 0, 0, 0, 0, ())
     assert check(repository, place) == FILES
     assert sql(repository, locations) == before
     assert reasons(repository, "a/first") == []

@@ -51,6 +51,7 @@ class Change:
         missing: In a removal, names that no file has. In a restoration, names without a removed file.
         live: Paths that were not restored, because they have a file again.
         pruned: Paths that were not restored, because their chunk was pruned.
+        let_go: Paths that were not restored, because their adopted archive is not in the catalog any more.
         damaged: Restored paths whose bytes `verify` found damaged or missing.
         empty: Folders without a file to remove or restore.
         repacked_logs: Files of archives of logs that were not restored, because another archive has one of the log
@@ -67,6 +68,7 @@ class Change:
     missing: PathList
     live: PathList
     pruned: PathList
+    let_go: PathList
     damaged: PathList
     empty: list[PathScope]
     repacked_logs: list[RepackedLogs] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Change:
 
     def close(self) -> None:
         """Free the lists of paths and their temporary files. Idempotent."""
-        for paths in (self.missing, self.live, self.pruned, self.damaged):
+        for paths in (self.missing, self.live, self.pruned, self.let_go, self.damaged):
             paths.close()
 
 
@@ -272,7 +274,7 @@ class Removal:
 
 
 def _nothing() -> Change:
-    return Change(PathList(), PathList(), PathList(), PathList(), [])
+    return Change(PathList(), PathList(), PathList(), PathList(), PathList(), [])
 
 
 def _remove(
@@ -365,6 +367,7 @@ def _restore(
         "WHERE id IN (SELECT caf_file_id FROM wanted) AND state IN ('committed', 'retired') "
         "ORDER BY id FOR NO KEY UPDATE"
     )
+    _exclude(connection, statements.LET_GO, change.let_go)
     _exclude(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
     change.repacked_logs = _exclude_repacked_logs(connection)
     progress.checkpoint()

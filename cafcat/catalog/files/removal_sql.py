@@ -111,6 +111,10 @@ DELETE_RESTORED: Final = delete_by_key(
     "wanted CROSS JOIN LATERAL (SELECT ctid FROM retired_locations WHERE id = wanted.retired_id OFFSET 0) AS l",
 )
 
+LET_GO: Final = """
+caf_file_id NOT IN (SELECT id FROM usable)
+AND EXISTS (SELECT FROM chunks AS c WHERE c.id = wanted.caf_file_id AND c.adopted_prefix IS NOT NULL OFFSET 0)
+"""
 BROKEN_TABLE: Final = f"""
 CREATE TEMPORARY TABLE broken ON COMMIT DROP AS
 SELECT v.id, v.chunk_id, v.verdict FROM verifications AS v

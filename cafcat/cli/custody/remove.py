@@ -192,7 +192,8 @@ def undelete(
     call.summarize({"summary": asdict(report)}, [_restored(report)])
     if report.files_damaged:
         return DAMAGE
-    left = 0 if recursive and report.files + report.files_live else report.files_live + report.files_pruned
+    pruned = report.files_pruned + report.files_let_go
+    left = 0 if recursive and report.files + report.files_live else report.files_live + pruned
     return SOME_FAILED if report.files_failed + report.files_taken + left else 0
 
 
@@ -204,6 +205,8 @@ def _restored(report: "UndeleteReport") -> str:
         parts.append(f"left alone {report.files_live} that have a file again")
     if report.files_pruned:
         parts.append(f"gone for good with their chunks: {report.files_pruned}")
+    if report.files_let_go:
+        parts.append(f"left alone {report.files_let_go} whose adopted archive has to be adopted again")
     if report.files_taken:
         parts.append(f"left alone {report.files_taken} whose log files are in another archive now")
     return "; ".join(parts)
