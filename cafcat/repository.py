@@ -528,15 +528,18 @@ class Repository(PackedFiles):
     def remove_store(self, store: str) -> "StoreRow":
         """Remove a store from the catalog. Its objects stay.
 
+        If the history of deleted objects refers to the store, its row stays, and loses its name.
+
         Args:
             store: A store of the catalog: its name, URL or folder.
 
         Returns:
-            The row that was removed.
+            The last row of the store.
 
         Raises:
             NotFound: The catalog has no such store.
             Conflict: The catalog refers to objects in the store, or journal records still have to be written there.
+                Or the row has to stay, and has no name.
         """
         from cafcat.operations.stores import rows
 

@@ -115,6 +115,24 @@ def test_migrating_and_pruning(cafcat: Cafcat) -> None:
     assert cafcat("store", "rm", "store").text == f"removed {url_of(cafcat.folder / 'store')} from the catalog\n"
 
 
+def test_a_migrated_store_that_was_verified_loses_its_name(cafcat: Cafcat) -> None:
+    """The results of verify refer to the row of the old store."""
+    fill(cafcat)
+    cafcat("store", "add", "old", "store")
+    cafcat("copy", "--all", "--to", "./third", "-q")
+    cafcat("store", "add", "third", "third")
+    cafcat("verify", "-q")
+    cafcat("store", "migrate", "third", "./second", "-q")
+    cafcat("prune", "--grace", "0", "--yes")
+    url = url_of(cafcat.folder / "third")
+    removed = f"removed the name third; the history of deleted objects refers to {url}\n"
+    assert cafcat("store", "rm", "third").text == removed
+    assert url not in cafcat("store", "ls").text
+    assert "leaves it out" in cafcat("store", "rm", url, code=1).err
+    cafcat("store", "rm", "old", code=1)
+    assert cafcat("store", "ls").lines[0].startswith("old ")
+
+
 def test_a_configured_name_wins_over_the_same_name_in_the_catalog(cafcat: Cafcat) -> None:
     fill(cafcat)
     cafcat("store", "add", "disk", "in-catalog")

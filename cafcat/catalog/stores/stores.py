@@ -179,8 +179,11 @@ class Stores:
     def remove(self, url: str) -> None:
         """Delete the row of a store, and the rows of its removed copies and backups.
 
+        If only rows of removed objects, or of their checks, refer to the store, its row stays, and loses its name.
+
         Raises:
-            Conflict: Other rows refer to the store, or journal records still have to be written into it.
+            Conflict: The catalog has objects in the store, journal records still have to be written into it, or its
+                row has to stay and has no name.
             NotFound: The catalog has no such store.
         """
         with self._connection.transaction() as connection:
@@ -192,6 +195,9 @@ class Stores:
                         connection.execute(statement.encode(), [url])
                     removed = connection.execute("DELETE FROM stores WHERE url = %s", [url]).rowcount
             except pg.ForeignKeyViolation as error:
+                statement = "UPDATE stores SET name = NULL WHERE url = %s AND name IS NOT NULL"
+                if not has_objects(connection, url) and connection.execute(statement, [url]).rowcount:
+                    return
                 raise _reference_error(connection, url) from error
             if not removed:
                 raise no_such_store(url)
@@ -388,7 +394,7 @@ def has_objects(connection: PgConnection, url: str) -> bool:
 def _reference_error(connection: PgConnection, url: str) -> Conflict:
     """Return the Conflict error for a store whose row cannot be deleted, because the store has or had objects."""
     if not has_objects(connection, url):
-        hint = "the row does no harm: another store can move to that URL"
+        hint = "the row does no harm: `cafcat store ls` leaves it out, and another store can move to that URL"
         return Conflict(f"the history of deleted objects refers to the store {url}: its row has to stay", hint=hint)
     hint = (
         "`cafcat store ls` counts its objects; `cafcat store migrate` copies them to another store, and later "

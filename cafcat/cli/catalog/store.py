@@ -136,11 +136,15 @@ def rm(
     with call.repository() as repository:
         configured = repository.configured_name(old)
         removed = repository.remove_store(old)
+        row_stays = any(store.id == removed.id for store in repository.stores())
         if configured is None:
             _warn_of_configuration(call, repository.session, removed.url)
         else:
             call.warn(f"the setting store still has the value {configured}: change it")
-    call.output.show(removed._asdict(), [call.output.shown(f"removed {removed.url} from the catalog")])
+    line = f"removed {removed.url} from the catalog"
+    if row_stays:
+        line = f"removed the name {removed.name}; the history of deleted objects refers to {removed.url}"
+    call.output.show(removed._asdict(), [call.output.shown(line)])
 
 
 def _give_up(call: Call, store: str, *, yes: bool, dry_run: bool) -> None:

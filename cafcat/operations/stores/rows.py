@@ -87,9 +87,12 @@ def rename_store(session: Session, store: str, name: str) -> StoreRow:
 def remove_store(session: Session, store: str) -> StoreRow:
     """Remove a store from the catalog, and return its last row. Its objects stay.
 
+    If the history of deleted objects refers to the store, its row stays, and loses its name.
+
     Raises:
         NotFound: The catalog has no such store.
-        Conflict: The catalog refers to objects in the store, or journal records still have to be written there.
+        Conflict: The catalog refers to objects in the store, or journal records still have to be written there. Or
+            the row has to stay, and has no name.
     """
     row = store_row(session, store)
     session.catalog.stores.remove(row.url)
