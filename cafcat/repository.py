@@ -496,7 +496,7 @@ class Repository(PackedFiles):
         Raises:
             InvalidInput: The name is not valid for a store, or `url` is not a valid URL or path.
             Unsupported: No kind of store has the scheme of `url`.
-            Conflict: Another store has the name.
+            Conflict: Another store has the name, or the store has another name.
             Unavailable: The store is not where its URL points, for example because its disk is not mounted.
             StoreFailed, AccessDenied: The store does not answer, or refuses the request.
         """

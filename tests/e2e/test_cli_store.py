@@ -44,7 +44,10 @@ def test_listing_and_naming(cafcat: Cafcat) -> None:
     assert url in cafcat("store", "ls").text
     assert cafcat("store", "add", "main", "store").text == f"the store main is at {url}\n"
     assert cafcat("store", "rename", "main", "disk-1").text == f"the store disk-1 is at {url}\n"
-    cafcat("store", "add", "disk-2", "second")
+    refused = cafcat("store", "add", "other", "store", code=1).err
+    assert f"the store {url} has the name disk-1; `cafcat store rename disk-1 other`" in refused
+    for _ in range(2):
+        cafcat("store", "add", "disk-2", "second")
     cafcat("store", "rename", "disk-2", "disk-1", code=1)
     cafcat("store", "add", "a/b", "second", code=2)
     assert "there is no folder" in cafcat("store", "add", "typo", "no-such-folder/chunks", code=2).err

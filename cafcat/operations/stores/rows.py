@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cafcat.catalog.stores.stores import StoreRow
-from cafcat.errors import InvalidInput, NotFound
+from cafcat.errors import Conflict, InvalidInput, NotFound
 from cafcat.operations.chosen_stores import check_parent, default_store, named_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
@@ -50,14 +50,18 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
         InvalidInput: The name is not valid for a store, or the URL or path is not valid, or the path is that of a
             folder in a folder that does not exist.
         Unsupported: No kind of store has the scheme of the URL.
-        Conflict: Another store has the name.
+        Conflict: Another store has the name, or the store has another name.
         NotFound: There is no such bucket.
         Unavailable, StoreFailed, AccessDenied: The store does not answer, refuses the request, or is not at its
             URL any more, for example because its disk is not mounted.
     """
     _check_name(name)
     store = named_store(session, url)
-    if not session.catalog.stores.has(store.url):
+    row = session.catalog.stores.find(store.url)
+    if row is not None and row.name not in (None, name):
+        hint = f"`cafcat store rename {row.name} {name}` gives it another name"
+        raise Conflict(f"the store {store.url} has the name {row.name}", hint=hint)
+    if row is None:
         check_parent(store)
         read_markers(store)  # a name with a typing error must not stay in the catalog
     ReachableStores(session).check_place(store.url)
