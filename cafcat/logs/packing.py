@@ -14,7 +14,7 @@ from cafcat.events import ChangeFound, ChunkCommitted, SourceChange
 from cafcat.formats.clp import program
 from cafcat.formats.clp.annotating import LogSource, annotate
 from cafcat.formats.clp.reader import ClpReader
-from cafcat.logs.timestamp_keys import head_of
+from cafcat.logs.timestamp_keys import PACK_WITH_TIMES, head_of
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
 from cafcat.scanning.batches import SourceBroke, batches_of
@@ -299,10 +299,8 @@ class LogIngest:
             is_found = timestamp_key is not None and self._timestamp_key is None
             archive = _ArchiveRun(folder, timestamp_key, self._problems, self._progress, is_key_found=is_found)
             made = archive.make(files)
-            if made is not None:
-                self._commit(*made)
-                if timestamp_key is None:
-                    self._note_missing_times(made[1])
+            if made is not None and not self._commit(*made):
+                self._note_missing_times(made[1])
             return archive.with_unreadable_times
 
     def _note_missing_times(self, files: Sequence[SourceFile]) -> None:
@@ -311,18 +309,21 @@ class LogIngest:
         self._without_times += found[: _NAMED_FILES - len(self._without_times)]
 
     def _warn_of_missing_times(self) -> None:
-        """Warn of the log files that were packed without a timestamp key, and name the first of them."""
+        """Warn of the log files that were packed without times, and name the first of them."""
         if not self._without_times_count:
             return
         more = self._without_times_count - len(self._without_times)
         named = ", ".join(map(shown_path, sorted(self._without_times))) + (f" and {more:,} more" if more else "")
         files = plural(self._without_times_count, "log file")
+        key = "no usual timestamp key with times that clp-s can read is"
+        if self._timestamp_key is not None:
+            key = f"the timestamp key {shown_path(self._timestamp_key)} is not"
         self._progress.warn(
-            f"no usual timestamp key with times that clp-s can read is in {files} ({named}): a search by time "
-            "cannot select their records; name the key with --timestamp-key"
+            f"{key} in {files} ({named}): a search by time cannot select their records; {PACK_WITH_TIMES}"
         )
 
-    def _commit(self, path: Path, files: Sequence[SourceFile]) -> None:
+    def _commit(self, path: Path, files: Sequence[SourceFile]) -> bool:
+        """Commit an archive of log files as a chunk. Return True if the archive has times."""
         sources = [LogSource(file.path, file.size_bytes, file.modified_ns) for file in files]
         archive = annotate(ClpReader(LocalFile(str(path))), sources, "of clp-s")
         chunk = ArchiveChunk(self._target)
@@ -336,6 +337,7 @@ class LogIngest:
         self.report.chunks_committed += 1
         self._count(files)
         self._progress.emit(ChunkCommitted(finished.uuid, len(files), finished.size_bytes, finished.commit_seconds))
+        return bool(archive.units.times)
 
     def _count(self, files: Sequence[SourceFile]) -> None:
         size_bytes = sum(file.size_bytes for file in files)

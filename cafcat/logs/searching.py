@@ -22,6 +22,7 @@ from cafcat.errors import (
     TemporaryFileFailed,
 )
 from cafcat.formats.clp import CLP, program
+from cafcat.logs.timestamp_keys import PACK_WITH_TIMES
 from cafcat.progress import Progress
 from cafcat.stores.base import FileStore, Store
 from cafcat.support.checksums import crc64nvme, to_base64
@@ -179,7 +180,7 @@ class LogSearch:
         if self._without_times:
             self._progress.warn(
                 f"{plural(self._without_times, 'archive')} without times: all records were searched, whatever "
-                "their time; `cafcat ingest --timestamp-key KEY` makes archives with times"
+                f"their time; {PACK_WITH_TIMES}"
             )
 
     def _records_of(self, archive: SearchedArchive) -> Generator[bytes, None, None]:

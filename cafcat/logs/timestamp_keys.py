@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LogHead", "head_of"]
+__all__ = ["PACK_WITH_TIMES", "LogHead", "head_of"]
+
+PACK_WITH_TIMES: Final = (
+    "to pack log files with times, run `cafcat rm -r UUID.clp` for their archive (`cafcat units` shows the UUID), "
+    "then `cafcat ingest --format clp-s --timestamp-key KEY`"
+)
+"""Remedy for log files in an archive without times, for warnings."""
 
 _HEAD_BYTES: Final = 64 << 10
 """Largest number of bytes that are read from the beginning of a log file."""

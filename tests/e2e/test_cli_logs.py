@@ -164,6 +164,23 @@ def test_usual_timestamp_keys_are_found(cafcat: Cafcat, clp_program: Path) -> No
     assert "added 0 files" in cafcat("ingest", "--format", "clp-s", "logs").text
 
 
+def test_a_mistyped_timestamp_key_is_reported(cafcat: Cafcat, clp_program: Path) -> None:
+    """The warnings name the way to archives with times, and the way works."""
+    write_logs(cafcat)
+    ingest_logs = ("ingest", "--format", "clp-s", "logs", "--timestamp-key")
+    warning = cafcat(*ingest_logs, "typo").err
+    assert "the timestamp key typo is not in 2 log files (logs/day1/app.log, logs/day2/app.log)" in warning
+    searched = ("search", "n: 1", "--from", "2026-01-02", "--count")
+    found = cafcat(*searched)
+    assert found.text == "2\n"
+    for message in (warning, found.err):
+        assert "`cafcat rm -r UUID.clp` for their archive (`cafcat units` shows the UUID)" in message
+    [archive] = {unit["chunk"] for unit in cafcat("units", "--json").documents}
+    cafcat("rm", "-r", f"{archive}.clp", "--yes")
+    assert cafcat(*ingest_logs, "timestamp").err == ""
+    assert cafcat(*searched).text == "1\n"
+
+
 def test_names_of_log_files_lead_to_units_and_search(cafcat: Cafcat, clp_program: Path) -> None:
     assert "no archive of logs" in cafcat("search", "n: 1").err
     write_logs(cafcat)
