@@ -5,7 +5,7 @@ the found value, and the next step for the user. Scripts read `kind` from the ou
 never change. The package that uses another library translates that library's exceptions to these errors.
 """
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "AccessDenied",
@@ -117,9 +117,14 @@ class Corrupt(CafcatError):
 
 
 class NotConfirmed(CafcatError):
-    """Work that destroys something was not done, because the user did not confirm it."""
+    """Work that destroys something was not done, because the user did not confirm it.
+
+    Attributes:
+        report: Report of the work that was done nevertheless, as by `ingest --delete`; None if nothing was done.
+    """
 
     kind = "not_confirmed"
+    report: Any = None
 
 
 class Unsupported(CafcatError):

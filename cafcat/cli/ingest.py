@@ -11,7 +11,7 @@ from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
-from cafcat.errors import InvalidInput
+from cafcat.errors import InvalidInput, NotConfirmed
 from cafcat.events import ChangeFound, Event, SourceChange
 from cafcat.model import Comparison, IngestReport, ProblemKind
 from cafcat.operations.ingest.options import IngestOptions
@@ -130,7 +130,11 @@ def ingest(
     ):
         from cafcat.operations.ingest.run import run
 
-        report = run(session, replace(options, comparison=comparison, executor=executor))
+        refused = None
+        try:
+            report = run(session, replace(options, comparison=comparison, executor=executor))
+        except NotConfirmed as error:  # --delete removed no file; the new files are packed
+            refused, report = error, error.report
     if options.include and not report.interrupted and not report.files_seen and not report.files_failed:
         warn_of_no_match(call, options.include, "paths below SRC")
     document, lines = {"summary": asdict(report)}, _summary(report, progress, removes=options.delete)
@@ -138,6 +142,8 @@ def ingest(
         call.output.show(document, lines)
     else:
         call.summarize(document, lines)
+    if refused is not None:
+        raise refused
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
 
 

@@ -271,11 +271,15 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
     result = cafcat("ingest", "tree", "--delete", "-q", code=9)
     assert result.err == (
         "cafcat: no file was removed, because 3 of 4 files from tree are gone, more than 50 %; "
-        "added 0 files, replaced 0; check the source; if the files are to be removed, "
-        "run it again with a larger --max-delete PERCENT\n"
+        "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT\n"
     )
     (tree / "e").write_bytes(b"new")
-    assert "; added 1 file, replaced 0; check" in cafcat("ingest", "tree", "--delete", code=9).err
+    result = cafcat("ingest", "tree", "--delete", "--json", code=9)
+    summary = result.documents[-1]["summary"]
+    assert (summary["files_added"], summary["files_gone"], summary["files_removed"]) == (1, 3, 0)
+    assert result.error["kind"] == "not_confirmed"
+    text = cafcat("ingest", "tree", "--delete", code=9).lines[0]
+    assert text == "added 0 files, replaced 0, removed 0, unchanged 2, skipped 0, failed 0"
     (tree / "e").unlink()
     assert cafcat("rm", "tree/e", "-q").code == 0
     refused = cafcat("ingest", "tree", "--delete", "--dry-run")

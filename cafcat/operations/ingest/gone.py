@@ -156,8 +156,9 @@ class GoneFiles:
                 "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT"
             )
             if not self._options.dry_run:
-                packed = f"added {plural(report.files_added, 'file')}, replaced {report.files_replaced}"
-                raise NotConfirmed(f"no file was removed, because {self._too_many}; {packed}", hint=hint)
+                error = NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
+                error.report = report
+                raise error
             self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")
             return
         if not self._versions.count:
