@@ -230,7 +230,7 @@ class Call:
         if self.json:
             self.output.error_document({"warning": message})
         elif not self.quiet:
-            self.output.notice(message)
+            self.output.notice(f"warning: {message}")
 
     def note(self, message: str) -> None:
         """Print a note about a result on stderr, such as that a list is empty; not with --json or --quiet."""

@@ -144,14 +144,14 @@ def test_read_from_a_copy_is_reported(cafcat: Cafcat) -> None:
     cafcat("copy", "--all", "--to", "./second")
     chunk_file(cafcat, chunks[0]).unlink()
     flip(chunk_file(cafcat, chunks[2]), 1000)
-    said = f"cafcat: chunk {chunks[0]} is missing (no object"
+    said = f"cafcat: warning: chunk {chunks[0]} is missing (no object"
     result = cafcat("cat", "a")
     assert result.out == b"a" * 1000
     assert result.err.startswith(said)
     assert result.err.endswith(f"second; run cafcat repair --chunk {chunks[0]}\n")
     assert cafcat("cat", "-q", "a").err == ""
     warning = json.loads(cafcat("cat", "--json", "a").err)["warning"]
-    assert f"cafcat: {warning}".startswith(said)
+    assert f"cafcat: warning: {warning}".startswith(said)
     assert (
         f"chunk {chunks[2]} is damaged in big: read from its copy in file://"
         in cafcat("get", "big", "-o", "out").err

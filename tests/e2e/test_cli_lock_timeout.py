@@ -151,7 +151,7 @@ def test_waiting_verb_reports_the_lock_and_continues_later(filled: Cafcat) -> No
         process = filled.popen("rm", "tree/1", "--yes")
         assert process.stderr is not None
         line = process.stderr.readline().decode()
-        assert line.startswith("cafcat: waiting for a lock of the catalog, for ")
+        assert line.startswith("cafcat: warning: waiting for a lock of the catalog, for ")
         assert f"held by server process {holder.info.backend_pid} (a report, or so, host " in line
         holder.rollback()
         _, errors = process.communicate(timeout=60)

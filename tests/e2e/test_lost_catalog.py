@@ -66,7 +66,7 @@ def tell(cafcat: Cafcat, store: str) -> None:
         (["db", "check"], 5),
     ):
         result = cafcat(*arguments, code=code)
-        assert re.search(lost, result.err), result
+        assert re.search(f"cafcat: warning: {lost}", result.err), result
         assert result.err.count(remedies) == 1, result
     assert re.match(lost, cafcat("db", "check", code=5).text)
     [warning] = cafcat("ls", "--json").err.splitlines()
