@@ -10,7 +10,7 @@ from cafcat.cli.confirming import DryRun, confirm
 from cafcat.cli.errors import DAMAGE
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.reading.lost import ROWS_BACK, warn_if_lost
+from cafcat.cli.reading.lost import ROWS_BACK, find_lost
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
 
@@ -74,8 +74,8 @@ def check(call: Call) -> int:
     findings = call.database().check()
     remedy = [ROWS_BACK] if any("`cafcat recover`" not in finding for finding in findings) else []
     with call.files() as repository:
-        if (lost := warn_if_lost(call, repository)) is not None:
-            findings = [*findings, lost.message]
+        if (lost := find_lost(repository)) is not None:
+            findings = [*findings, str(lost)]
     call.output.show({"findings": findings}, map(call.output.shown, [*findings, *remedy] or ["nothing is wrong"]))
     return DAMAGE if findings else 0
 

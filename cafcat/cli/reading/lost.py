@@ -8,27 +8,32 @@ from cafcat.errors import CafcatError
 if TYPE_CHECKING:
     from cafcat.packed_files import PackedFiles
 
-__all__ = ["ROWS_BACK", "warn_if_lost"]
+__all__ = ["ROWS_BACK", "find_lost", "warn_if_lost"]
 
 ROWS_BACK = (
     "to bring the rows back: cafcat restore (a backup) or cafcat rebuild (the stores), into an empty catalog"
 )
 
 
-def warn_if_lost(call: Call, repository: "PackedFiles") -> CafcatError | None:
-    """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
+def find_lost(repository: "PackedFiles") -> CafcatError | None:
+    """Return an error with the remedies if the catalog is empty, but the store of the settings is in use.
 
     A store is in use if it has chunks or journal records, or the marker of another catalog. The store is read only
-    if the catalog is empty, which one query shows. With --quiet and without --json, the warning is not printed.
+    if the catalog is empty, which one query shows.
 
     Returns:
-        The error with the remedies, which is not raised; None if the catalog is not lost, or this cannot be found
-        out.
+        The error, which is not raised; None if the catalog is not lost, or this cannot be found out.
     """
     try:
-        lost = repository.lost_catalog()
+        return repository.lost_catalog()
     except CafcatError:
         return None  # the command's own error has the reason
-    if lost is not None:
+
+
+def warn_if_lost(call: Call, repository: "PackedFiles") -> None:
+    """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
+
+    With --quiet and without --json, the warning is not printed.
+    """
+    if (lost := find_lost(repository)) is not None:
         call.warn(str(lost))
-    return lost
