@@ -139,3 +139,14 @@ def test_a_pattern_without_files_points_to_find(filled: Cafcat, arguments: list[
     takes_patterns = arguments[0] in ("get", "stat", "rm")
     pattern, name = "no file has this name or matches this pattern", "the catalog has no such file or folder"
     assert error["message"] == (pattern if takes_patterns else name)
+
+
+@pytest.mark.parametrize("verb", [["cat"], ["get", "-o", "."], ["stat"], ["rm"]])
+def test_names_in_a_list_are_no_patterns(filled: Cafcat, verb: list[str]) -> None:
+    (filled.folder / "list").write_text("tree/*.none\n")
+    listed = filled(*verb, "--files-from", "list", code=3).err
+    assert "the catalog has no such file" in listed
+    assert "pattern" not in listed
+    if verb != ["rm"]:
+        typed = filled(*verb, "./tree/*.x", "tree/*.y", "--files-from", "list", code=3).err
+        assert typed.count("no file has this name or matches this pattern") == 2

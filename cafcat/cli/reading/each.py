@@ -39,7 +39,7 @@ def each(call: Call, chosen: Chosen, function: "Callable[[PackedFiles, str], Non
                 function(repository, path)
             except (NotFound, Corrupt, Conflict, InvalidInput) as error:
                 failed += 1
-                explain_missing(repository, error)
+                explain_missing(repository, error, chosen.paths)
                 call.report(error)
         if failed:
             warn_if_lost(call, repository)

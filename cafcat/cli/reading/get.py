@@ -1,6 +1,6 @@
 """The commands `cafcat get` and `cat`: their flags and output."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -88,7 +88,10 @@ def get(
             found = repository.get_into(
                 names, _folder(output, create=parents), *(byte_range or WHOLE), parents=parents, overwrite=force
             )
-            return _show_many(call, repository, found, output or ".", parents=parents, single=only is not None)
+            single = only is not None
+            return _show_many(
+                call, repository, found, output or ".", typed=chosen.paths, parents=parents, single=single
+            )
         target = _target(only, output)
         location = repository.get(only, target, *(byte_range or WHOLE), overwrite=force)
         _show_saved(call, repository, location, target)
@@ -107,6 +110,7 @@ def _show_many(
     outcomes: "Iterable[tuple[str, Location | CafcatError]]",
     folder: str,
     *,
+    typed: Collection[str],
     parents: bool,
     single: bool,
 ) -> int:
@@ -117,6 +121,7 @@ def _show_many(
         repository: The repository.
         outcomes: The path of each file, with its location or its error.
         folder: The folder, as the user named it.
+        typed: The names on the command line.
         parents: True if the files have their whole paths below the folder.
         single: True to raise the error of a file, because the user named only this one.
     """
@@ -128,7 +133,7 @@ def _show_many(
             continue
         from cafcat.cli.reading.missing_names import explain_missing
 
-        explain_missing(repository, found)
+        explain_missing(repository, found, typed)
         if single:
             raise found
         failed += 1
@@ -206,10 +211,17 @@ def _cat(call: Call, chosen: Chosen, byte_range: ByteRange, *, explain: bool) ->
         if only is not None:
             _write(call, repository.stream(only, *byte_range))
             return 0
-        return _cat_many(call, repository, names, byte_range)
+        return _cat_many(call, repository, names, byte_range, typed=chosen.paths)
 
 
-def _cat_many(call: Call, repository: "PackedFiles", names: Iterable[str], byte_range: ByteRange) -> int:
+def _cat_many(
+    call: Call,
+    repository: "PackedFiles",
+    names: Iterable[str],
+    byte_range: ByteRange,
+    *,
+    typed: Collection[str],
+) -> int:
     from cafcat.reading.reader import FILE_ERRORS
 
     failed = 0
@@ -222,7 +234,7 @@ def _cat_many(call: Call, repository: "PackedFiles", names: Iterable[str], byte_
             from cafcat.cli.reading.missing_names import explain_missing
 
             failed += 1
-            explain_missing(repository, error)
+            explain_missing(repository, error, typed)
             call.report(error)
     if failed:
         from cafcat.cli.reading.lost import warn_if_lost

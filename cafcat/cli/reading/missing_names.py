@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from cafcat.errors import CafcatError, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from cafcat.packed_files import PackedFiles
 
@@ -19,14 +19,19 @@ NO_LOGS: Final = (
 """Message of a command that finds no log files below a prefix."""
 
 
-def explain_missing(repository: "PackedFiles", error: CafcatError) -> None:
+def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Collection[str] | None" = None) -> None:
     """Change message and hint of an error if the missing name is a pattern, or as `explain_log` does.
 
     Args:
         repository: The repository that raised the error.
         error: The error of a command that accepts patterns.
+        typed: The names on the command line. Other names are from a list, and no patterns. None: all are typed.
     """
-    if not explain_log(repository.has_logs, error):
+    from cafcat.support.paths import from_root
+
+    if explain_log(repository.has_logs, error):
+        return
+    if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:
         explain_pattern(error)
 
 
