@@ -164,7 +164,7 @@ def _estimate(call: Call, options: IngestOptions, prices: str | None) -> int:
 
 def _committed(progress: ShownProgress) -> str:
     return (
-        f"committed before: {progress.files_committed} files, {format_size(progress.bytes_committed)}"
+        f"committed before: {plural(progress.files_committed, 'file')}, {format_size(progress.bytes_committed)}"
         f" in {plural(progress.chunks_committed, 'chunk')}"
     )
 

@@ -13,7 +13,7 @@ from cafcat.cli.stopping import StopOnSignal
 from cafcat.events import ChunkCommitted, Event, Warned
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.progress import Progress
-from cafcat.support.quantities import format_size
+from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -157,7 +157,7 @@ class ShownProgress(Progress):
         if self._call.verbose and self._call.json:
             self._call.output.document({"chunk": chunk, "files": files, "size_bytes": size_bytes})
         elif self._call.verbose:
-            self._print(f"committed chunk {chunk}: {files} files, {format_size(size_bytes)}")
+            self._print(f"committed chunk {chunk}: {plural(files, 'file')}, {format_size(size_bytes)}")
 
     def end(self) -> None:
         """Remove the display of the current stage."""

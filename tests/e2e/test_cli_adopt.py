@@ -91,11 +91,11 @@ def test_prune_lets_adopted_archives_go(cafcat: Cafcat) -> None:
     cafcat("adopt", "old.caf")
     cafcat("rm", "-r", ".", "--yes")
     assert (
-        "would remove 1 adopted archive from the catalog; their objects stay"
+        "would remove 1 adopted archive from the catalog; its object stays"
         in cafcat("prune", "--grace", "0", "--dry-run").text
     )
     assert (
-        "removed 1 adopted archive from the catalog; their objects stay"
+        "removed 1 adopted archive from the catalog; its object stays"
         in cafcat("prune", "--grace", "0", "--yes").text
     )
     assert (cafcat.folder / "old.caf").exists()

@@ -54,6 +54,14 @@ def test_backup_and_restore(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "a restore of the catalog needs an empty one, but ingest_runs has rows" in again.err
 
 
+def test_restore_lists_the_stores_whose_journals_were_searched(cafcat: Cafcat, lost: Cafcat) -> None:
+    for name in ("b", "c"):
+        cafcat("copy", "--all", "--to", f"./{name}", "-q")
+    cafcat("backup", "-q")
+    stores = ", ".join((cafcat.folder / name).as_uri() for name in ("b", "c", "store"))
+    assert f"no later change in the journal of {stores}; " in lost("restore").text
+
+
 def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "-q")
     cafcat("rm", "tree/a.txt", "--yes", "-q")

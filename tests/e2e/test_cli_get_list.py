@@ -1,6 +1,7 @@
 """get --files-from: many files into one tar or zip."""
 
 import json
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -45,6 +46,7 @@ def test_a_missing_file_ends_the_command_or_is_left_out(filled: Cafcat, tmp_path
     assert list(tmp_path.iterdir()) == []
     result = filled(*given, "--on-error", "skip", stdin=listing, code=3)
     assert "'none'" in result.err
+    assert re.fullmatch(r"wrote 2 files to \S+x.tar, \d.*B; failed 1\n", result.text)
     found = read(tmp_path / "x.tar")
     assert list(found) == ["tree/a.txt", "tree/b.bin", ".cafcat-errors.json"]
     assert [row["path"] for row in json.loads(found[".cafcat-errors.json"])] == ["none"]

@@ -44,11 +44,11 @@ def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     assert "nobody can be asked" in asked.err
     done = cafcat("repack", "--yes", "-v")
     assert re.fullmatch(
-        r"copied 1 live file \(1.0 kB\) into 1 new chunk \(1.2 kB\); 1 of 1 chunk retired: prune removes them\n",
+        r"copied 1 live file \(1.0 kB\) into 1 new chunk \(1.2 kB\); 1 of 1 chunk retired: prune removes it\n",
         done.text,
     )
     assert f"chunk {chunk}: 2.0 kB dead" in done.err
-    assert "committed chunk " in done.err
+    assert re.search("committed chunk .*: 1 file, ", done.err)
     assert cafcat("cat", "tree/c").out == b"c" * 1000
     assert cafcat("chunks", "show", chunk, "--json").document["state"] == "retired"
     assert cafcat("db", "check").text == "nothing is wrong\n"
@@ -114,6 +114,16 @@ def test_wrong_arguments(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
     cafcat("rm", "tree/c")
     assert "no path points to it" in cafcat("repack", "--chunk", chunk, code=2).err
+
+
+def test_prune_is_named_only_for_retired_chunks(cafcat: Cafcat) -> None:
+    chunk = waste(cafcat)
+    cafcat("undelete", "tree/a", "-q")
+    path = cafcat.folder / "store" / f"{chunk}.caf"
+    data = bytearray(path.read_bytes())
+    data[2500] ^= 1
+    path.write_bytes(data)
+    assert cafcat("repack", "--yes", code=5).lines[0].endswith("; 0 of 1 chunk retired")
 
 
 def test_damage_is_named_and_the_code_is_5(cafcat: Cafcat) -> None:

@@ -90,7 +90,7 @@ def _restored(report: "RestoreReport") -> list[str]:
             "there may be later changes: make the stores reachable, then restore again into an empty catalog"
         )
     elif not report.newer_records:
-        stores = " and ".join(report.compared) or "any store"
+        stores = ", ".join(report.compared) or "any store"
         later = "files in a store that came into use after the backup need a rebuild"
         lines.append(f"no later change in the journal of {stores}; {later}")
     return lines

@@ -74,7 +74,8 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
     lines = [_done(report)] if report.objects or not report.let_go else []
     if report.let_go:
         removed = "would remove" if report.dry_run else "removed"
-        lines.append(f"{removed} {plural(report.let_go, 'adopted archive')} from the catalog; their objects stay")
+        stay = "its object stays" if report.let_go == 1 else "their objects stay"
+        lines.append(f"{removed} {plural(report.let_go, 'adopted archive')} from the catalog; {stay}")
     if report.chunks_waiting:
         waiting = f"{plural(report.chunks_waiting, 'chunk')} ({format_size(report.bytes_waiting)})"
         lines.append(f"{waiting} without files for less than {grace}: kept for now (--grace)")

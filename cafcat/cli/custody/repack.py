@@ -124,7 +124,9 @@ def _done(report: "RepackReport", options: RepackOptions) -> str:
     written = f"{plural(report.chunks_written, 'new chunk')} ({format_size(report.bytes_written)})"
     if not report.files_moved and not report.chunks_retired:
         return f"repacked none of {plural(report.chunks, 'chunk')}, with {dead}"
-    retired = f"{report.chunks_retired} of {plural(report.chunks, 'chunk')} retired: prune removes them"
+    retired = f"{report.chunks_retired} of {plural(report.chunks, 'chunk')} retired"
+    if report.chunks_retired:
+        retired += f": prune removes {'it' if report.chunks_retired == 1 else 'them'}"
     return f"copied {files} into {written}; {retired}"
 
 

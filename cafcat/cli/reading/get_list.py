@@ -115,6 +115,6 @@ def _summarize(call: Call, arguments: ListArguments, stream: ArchiveStream, size
         "failed": len(stream.failed),
         "size_bytes": size_bytes,
     }
-    failed = f", failed {len(stream.failed)}" if stream.failed else ""
-    line = f"wrote {plural(stream.file_count, 'file')}{failed} to {call.output.shown(arguments.output)}"
-    call.summarize({"summary": document}, [f"{line}, {format_size(size_bytes)}"])
+    failed = f"; failed {len(stream.failed)}" if stream.failed else ""
+    line = f"wrote {plural(stream.file_count, 'file')} to {call.output.shown(arguments.output)}"
+    call.summarize({"summary": document}, [f"{line}, {format_size(size_bytes)}{failed}"])
