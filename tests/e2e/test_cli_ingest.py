@@ -328,6 +328,8 @@ def test_delete_needs_whole_folders(cafcat: Cafcat, arguments: list[str], messag
     (cafcat.folder / "tree" / "a").write_bytes(b"a")
     (cafcat.folder / "list").write_text("tree/a\n")
     assert message in cafcat("ingest", "--delete", *arguments, code=2).err
+    alone = cafcat("ingest", "tree", "--max-delete", "100", code=2).err
+    assert "--max-delete is for --delete only; leave --max-delete out, or add --delete" in alone
     assert paths(cafcat) == []
 
 

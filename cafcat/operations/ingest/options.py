@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
 from cafcat.errors import InvalidInput
 from cafcat.formats.registry import LOGS
@@ -15,6 +15,9 @@ from cafcat.support.parameters import Argument, Flag, JoinStore, SharePassword
 from cafcat.support.quantities import parse_size
 
 __all__ = ["IngestOptions"]
+
+_MAX_DELETE: Final = 50
+"""Default of --max-delete, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class IngestOptions(SourceOptions):
     max_delete: Annotated[
         int,
         Flag("--max-delete", "Most files of a source that --delete removes, in percent.", "PERCENT"),
-    ] = field(default=50, kw_only=True)
+    ] = field(default=_MAX_DELETE, kw_only=True)
     list_changes: bool = field(default=False, kw_only=True)
     join_store: JoinStore = field(default=False, kw_only=True)
     format: Annotated[
@@ -109,6 +112,8 @@ class IngestOptions(SourceOptions):
             raise InvalidInput(f"--jobs must be at least 1, not {self.jobs}")
         if not 0 <= self.max_delete <= 100:
             raise InvalidInput(f"--max-delete must be from 0 to 100 percent, not {self.max_delete}")
+        if self.max_delete != _MAX_DELETE and not self.delete:
+            raise InvalidInput("--max-delete is for --delete only", hint="leave --max-delete out, or add --delete")
         if self.delete and self.executor is not None:
             hint = "leave --delete out, or leave the cluster out"
             raise InvalidInput("a cluster does not find files that are gone at the source", hint=hint)
