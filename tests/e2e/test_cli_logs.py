@@ -212,6 +212,8 @@ def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> 
         result.err
     )
     assert cafcat("search", "level: *", "--count").text == "8\n"
+    listed = cafcat("units").lines
+    assert [line.endswith("  removed") for line in listed] == [old in line for line in listed]
 
 
 def test_repair_reports_remaining_damage(cafcat: Cafcat, clp_program: Path) -> None:

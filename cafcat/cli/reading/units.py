@@ -8,6 +8,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.missing_names import NO_LOGS
 from cafcat.errors import NotFound
+from cafcat.model import ChunkState
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import plural
 
@@ -46,7 +47,8 @@ def units(
                 records = plural(unit.end_record - unit.first_record, "record")
                 times = f"{time_text(unit.begin_ms) or '?'} to {time_text(unit.end_ms) or '?'}"
                 name = call.output.shown(unit.log_file or "(no name)")
-                call.output.line(f"{name}  {records}  {unit.chunk}  {times}")
+                removed = "  removed" if unit.state == ChunkState.RETIRED else ""
+                call.output.line(f"{name}  {records}  {unit.chunk}  {times}{removed}")
         if prefix and not found:
             raise NotFound(NO_LOGS, path=prefix)
 
