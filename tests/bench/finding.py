@@ -7,6 +7,7 @@ paths: the index is as deep, and its pages are as far apart, as if all rows were
 import itertools
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from tests.bench.data import DataSet, read_all, small_files
 from tests.bench.packages import provide
 from tests.bench.snapshots import snapshot
 from tests.bench.table import Row, Target, at_least, at_most, figure, pair_ratios
-from tests.bench.timing import Way, in_turn, run, seconds_of, timed
+from tests.bench.timing import Way, in_turn, run, seconds_of, shell, timed
 
 FOLDER_FILES = 1000
 MOST_FILES = 20_000
@@ -120,6 +121,7 @@ def finding(bench: Bench) -> Iterator[Row]:
         provide(bench, "lmdb")
         yield from snapshot(world, repository, bench.folder, bench.rounds, rows)
     yield command(world, bench, rows)
+    yield every_path(world, bench, rows)
 
 
 ROWS = (finding,)
@@ -262,6 +264,24 @@ def command(world: World, bench: Bench, rows: int) -> Row:
     ratios = pair_ratios(measured["cafcat"], measured["by hand"])
     peer = 'python -c "import typer, psycopg; connect, select, read"'
     return Row("finding.get", f"cafcat get as a process; {rows:,} rows", peer, at_most(1.3), ratios, absolute)
+
+
+def every_path(world: World, bench: Bench, rows: int) -> Row:
+    """Print the paths of all files into a pipe."""
+    world.home.connection.execute("VACUUM ANALYZE file_locations")
+    work, peer, target = f"find of {rows:,} paths into a pipe", "psql COPY", at_most(2)
+    psql = shutil.which("psql")
+    if psql is None:
+        return Row("finding.find", work, peer, target, missing="missing: psql")
+    copy = ["-c", "COPY (SELECT file_path FROM file_locations ORDER BY file_path) TO STDOUT"]
+    script = '"$@" | cat > /dev/null'
+    ways = {
+        "psql": partial(timed, partial(shell, script, psql, world.home.url, *copy)),
+        "cafcat": partial(timed, partial(shell, script, *CAFCAT, "find", environ=world.home.environ)),
+    }
+    measured = in_turn(ways, bench.rounds)
+    ratios = pair_ratios(measured["cafcat"], measured["psql"])
+    return Row("finding.find", work, peer, target, ratios, seconds_of(measured, "cafcat", "psql"))
 
 
 def _command(words: Sequence[str], home: Home) -> float:

@@ -28,9 +28,11 @@ def run(*command: str | Path, cwd: Path | None = None, environ: Mapping[str, str
         raise RuntimeError(f"{Path(command[0]).name} ended with {done.returncode}: {output[-500:]}")
 
 
-def shell(script: str, *arguments: str | Path, cwd: Path | None = None) -> None:
+def shell(
+    script: str, *arguments: str | Path, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> None:
     """Run a pipeline, whose arguments are $1, $2 ..."""
-    run("bash", "-c", f"set -o pipefail; {script}", "bash", *arguments, cwd=cwd)
+    run("bash", "-c", f"set -o pipefail; {script}", "bash", *arguments, cwd=cwd, environ=environ)
 
 
 def in_turn(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float]]:

@@ -34,7 +34,7 @@ def verify(bench: Bench) -> Iterator[Row]:
         ratios = pair_ratios(measured[name], measured["sha256sum"])
         absolute = seconds_of(measured, name, "sha256sum")
         yield Row(
-            f"verifying.verify {option}", f"{work}, {option}", "sha256sum of them", at_most(0.5), ratios, absolute
+            f"verifying.verify {option}", f"{work}, {option}", "sha256sum of them", at_most(0.35), ratios, absolute
         )
 
 
