@@ -38,13 +38,13 @@ class SmallFiles(NamedTuple):
     def part(self, begin: int, end: int) -> "SmallFiles":
         """Return the files from one position to another one."""
         part = slice(begin, end)
-        starts, ends, checksums, modified = (
-            self.starts[part],
-            self.ends[part],
-            self.checksums[part],
-            self.modified[part],
+        return self._replace(
+            names=self.names[part],
+            starts=self.starts[part],
+            ends=self.ends[part],
+            checksums=self.checksums[part],
+            modified=self.modified[part],
         )
-        return SmallFiles(self.names[part], starts, ends, checksums, modified, self.data, self.data_start)
 
     def size_bytes(self, count: int) -> int:
         """Return the size of the first files."""
