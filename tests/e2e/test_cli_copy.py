@@ -181,7 +181,7 @@ def test_recover_reports_copies(cafcat: Cafcat) -> None:
         )
     flip(chunk_file(cafcat, second, "second"), 0)
     dry = cafcat("recover", "--dry-run", "-v")
-    assert dry.text == "would have adopted 1 copy, removed the remains of 1 copy\n"
+    assert dry.text == "would adopt 1 copy, remove the remains of 1 copy\n"
     assert f"copy of chunk {second} in " in dry.err
     assert "would be abandoned: the checksum of the copy is not that of the chunk" in dry.err
     *settled, summary = cafcat("recover", "--json", "-v").documents

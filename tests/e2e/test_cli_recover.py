@@ -87,7 +87,7 @@ def test_leftovers_are_recovered_and_reported(cafcat: Cafcat) -> None:
     whole, half = leave_whole(cafcat), leave_half(cafcat)
     assert "recover" in cafcat("db", "check", code=5).text
     dry = cafcat("recover", "--dry-run", "-v")
-    assert dry.text == "would have adopted 1 chunk (1 file, 7 B), abandoned 1 chunk\n"
+    assert dry.text == "would adopt 1 chunk (1 file, 7 B), abandon 1 chunk\n"
     assert f"chunk {whole} would be adopted: 1 file, " in dry.err
     assert f"chunk {half} would be abandoned: no object" in dry.err
     done = cafcat("recover", "-v")

@@ -78,25 +78,28 @@ def _summary(report: "RecoverReport") -> list[str]:
 
 
 def _done(report: "RecoverReport") -> str:
-    would = "would have " if report.dry_run else ""
-    adopted = f"adopted {plural(report.adopted, 'chunk')} ({_files(report)})"
+    adopt, abandon, clean, remove, write = (
+        ("adopt", "abandon", "clean", "remove", "write")
+        if report.dry_run
+        else ("adopted", "abandoned", "cleaned", "removed", "wrote")
+    )
     done = [
         text
         for count, text in (
-            (report.adopted, adopted),
-            (report.abandoned, f"abandoned {plural(report.abandoned, 'chunk')}"),
-            (report.cleaned, f"cleaned up {plural(report.cleaned, 'abandoned chunk')}"),
-            (report.copies_adopted, f"adopted {_copies(report.copies_adopted)}"),
-            (report.copies_removed, f"removed the remains of {_copies(report.copies_removed)}"),
-            (report.backups_removed, f"removed the remains of {plural(report.backups_removed, 'backup')}"),
-            (report.records_written, f"wrote {plural(report.records_written, 'journal record')} into the store"),
-            (report.uploads_removed, f"removed {plural(report.uploads_removed, 'late upload')}"),
-            (report.objects_removed, f"removed {plural(report.objects_removed, 'late object')}"),
+            (report.adopted, f"{adopt} {plural(report.adopted, 'chunk')} ({_files(report)})"),
+            (report.abandoned, f"{abandon} {plural(report.abandoned, 'chunk')}"),
+            (report.cleaned, f"{clean} up {plural(report.cleaned, 'abandoned chunk')}"),
+            (report.copies_adopted, f"{adopt} {_copies(report.copies_adopted)}"),
+            (report.copies_removed, f"{remove} the remains of {_copies(report.copies_removed)}"),
+            (report.backups_removed, f"{remove} the remains of {plural(report.backups_removed, 'backup')}"),
+            (report.records_written, f"{write} {plural(report.records_written, 'journal record')} into the store"),
+            (report.uploads_removed, f"{remove} {plural(report.uploads_removed, 'late upload')}"),
+            (report.objects_removed, f"{remove} {plural(report.objects_removed, 'late object')}"),
         )
         if count
     ]
     nothing = "nothing was recovered" if report.failed or report.interrupted else "nothing to recover"
-    return would + ", ".join(done) if done else nothing
+    return ("would " if report.dry_run else "") + ", ".join(done) if done else nothing
 
 
 def _copies(count: int) -> str:
