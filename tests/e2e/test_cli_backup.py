@@ -112,6 +112,7 @@ def test_restore_leaves_out_a_backup_that_keep_removed(cafcat: Cafcat, lost: Caf
 def test_wrong_arguments_are_refused(cafcat: Cafcat) -> None:
     cafcat("backup", "--keep", "0", code=2)
     assert "no store and no folder is called saef" in cafcat("backup", "--list", "--to", "saef", code=4).err
+    assert "no store and no folder is called saef" in cafcat("restore", "--from", "saef", code=4).err
     assert "--list changes nothing" in cafcat("backup", "--list", "--keep", "3", code=2).err
 
 

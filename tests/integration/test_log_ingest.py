@@ -342,6 +342,7 @@ def test_without_the_program_nothing_is_begun(
     monkeypatch.setattr(program, "find_spec", lambda _: None)
     with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[clp\]'"):
         ingest(local, tmp_path / "src")
+    assert sql(local, "SELECT count(*) FROM ingest_runs") == [(0,)]
 
 
 def test_a_stop_leaves_whole_archives_and_no_temporary_files(

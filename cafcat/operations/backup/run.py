@@ -24,7 +24,7 @@ from cafcat.stores.base import FolderStore, Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
-__all__ = ["FoundBackup", "backups_of", "find_backups", "run"]
+__all__ = ["FoundBackup", "backups_of", "find_backups", "run", "store_of_backups"]
 
 
 class FoundBackup(NamedTuple):
@@ -166,14 +166,24 @@ def find_backups(session: Session, given: str | None) -> list[FoundBackup]:
         given: The store: a name, a URL or a folder; None for the store of the settings.
 
     Raises:
-        NotFound: The bucket, or the given folder, does not exist.
-        InvalidInput: The text is not a valid URL or path.
+        NotFound, InvalidInput: As `store_of_backups` raises them; or the bucket does not exist.
         AccessDenied, StoreFailed: The store cannot be listed.
+    """
+    return backups_of(store_of_backups(session, given))
+
+
+def store_of_backups(session: Session, given: str | None) -> Store:
+    """Return the store that the user named for its backups; that of the settings for None.
+
+    Raises:
+        NotFound: The given folder does not exist.
+        InvalidInput: The text is not a valid URL or path.
     """
     store = chosen_store(session, given)
     if given is not None and isinstance(store, FolderStore) and not os.path.isdir(store.folder):
-        raise NotFound(f"no store and no folder is called {given}")
-    return backups_of(store)
+        hint = "a catalog that was lost had its own names of stores: give the path or the URL"
+        raise NotFound(f"no store and no folder is called {given}", hint=hint)
+    return store
 
 
 def backups_of(store: Store) -> list[FoundBackup]:

@@ -112,8 +112,10 @@ class _IngestRun:
         sources = source_opener(self._session, options)
         opened = sources.open(self._options.sources)
         if self._is_of_logs:
+            from cafcat.formats.clp.program import program_path
             from cafcat.logs.packing import check_log_sources
 
+            program_path()  # raises NotInstalled before the run begins
             check_log_sources(opened)
         if self._options.delete:
             from cafcat.operations.ingest.gone import check_whole_folders

@@ -9,10 +9,10 @@ from cafcat.catalog.schema import HEAD_REVISION
 from cafcat.catalog.transfer.dump import Loader, StoredBackup
 from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unavailable, Unsupported
 from cafcat.operations.audit import recorded
-from cafcat.operations.backup.run import FoundBackup, backups_of
+from cafcat.operations.backup.run import FoundBackup, backups_of, store_of_backups
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, Member, TarReader
 from cafcat.operations.belonging import catalog_of_backup, catalogs_of_records
-from cafcat.operations.chosen_stores import chosen_store, default_store
+from cafcat.operations.chosen_stores import default_store
 from cafcat.operations.restore.options import RestoreOptions
 from cafcat.operations.restore.report import RestoreReport
 from cafcat.session import Session
@@ -40,7 +40,7 @@ def run(session: Session, options: RestoreOptions) -> RestoreReport:
         CatalogOutdated: The backup, or the database, has another schema revision.
         Unsupported, StoreFailed, AccessDenied, CatalogUnavailable: The backup or the database cannot be used.
     """
-    store = chosen_store(session, options.source)
+    store = store_of_backups(session, options.source)
     try:
         return _Restore(session).run(store, options.name)
     finally:
