@@ -13,13 +13,15 @@ from contextlib import suppress
 from functools import cached_property
 from threading import Thread
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from cafcat.errors import CafcatError, OutputFailed
-from cafcat.native.extract import NewFiles, SmallFiles, file_writer
 from cafcat.reading.output_errors import disk_error
 from cafcat.support.new_file import NewFile, new_file, write_all
 from cafcat.support.syncing import FOLDER_FLAGS, can_sync_file_system, sync_file, sync_file_system, sync_folder
+
+if TYPE_CHECKING:
+    from cafcat.native.extract import FileWriter, NewFiles, SmallFiles
 
 __all__ = ["DurableFiles", "OpenFolder"]
 
@@ -82,7 +84,7 @@ _Waiting = tuple[NewFile, OpenFolder, str, str, Of]
 """A written file that waits for its name: the file, its folder, its name, its path for messages, and its `of`."""
 
 
-_Together = tuple[NewFiles, OpenFolder, str, Sequence[Of]]
+_Together = tuple["NewFiles", OpenFolder, str, Sequence[Of]]
 """Files that the part in C wrote: the files, their folder, its path for messages, and the `of` of each file."""
 
 
@@ -203,7 +205,6 @@ class DurableFiles(Generic[Of]):
         self._shown = shown
         self._overwrite = overwrite
         self._mode = mode
-        self._writer = file_writer()
         self._batch: _Batch[Of] = _Batch()
         self._syncing: _Sync[Of] | None = None
         self._finished: list[tuple[Of, CafcatError | None]] = []
@@ -259,7 +260,7 @@ class DurableFiles(Generic[Of]):
         """True if there is the part in C, and the file systems so far have files without names."""
         return self._writer is not None
 
-    def write_together(self, folder: OpenFolder, files: SmallFiles, ofs: Sequence[Of], *, shown: str) -> int:
+    def write_together(self, folder: OpenFolder, files: "SmallFiles", ofs: Sequence[Of], *, shown: str) -> int:
         """Write the content of small files with the part in C. They get their names later.
 
         Args:
@@ -312,6 +313,13 @@ class DurableFiles(Generic[Of]):
                 self._file_systems[folder.device] = folder
         if self._batch.is_full(self._most_descriptors):
             self._begin_sync()
+
+    @cached_property
+    def _writer(self) -> "FileWriter | None":
+        """The part in C. A command that writes a few files does not load it."""
+        from cafcat.native.extract import file_writer
+
+        return file_writer()
 
     @cached_property
     def _most_descriptors(self) -> int:

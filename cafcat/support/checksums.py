@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import google_crc32c
 
-from cafcat.native.crc64nvme import crc64nvme_by_instructions
-
 __all__ = ["combined", "crc32c", "crc32c_of", "crc64nvme", "from_base64", "to_base64"]
 
 
@@ -40,11 +38,13 @@ def crc64nvme(data: bytes | memoryview, value: int = 0) -> int:
         data: The bytes.
         value: CRC-64/NVME of the bytes before these, to continue it; 0 at the start.
     """
+    # Both are imported here because only commands that write or verify need them.
+    from cafcat.native.crc64nvme import crc64nvme_by_instructions
+
     by_instructions = crc64nvme_by_instructions()
     if by_instructions is not None and _own_bytes[0] > 0 and (isinstance(data, bytes) or not data.readonly):
         _own_bytes[0] -= len(data)
         return by_instructions(data, value)
-    # Imported here because only commands that write or verify need it.
     from awscrt.checksums import crc64nvme as compute
 
     return int(compute(data, value))

@@ -172,6 +172,9 @@ def test_choice_of_the_restored_backup(local: World) -> None:
     for name in ("x", "2"):
         with pytest.raises(NotFound):
             empty.restore(name)
+    with pytest.raises(NotFound, match=r"no folder is called .*/nothing$"):
+        empty.restore(source=str(local.folder / "nothing"))
+    (local.folder / "nothing").mkdir()
     with pytest.raises(NotFound, match="no backup"):
         empty.restore(source=str(local.folder / "nothing"))
 

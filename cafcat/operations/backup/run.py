@@ -20,6 +20,7 @@ from cafcat.operations.chosen_stores import chosen_store, store_to_write
 from cafcat.operations.joining import join_store
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.session import Session
+from cafcat.settings.stores import possible_name
 from cafcat.stores.base import FolderStore, Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
@@ -181,7 +182,8 @@ def store_of_backups(session: Session, given: str | None) -> Store:
     """
     store = chosen_store(session, given)
     if given is not None and isinstance(store, FolderStore) and not os.path.isdir(store.folder):
-        hint = "a catalog that was lost had its own names of stores: give the path or the URL"
+        is_word = possible_name(given, session.settings.stores) is not None
+        hint = "names of stores are lost with their catalog: give the path or the URL" if is_word else None
         raise NotFound(f"no store and no folder is called {given}", hint=hint)
     return store
 
