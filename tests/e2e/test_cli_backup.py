@@ -69,6 +69,16 @@ def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "the backup lacks 1 later change: to have every change, run" in result.err
 
 
+def test_later_changes_are_counted_after_a_rebuild(cafcat: Cafcat, lost: Cafcat) -> None:
+    """A rebuilt catalog does not have the last change in the backup: it finds the later ones by time."""
+    cafcat("backup", "-q")
+    cafcat("rm", "tree/a.txt", "--yes", "-q")
+    [backup] = cafcat("query", "backups", "--json").documents
+    lost("rebuild", "-q")
+    [rebuilt] = lost("query", "backups", "--json").documents
+    assert backup["later_changes"] == rebuilt["later_changes"] == 1
+
+
 def test_json_output(cafcat: Cafcat, lost: Cafcat) -> None:
     first = cafcat("backup", "--json").document
     assert set(first) == {field.name for field in fields(BackupReport)}
