@@ -77,6 +77,7 @@ def test_later_changes_are_counted_after_a_rebuild(cafcat: Cafcat, lost: Cafcat)
     lost("rebuild", "-q")
     [rebuilt] = lost("query", "backups", "--json").documents
     assert backup["later_changes"] == rebuilt["later_changes"] == 1
+    assert "1 change since" in lost.unchecked("doctor").text
 
 
 def test_json_output(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -118,6 +118,17 @@ def test_migrating_and_pruning(cafcat: Cafcat) -> None:
     assert cafcat("store", "rm", "store").text == f"removed {url_of(cafcat.folder / 'store')} from the catalog\n"
 
 
+def test_migrate_of_a_damaged_chunk_without_live_files_names_prune(cafcat: Cafcat) -> None:
+    """repair refuses such a chunk, because no path points to it."""
+    fill(cafcat)
+    [chunk] = (cafcat.folder / "store").glob("*.caf")
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    cafcat("rm", "-r", "tree", "--yes", "-q")
+    done = cafcat("store", "migrate", str(cafcat.folder / "store"), "./new", code=3)
+    assert "no live file is in this chunk: cafcat prune removes it after the grace period" in done.err
+    assert "1 object stays in file:" in done.text
+
+
 def test_a_migrated_store_that_was_verified_loses_its_name(cafcat: Cafcat) -> None:
     """The results of verify refer to the row of the old store."""
     fill(cafcat)

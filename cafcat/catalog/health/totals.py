@@ -75,9 +75,12 @@ WHERE k.state = 'committed' AND k.retired_at IS NULL GROUP BY 1
 _FINDINGS: Final = f"""
 SELECT f.kind, count(*) FROM ({DAMAGED}) AS d JOIN findings AS f ON f.verification_id = d.verification_id GROUP BY 1
 """  # noqa: S608
+# A rebuilt catalog has no journal_id of earlier backups: the changes after them are found by time.
 _BACKUP: Final = """
 SELECT extract(epoch FROM b.committed_at)::float8, b.size_bytes,
-       (SELECT count(*) FROM (SELECT FROM journal AS j WHERE j.id > b.journal_id LIMIT 100000) AS newer)
+       (SELECT count(*) FROM (SELECT FROM journal AS j WHERE j.id > coalesce(b.journal_id, (
+            SELECT o.id FROM journal AS o WHERE o.happened_at <= b.begun_at ORDER BY o.id DESC LIMIT 1
+        ), 0) LIMIT 100000) AS newer)
 FROM backups AS b WHERE b.state = 'committed' ORDER BY b.committed_at DESC LIMIT 1
 """
 _RUNNING: Final = "SELECT id, owner FROM ingest_runs WHERE state = 'running' ORDER BY id"

@@ -243,7 +243,8 @@ def _summary(report: "MigrateReport") -> list[str]:
     backups = f", {plural(report.backups, 'backup')}" if report.backups else ""
     lines = [f"{first}migrated {chunks}{backups} to {report.new}"]
     if report.left:
-        lines.append(f"{plural(report.left, 'object')} stay in {report.old}: adopted, failed, or new")
+        stay = "stays" if report.left == 1 else "stay"
+        lines.append(f"{plural(report.left, 'object')} {stay} in {report.old}: adopted, failed, or new")
     elif not report.interrupted:
         lines.append("the old objects stay until `cafcat prune` removes them")
     return lines

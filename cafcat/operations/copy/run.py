@@ -268,7 +268,10 @@ class ChunkCopier:
     def _fail(self, chunk: ChunkToCopy, error: CafcatError) -> None:
         is_damage = isinstance(error, Corrupt | NotFound)
         self._counts["damaged"] += is_damage
-        error.hint = f"run cafcat repair --chunk {chunk.uuid}" if is_damage else error.hint
+        if is_damage and chunk.state == ChunkState.RETIRED:
+            error.hint = "no live file is in this chunk: cafcat prune removes it after the grace period"
+        elif is_damage:
+            error.hint = f"run cafcat repair --chunk {chunk.uuid}"
         self._failed.append(f"chunk {chunk.uuid}: {error}")
 
     def _adopt_left_copy(self, source: Store, chunk: ChunkToCopy) -> CopyOutcome:
