@@ -426,6 +426,8 @@ def test_settings_without_effect(local: cafcat.Repository, tmp_path: Path, monke
     assert "inside the data of the embedded database" in texts
     config.chmod(0o600)
     monkeypatch.delenv("CAFCAT_STROE")
+    monkeypatch.setenv("CAFCAT_NATIVE", "1")
+    monkeypatch.setenv("CAFCAT_BUILD", "none")
     with cafcat.open(config=config, home=home) as repository:
         assert complaints(repository.doctor()).isdisjoint({"environment", "secrets"})
 

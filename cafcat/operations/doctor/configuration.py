@@ -12,8 +12,8 @@ from cafcat.settings.settings import KEYS
 
 __all__ = ["contradictions", "environment", "secrets"]
 
-_OTHER_VARIABLES: Final = ("CAFCAT_CONFIG", "CAFCAT_PROFILE", "CAFCAT_SEAL_KEY")
-_OWN_PREFIXES: Final = ("CAFCAT_TEST_", "CAFCAT_REQUIRE_")
+_OTHER_VARIABLES: Final = ("CAFCAT_CONFIG", "CAFCAT_NATIVE", "CAFCAT_PROFILE", "CAFCAT_SEAL_KEY")
+_OWN_PREFIXES: Final = ("CAFCAT_BUILD", "CAFCAT_TEST_", "CAFCAT_REQUIRE_")
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - places to warn of
 
 
