@@ -450,7 +450,7 @@ class _ArchiveRun:
     def _run(self, files: Sequence[SourceFile]) -> program.CompressResult:
         """Run clp-s on the log files, and return its result.
 
-        What earlier runs made is removed first: archives, and the temporary folder of a run that failed.
+        The output of earlier runs is removed first: archives, and the temporary folder of a run that failed.
 
         If clp-s makes several archives, the result has an error, because these could not be committed at once.
         """

@@ -57,7 +57,7 @@ class Batch:
             yield from failed
             with closing(self._reader.served(reads)) as all_served:
                 for served in all_served:
-                    for request in served.requests:
+                    for request in served.read.files:
                         content = served.content_of(request)
                         if content is None:
                             yield request.name, self._joined(request, served.blocks_of(request))

@@ -175,9 +175,9 @@ class Extraction:
     def _portions(self, served: Served) -> Iterator[tuple[str | None, Sequence[ReadRequest]]]:
         """Yield small files of one folder together, with the folder. Yield the others with None."""
         if served.data is None or not self._tree.writes_together:
-            yield None, served.requests
+            yield None, served.read.files
             return
-        for folder, requests in groupby(served.requests, self._folder_of_small):
+        for folder, requests in groupby(served.read.files, self._folder_of_small):
             while portion := list(islice(requests, _TOGETHER)):
                 yield folder, portion
 
@@ -218,7 +218,7 @@ class Extraction:
             [location.crc32c for location in locations],
             [location.modified_ns or 0 for location in locations],
             served.data or b"",
-            served.data_start,
+            served.read.start_byte,
         )
         with suppress(Conflict, InvalidInput):  # these concern each file, and are raised again for each
             return self._tree.write_together(folder, files, locations)

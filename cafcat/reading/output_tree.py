@@ -5,15 +5,17 @@ import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
-from cafcat.native.extract import SmallFiles
 from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output
 from cafcat.support.checksums import crc32c
 from cafcat.support.syncing import sync_ancestors
+
+if TYPE_CHECKING:
+    from cafcat.native.extract import SmallFiles
 
 __all__ = ["OutputTree", "is_safe_name", "safe_parts"]
 
@@ -103,7 +105,7 @@ class OutputTree(Generic[Of]):
             self._check_free(name, shown)
         self._files.write(self._last_folder, name, blocks, modified_ns, shown=shown, of=of)
 
-    def write_together(self, folder: str, files: SmallFiles, ofs: Sequence[Of]) -> int:
+    def write_together(self, folder: str, files: "SmallFiles", ofs: Sequence[Of]) -> int:
         """Write small files of one folder with the part in C. They get their names in `commit` at the latest.
 
         Args:

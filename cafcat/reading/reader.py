@@ -35,19 +35,17 @@ _Requested = tuple[ReadRequest, Iterator[bytes]]
 
 
 class Served(NamedTuple):
-    """Files that one read serves.
+    """The files of one read.
 
     Attributes:
-        requests: The requests of the files.
+        read: The read.
         blocks: Returns an iterator over the requested bytes of a file that is not empty, which raises its errors.
-        data: Bytes of the chunk, with all of the files that are not empty; None if they are not in memory.
-        data_start: Position of these bytes in the chunk.
+        data: All bytes of the read; None if they are not in memory.
     """
 
-    requests: Sequence[ReadRequest]
+    read: "RangeRead[ReadRequest]"
     blocks: Callable[[ReadRequest], Iterator[bytes]]
     data: bytes | None = None
-    data_start: int = 0
 
     def blocks_of(self, request: ReadRequest) -> Iterator[bytes]:
         """Return an iterator over the requested bytes of a file. An empty file needs no bytes of the chunk."""
@@ -57,7 +55,7 @@ class Served(NamedTuple):
         """Return the bytes of a whole file if they are in memory and right, else None: see `blocks_of`."""
         if self.data is None or request.decoded_range is not None or not request.is_whole:
             return None
-        content = self.data[request.start_byte - self.data_start : request.end_byte - self.data_start]
+        content = self.read.bytes_of(request, self.data)
         return content if crc32c(content) == request.location.crc32c else None
 
 
@@ -237,17 +235,17 @@ class FileReader:
         """
         with closing(self.served(reads)) as all_served:
             for served in all_served:
-                for request in served.requests:
+                for request in served.read.files:
                     yield request, served.blocks_of(request)
                 del served  # its bytes are released before the next answer arrives
 
     def served(self, reads: "Iterable[RangeRead[ReadRequest]]") -> Generator[Served, None, None]:
-        """Yield for each read what it serves. This raises the errors of `files`, and is used like it."""
+        """Yield the files of each read, in order. Errors and use are those of `files`."""
         from cafcat.reading.fetch import fetch
 
         for (url, is_lost), of_store in groupby(map(self._redirected, reads), key=self._place_of):
             if is_lost:  # a request would wait for the store once more
-                yield from (Served(read.files, self._lost) for read in of_store)
+                yield from (Served(read, self._lost) for read in of_store)
                 continue
             with closing(fetch(self.stores[url], of_store)) as answers:
                 for read, answer in answers:
@@ -270,9 +268,9 @@ class FileReader:
         yield from self.stream(request)  # the store answers again
 
     def _served(self, read: "RangeRead[ReadRequest]", answer: "Answer") -> Served:
-        """Return what a read serves, from the answer or from a copy."""
+        """Return the files of a read, from the answer or from a copy."""
         if read.in_blocks:
-            return Served(read.files, self.stream)
+            return Served(read, self.stream)
         try:
             data = answer.data()
         except FAILURES as error:
@@ -280,12 +278,10 @@ class FileReader:
         return self._in_memory(read, data)
 
     def _in_memory(self, read: "RangeRead[ReadRequest]", data: bytes) -> Served:
-        return Served(
-            read.files, lambda request: self._content(request, read.bytes_of(request, data)), data, read.start_byte
-        )
+        return Served(read, lambda request: self._content(request, read.bytes_of(request, data)), data)
 
     def _after_failure(self, read: "RangeRead[ReadRequest]", error: CafcatError) -> Served:
-        """Return what a read serves after it failed as a whole.
+        """Return the files of a read that failed as a whole.
 
         Damage of one file must not cost the other files, so each is read on its own. But an object that is missing,
         or that a server could not give after all retries, fails for all files: then the whole read is sent to a
@@ -302,14 +298,14 @@ class FileReader:
 
         location = read.files[0].location
         if read.store != location.store or concerns_single_files(self.stores[read.store], error):
-            return Served(read.files, self.stream)
+            return Served(read, self.stream)
         attempts = ReplicaAttempts(self._replicas, location, failed=error)
         try:
             data = attempts.first(lambda copy: self._read_range(copy, read))
         except CafcatError:
             if attempts.concerns_all:
                 raise
-            return Served(read.files, lambda request: _failing(attempts, request))
+            return Served(read, lambda request: _failing(attempts, request))
         return self._in_memory(read, data)
 
     def _read_range(self, replica: Replica, read: "RangeRead[ReadRequest]") -> bytes:
