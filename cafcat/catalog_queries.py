@@ -280,6 +280,21 @@ class CatalogQueries:
         """Return one ingest by its number. Raises NotFound if there is none."""
         return self.session.catalog.runs.run(run)
 
+    def recorded_run(self, run: int) -> Run:
+        """Return one ingest by its number, with its end and its changes.
+
+        Raises:
+            NotFound: There is no run with this number.
+            InvalidInput: The run was rebuilt, so the catalog has neither its end nor its changes.
+        """
+        found = self.run(run)
+        if found.state is RunState.REBUILT:
+            hint = f"`cafcat query files-of-run {run}` lists its live files"
+            raise InvalidInput(
+                f"run {run} was rebuilt: its end, its changes and its failed files are lost", hint=hint
+            )
+        return found
+
     def shards(self, run: int) -> Sequence[ShardSummary]:
         """Return the parts into which an ingest by many workers has cut its sources; none for other ingests."""
         return self.session.catalog.shards.summaries(run)
@@ -295,13 +310,9 @@ class CatalogQueries:
 
         Raises:
             NotFound: There is no run with one of these numbers.
-            InvalidInput: The first run ended after the last one.
+            InvalidInput: The first run ended after the last one, or one of them was rebuilt.
         """
-        first, last = self.run(first_run), self.run(last_run)
-        for run in (first, last):
-            if run.state is RunState.REBUILT:
-                hint = f"`cafcat query files-of-run {run.id}` lists its live files"
-                raise InvalidInput(f"run {run.id} was rebuilt: nobody knows when it ended", hint=hint)
+        first, last = self.recorded_run(first_run), self.recorded_run(last_run)
         if last.finished_at is not None and (first.finished_at is None or first.finished_at > last.finished_at):
             ends = "is still running" if first.finished_at is None else "ended later"
             hint = f"name the earlier run first: `cafcat runs diff {last_run} {first_run}`"

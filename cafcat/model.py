@@ -140,12 +140,14 @@ class RetiredLocation(NamedTuple):
         run: ingest_runs.id of the run that retired the location; None if no run did.
         reason: "replaced" by another file; "skipped", because the path kept another file, or had been removed;
             "removed"; or "moved" into another chunk.
+        is_kept: Whether the catalog still has the chunk; False after `prune` deleted the chunk.
     """
 
     location: Location
     retired_at: str
     run: int | None
     reason: str
+    is_kept: bool = True
 
 
 class Folder(NamedTuple):

@@ -18,7 +18,9 @@ from cafcat.support.paths import folder_of
 
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
 
-_PARAMETER: Final = re.compile(r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|RUN|UUID|STORE|TIME) (.+) Example: (.*)")
+_PARAMETER: Final = re.compile(
+    r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|RUN|RECORDED_RUN|UUID|STORE|TIME) (.+) Example: (.*)"
+)
 _LIMIT: Final = re.compile(r"\bLIMIT (\d+)$")
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
@@ -31,6 +33,7 @@ def _folder_of_logs(typed: str) -> str:
 _KINDS: Final[dict[str, Callable[[str], str | int | UUID]]] = {
     "INTEGER": int,
     "RUN": int,
+    "RECORDED_RUN": int,
     "UUID": UUID,
     "TEXT": str,
     "FILE": str,
@@ -48,9 +51,9 @@ class Parameter(NamedTuple):
     Attributes:
         name: Name in the text of the query, where a colon precedes it.
         kind: TEXT, FILE (the query has no row if there is no such file), FOLDER or LOGS (a folder of files or of
-            log files; a slash at its end is added), INTEGER, RUN (number of an ingest), UUID, STORE (a URL; on the
-            command line also a name or a folder) or TIME (that PostgreSQL can read; in the time zone of the
-            session, or with one).
+            log files; a slash at its end is added), INTEGER, RUN (number of an ingest), RECORDED_RUN (number of an
+            ingest that `cafcat rebuild` did not rebuild), UUID, STORE (a URL; on the command line also a name or a
+            folder) or TIME (that PostgreSQL can read; in the time zone of the session, or with one).
         help: Description.
         example: A value, as text.
     """

@@ -13,7 +13,7 @@ from cafcat.model import RetiredLocation, Stats
 __all__ = ["Reports"]
 
 _HISTORY: Final = f"""
-SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason
+SELECT {LOCATION}, {iso("l.retired_at")}, l.run_id, l.reason, c.state IN ('committed', 'retired')
 FROM (SELECT * FROM retired_locations WHERE file_path = %s OFFSET 0) AS l JOIN chunks AS c ON c.id = l.caf_file_id
 ORDER BY l.id DESC
 """  # noqa: S608
@@ -182,5 +182,5 @@ class Reports:
 
 
 def _retired(row: tuple[Any, ...]) -> RetiredLocation:
-    *location, retired_at, run_id, reason = row
-    return RetiredLocation(location_of(location), retired_at, run_id, reason)
+    *location, retired_at, run_id, reason, is_kept = row
+    return RetiredLocation(location_of(location), retired_at, run_id, reason, is_kept)

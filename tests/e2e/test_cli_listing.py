@@ -97,10 +97,15 @@ def test_stat_shows_earlier_versions(cafcat: Cafcat) -> None:
     file.write_bytes(b"second")
     cafcat("ingest", "f")
     (before,) = cafcat("stat", "f", "--json").document["history"]
-    assert set(before) == FILE_KEYS | {"retired_at", "run", "reason"}
+    assert set(before) == FILE_KEYS | {"retired_at", "run", "reason", "is_kept"}
     assert before["crc32c"] == first["crc32c"]
     assert before["chunk"] == first["chunk"]
+    assert before["is_kept"]
     assert "before       3 bytes" in cafcat("stat", "f").text
+    cafcat("prune", "--grace", "0", "--yes")
+    (before,) = cafcat("stat", "f", "--json").document["history"]
+    assert not before["is_kept"]
+    assert cafcat("stat", "f").lines[-1].endswith("(replaced, run 2; deleted by prune)")
 
 
 def test_one_missing_path_of_several(filled: Cafcat) -> None:

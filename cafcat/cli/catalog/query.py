@@ -71,14 +71,18 @@ def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -
 
     Raises:
         NotFound: There is no chunk, run or store of such a value.
-        InvalidInput: Values are missing or of the wrong kind, or the second of two runs is not the later one.
+        InvalidInput: Values are missing or of the wrong kind, the second of two runs is not the later one, or a run
+            was rebuilt and the query needs its changes.
     """
     kinds = [parameter.kind for parameter in query.parameters]
-    runs = [int(value) for kind, value in zip(kinds, values, strict=False) if kind == "RUN" and _is_whole(value)]
-    if kinds == ["RUN", "RUN"] and len(runs) == len(kinds):
-        repository.changes_between(*runs)  # only checks the runs, because no change is taken from the iterator
-    for run in runs:
-        repository.run(run)
+    checks = {"RUN": repository.run, "RECORDED_RUN": repository.recorded_run}
+    runs = [
+        checks[kind](int(value)).id
+        for kind, value in zip(kinds, values, strict=False)
+        if kind in checks and _is_whole(value)
+    ]
+    if kinds == ["RECORDED_RUN", "RECORDED_RUN"] and len(runs) == len(kinds):
+        repository.changes_between(*runs)  # only checks which run is later, because no change is taken
     return [_whole(repository, kind, value) for kind, value in zip_longest(kinds[: len(values)], values)]
 
 

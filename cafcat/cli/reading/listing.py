@@ -184,7 +184,7 @@ def _stat(call: Call, repository: "PackedFiles", path: str) -> None:
     document = location_document(location, repository.object_of(location))
     history = [
         location_document(before.location, repository.object_of(before.location))
-        | {"retired_at": before.retired_at, "run": before.run, "reason": before.reason}
+        | {"retired_at": before.retired_at, "run": before.run, "reason": before.reason, "is_kept": before.is_kept}
         for before in repository.history(path)
     ]
     size = f"{location.size_bytes} ({format_size(location.size_bytes)})"
@@ -208,7 +208,8 @@ def _why(before: dict[str, Any]) -> str:
     Args:
         before: The earlier version, as `cafcat stat --json` prints it.
     """
-    return before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
+    reason = before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
+    return reason if before["is_kept"] else f"{reason}; deleted by prune"
 
 
 def locate(
