@@ -1,17 +1,23 @@
 """Reads the result of a COPY in blocks of many rows. psycopg returns each row by itself, which takes more time."""
 
+import sys
 from collections.abc import Generator
 from typing import Any, Final
 
+import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.waiting import Ready, Wait
 
 from cafcat.catalog.connection import PgConnection
+from cafcat.native.copy import row_taker
 
 __all__ = ["copied_blocks"]
 
 _BLOCK_BYTES: Final = 256 << 10
+
+_ENDED: Final = -1
+_FAILED: Final = -2
 
 _Steps = Generator[Wait, Ready, bytes]
 
@@ -46,25 +52,36 @@ class _Rows:
         self._pgconn = connection.pgconn
         self._encoding = connection.info.encoding
         self._is_read = False
+        self._taker = row_taker(_libpq(), _BLOCK_BYTES)
 
     def copy_block(self) -> _Steps:
         """Return the next rows; b"" after the last one. `psycopg.Connection.wait` runs this generator."""
-        rows: list[memoryview] = []
-        block_bytes = 0
-        while block_bytes < _BLOCK_BYTES and not self._is_read:
-            row_bytes, row = self._pgconn.get_copy_data(1)
-            if row_bytes > 0:
-                rows.append(row)
-                block_bytes += row_bytes
-            elif row_bytes < 0:
-                self._is_read = True
-            elif rows:
-                break
-            else:
+        while not self._is_read:
+            rows, self._is_read = self._take()
+            if rows:
+                return rows
+            if not self._is_read:
                 yield from self._receive()
-        if not rows:
-            yield from self._end()
-        return b"".join(rows)
+        yield from self._end()
+        return b""
+
+    def _take(self) -> tuple[bytes, bool]:
+        """Return the rows that libpq has received, up to about a block, and whether the COPY has ended."""
+        address = getattr(self._pgconn, "pgconn_ptr", None)  # documented, but not in the type of PGconn
+        if self._taker is not None and address is not None:
+            taken, result = self._taker.take(address)
+            if result == _FAILED and not taken:
+                self._pgconn.get_copy_data(1)  # fails again, and raises the error
+            return taken, result == _ENDED
+        rows: list[memoryview] = []
+        row_bytes = block_bytes = 0
+        while block_bytes < _BLOCK_BYTES:
+            row_bytes, row = self._pgconn.get_copy_data(1)
+            if row_bytes <= 0:
+                break
+            rows.append(row)
+            block_bytes += row_bytes
+        return b"".join(rows), row_bytes < 0
 
     def _receive(self) -> Generator[Wait, Ready, None]:
         while not (yield Wait.R):
@@ -84,3 +101,9 @@ class _Rows:
                 error = error or error_from_result(result, encoding=self._encoding)
         if error is not None:
             raise error
+
+
+def _libpq() -> str:
+    """Return the path of a library that is linked with the libpq of psycopg; "" if psycopg has none."""
+    module = sys.modules.get(f"psycopg_{psycopg.pq.__impl__}.pq")
+    return getattr(module, "__file__", None) or ""

@@ -2,20 +2,38 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 
 import psycopg
 import pytest
 
 from cafcat.catalog.connection import PgConnection, open_connection
-from cafcat.catalog.copy_out import copied_blocks
+from cafcat.catalog.copy_out import _Rows, copied_blocks
+from cafcat.native.library import library, turned_off
+from tests.worlds.native import needs_library
 from tests.worlds.waiting import wait_until
 
 
+@pytest.fixture(params=[pytest.param(True, marks=needs_library), False], ids=["native", "python"])
+def is_native(request: pytest.FixtureRequest) -> Iterator[bool]:
+    with nullcontext() if request.param else turned_off():
+        yield request.param
+
+
 @pytest.fixture
-def connection(database_url: str) -> Iterator[PgConnection]:
+def connection(database_url: str, is_native: bool) -> Iterator[PgConnection]:
     with open_connection(database_url) as connection:
         yield connection
+
+
+def test_the_library_takes_the_rows_where_there_is_one(connection: PgConnection, is_native: bool) -> None:
+    assert (library() is not None) == is_native
+    assert (_Rows(connection)._taker is not None) == is_native
+
+
+def test_rows_without_a_copy_are_an_error(connection: PgConnection) -> None:
+    with pytest.raises(psycopg.OperationalError, match="no COPY in progress"):
+        _Rows(connection)._take()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 999, 200_000])

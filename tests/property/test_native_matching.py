@@ -48,7 +48,7 @@ def findings(archive: bytes, rows: list[ChunkRow], block_bytes: int) -> list[Fin
     found = Findings()
     with (
         mock.patch.object(chunk_rows, "_BLOCK_BYTES", block_bytes),
-        ChunkRows([encoded(rows)]) as stored,
+        ChunkRows(part for part in [encoded(rows)]) as stored,
     ):
         compare_index(CAF.reader(BytesArchive(archive)), stored, found, Progress())
     return found.listed()

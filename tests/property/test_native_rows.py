@@ -43,7 +43,7 @@ def outcome(data: bytes, rows: list[Row], block_bytes: int) -> Any:
     size, uuid, state = len(data), UUID(int=0), ChunkState.COMMITTED
     target = CheckTarget(1, None, "memory:", "k", uuid, "caf", size, size, size, len(rows), None, None, None, state)
     findings = Findings()
-    with ChunkRows([encoded(rows)]) as stored:
+    with ChunkRows(part for part in [encoded(rows)]) as stored:
         check = DataCheck(RawStore(data), target, len(data), findings, Progress())  # type: ignore[arg-type]
         check._blocks = iter([data[n : n + block_bytes] for n in range(0, len(data), block_bytes)])
         check.run(stored)

@@ -4,9 +4,12 @@ All rows are read from PostgreSQL at once and buffered: up to 8 MiB in memory, m
 chunk itself may take minutes, and no transaction should stay open for that time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from struct import Struct
-from typing import Final, NamedTuple
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL
 from cafcat.support.spool import Spool
@@ -72,34 +75,84 @@ class ChunkRow(NamedTuple):
 _new_tuple: Final = tuple.__new__
 
 
-class ChunkRows(Spool):
-    """The rows of a chunk. They can be iterated repeatedly; memory does not depend on the number of rows."""
+class ChunkRows:
+    """The rows of a chunk. They can be iterated repeatedly; memory does not depend on the number of rows.
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        """Buffer all rows: up to 8 MiB in memory, more in a temporary file.
+    A thread takes the rows from the server and buffers them, while the caller works with the first ones. Close the
+    object, or use it as a context manager.
+    """
+
+    def __init__(self, blocks: Generator[bytes, None, None]) -> None:
+        """Begin to buffer the rows: up to 8 MiB in memory, more in a temporary file.
 
         Args:
-            blocks: Result of the statement COPY_ROWS.
-
-        Raises:
-            TemporaryFileFailed: The temporary file cannot be written.
+            blocks: Result of the statement COPY_ROWS. The thread iterates and closes it. An error of it, or of the
+                temporary file (TemporaryFileFailed), is raised where its rows would be read.
         """
-        super().__init__("the rows of a chunk", _MEMORY_BYTES)
-        for block in blocks:
-            self.write(block)
-        self.flush()
+        self._spool = Spool("the rows of a chunk", _MEMORY_BYTES)
+        self._written = 0
+        self._is_read = self._is_closed = False
+        self._error: BaseException | None = None
+        self._changed = Condition()
+        self._thread = Thread(target=self._buffer, args=(blocks,), name="cafcat-rows", daemon=True)
+        self._thread.start()
+
+    def _buffer(self, blocks: Generator[bytes, None, None]) -> None:
+        try:
+            with closing(blocks):
+                for block in blocks:
+                    with self._changed:
+                        if self._is_closed and self._written >= _MEMORY_BYTES:
+                            break  # few rows cost less than the connection with which psycopg cancels the statement
+                        self._spool.seek_end()
+                        self._spool.write(block)
+                        self._written += len(block)
+                        self._changed.notify()
+            self._spool.flush()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread of the reader
+            self._error = error
+        with self._changed:
+            self._is_read = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Remove the rows, and wait for the end of the thread. Idempotent."""
+        self._is_closed = True
+        self._thread.join()
+        self._spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield the rows in blocks of at most 1 MiB, without the header, as soon as they are there."""
+        at = _HEAD_BYTES
+        while block := self._block_at(at):
+            at += len(block)
+            yield block
+
+    def _block_at(self, at: int) -> bytes:
+        """Return a block from this position on; b"" after the last row."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_read or self._written - at >= _BLOCK_BYTES)
+            if self._error is not None:
+                raise self._error
+            self._spool.seek(at)
+            return self._spool.read(_BLOCK_BYTES)
 
     def reader(self) -> "RowReader":
-        """Return a reader at the first row. Only one reader or iteration may be active at a time."""
-        return RowReader(self.blocks_from(_HEAD_BYTES, _BLOCK_BYTES))
+        """Return a reader at the first row."""
+        return RowReader(self._blocks())
 
     def __iter__(self) -> Iterator[ChunkRow]:
-        """Yield the rows in the order of start_byte, end_byte and path.
-
-        Only one iteration may be active at a time.
-        """
+        """Yield the rows in the order of start_byte, end_byte and path."""
         text, unpack, head_bytes = b"", _ROW.unpack_from, _ROW.size
-        for block in self.blocks_from(_HEAD_BYTES, _BLOCK_BYTES):
+        for block in self._blocks():
             text += block
             at, length = 0, len(text)
             while at + head_bytes <= length:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -252,11 +252,15 @@ class Verification:
     def rows(self, chunk_id: int) -> ChunkRows:
         """Return all entries of a chunk, live and retired, in the order of their bytes.
 
-        The caller closes the result, which has a temporary file if the entries need more than 8 MiB.
+        The caller closes the result, which has a temporary file if the entries need more than 8 MiB. Another thread
+        has the connection until all entries have arrived.
         """
+        return ChunkRows(self._row_blocks(chunk_id))
+
+    def _row_blocks(self, chunk_id: int) -> Generator[bytes, None, None]:
         with self._connection.by_index() as connection:
             connection.execute("SET LOCAL work_mem = '32MB'; SET LOCAL statement_timeout = 0")
-            return ChunkRows(copied_blocks(connection, COPY_ROWS.encode(), {"chunk": chunk_id}))
+            yield from copied_blocks(connection, COPY_ROWS.encode(), {"chunk": chunk_id})
 
     def should_exist(self, target: CheckTarget) -> bool:
         """Return True if an object should exist in its store now, by the states of its chunk and copy.

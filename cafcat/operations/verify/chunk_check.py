@@ -22,7 +22,7 @@ from cafcat.errors import (
     is_denied,
 )
 from cafcat.formats import registry as formats
-from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks
+from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks, Reader
 from cafcat.formats.caf.format import CAF
 from cafcat.formats.format_choice import allow_zero_padding
 from cafcat.model import ChunkState, FindingKind, Verdict, VerifyLevel
@@ -148,12 +148,13 @@ class ObjectCheck:
             prefix = own_prefix(self._format, target.object_key)
             return self._run_listed(prefix, size_bytes, level)
         with self._read_index(size_bytes) as section:
-            is_index_known = self._check_index(section, counts_files=level is VerifyLevel.INDEX)
-            if level is VerifyLevel.DATA:
-                data = self._check_files(size_bytes)
-                self.failed = data.failed
-                if self.failed is None and target.crc64nvme is not None:
-                    self._check_whole(data, section, is_index_known=is_index_known)
+            reader = self._check_index(section)
+            # Data before the rows of the index: it is read while the rows arrive, which the index has to wait for.
+            data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
+            if reader is not None:
+                self._compare_index(reader, counts_files=data is None)
+            if data is not None and data.failed is None and target.crc64nvme is not None:
+                self._check_whole(data, section)
         return self._verdict()
 
     def _run_listed(self, prefix: str, size_bytes: int, level: VerifyLevel) -> Verdict:
@@ -169,8 +170,6 @@ class ObjectCheck:
             level: INDEX or DATA.
         """
         data = self._check_files(size_bytes) if level is VerifyLevel.DATA else None
-        if data is not None:
-            self.failed = data.failed
         if self.failed is None and size_bytes >= self._target.size_bytes:
             self._check_names(prefix, counts_files=level is VerifyLevel.INDEX)
         if data is not None and self.failed is None and not self._findings and self._target.crc64nvme is not None:
@@ -269,32 +268,45 @@ class ObjectCheck:
             self._progress.advance(0, len(block))
             yield block
 
-    def _check_index(self, section: IndexSection, *, counts_files: bool) -> bool:
-        """Compare the object's index with the rows of the catalog. Differences become findings.
+    def _is_index_known(self, section: IndexSection) -> bool:
+        """Return True if the index has the checksum in the catalog: then rows that differ from it are wrong."""
+        is_whole = section.size_bytes >= self._target.size_bytes
+        return is_whole and section.crc32c == self._target.index_crc32c
 
-        Returns:
-            True if the index has the checksum in the catalog: then a difference means that the rows are wrong.
-            False if the index is damaged, or the catalog has no checksum of it.
+    def _check_index(self, section: IndexSection) -> Reader | None:
+        """Check the object's index by itself, and return a reader of it; None if the index is damaged.
+
+        Damage becomes a finding.
         """
         target = self._target
         if section.size_bytes < target.size_bytes:
-            return False  # the finding of the short object names its index
+            return None  # the finding of the short object names its index
         if target.index_crc32c is not None and section.crc32c != target.index_crc32c:
             reason = index_error(section, self._format, target.index_end_byte)
             message = f"CRC-32C {section.crc32c:08x} instead of {target.index_crc32c:08x}"
             self._add_index_finding(message + (f"; {reason}" if reason else ""))
-            return False
+            return None
         try:
             reader = self._format.reader(section)
             span = reader.index_span
             if span != (target.index_start_byte, target.index_end_byte):
                 expected = f"[{target.index_start_byte}, {target.index_end_byte})"
                 self._add_index_finding(f"its footer names bytes [{span[0]}, {span[1]}) instead of {expected}")
-            progress = self._progress if counts_files else StopOnly(self._progress)
+        except (Corrupt, Unsupported) as error:
+            self._add_unreadable_index(error)
+            return None
+        return reader
+
+    def _compare_index(self, reader: Reader, *, counts_files: bool) -> None:
+        """Compare the object's index with the rows of the catalog. Differences become findings."""
+        progress = self._progress if counts_files else StopOnly(self._progress)
+        try:
             compare_index(reader, self._rows, self._findings, progress)
         except (Corrupt, Unsupported) as error:
-            self._add_index_finding(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
-        return target.index_crc32c is not None
+            self._add_unreadable_index(error)
+
+    def _add_unreadable_index(self, error: Corrupt | Unsupported) -> None:
+        self._add_index_finding(error.message + ("" if error.byte is None else f" (byte {error.byte:,})"))
 
     def _add_index_finding(self, message: str) -> None:
         span = (self._target.index_start_byte, self._target.size_bytes)
@@ -303,9 +315,10 @@ class ObjectCheck:
     def _check_files(self, size_bytes: int) -> DataCheck:
         check = DataCheck(self._store, self._target, size_bytes, self._findings, self._progress)
         check.run(self._rows)
+        self.failed = check.failed
         return check
 
-    def _check_whole(self, data: DataCheck, section: IndexSection, *, is_index_known: bool) -> None:
+    def _check_whole(self, data: DataCheck, section: IndexSection) -> None:
         """Compare the checksum of data and index with that of the whole object in the catalog.
 
         Files and index have their own checksums. If these are right and that of the whole object is not, then bytes
@@ -321,6 +334,7 @@ class ObjectCheck:
             # The object is exactly as it was written, so the rows have changed.
             findings.change(FindingKind.FILE, FindingKind.MAPPING, after="; the object is undamaged")
             return
+        is_index_known = self._is_index_known(section)
         # The object is damaged. If the catalog has no checksum of the index, rows that differ from it are right.
         kinds = [FindingKind.FILE, FindingKind.INDEX, FindingKind.SIZE]
         if not is_index_known and not findings.count(FindingKind.FILE):
