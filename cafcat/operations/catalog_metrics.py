@@ -133,7 +133,7 @@ def _custody(totals: CatalogTotals) -> list[Family]:
         ),
         _by(
             "unsound_copies",
-            "Copies whose last verification failed, by verdict.",
+            "Copies of chunks with live files whose last verification failed, by verdict.",
             "verdict",
             {verdict: totals.copy_verdicts.get(verdict, 0) for verdict in _FAILED},
         ),

@@ -18,6 +18,7 @@ from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, FileProblem, ProblemKind,
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
+from cafcat.reading.globs import is_glob
 from cafcat.session import Session
 from cafcat.support.paths import file_of, folder_of, is_text
 from cafcat.writing.journal import write_journal
@@ -29,6 +30,7 @@ _PRUNED: Final = "its chunk was pruned or lost: the bytes no longer exist"
 _LET_GO: Final = "its adopted archive is not in the catalog any more: adopt the archive again"
 _DAMAGED: Final = "this file is back, but verify found its bytes damaged: run cafcat repair"
 _NEVER_REMOVED: Final = "no removed file has this name"
+_NO_MATCH: Final = "no removed file that can come back matches this pattern"
 _A_REMOVED_FOLDER: Final = "this is a folder: use undelete -r to bring back all files below it"
 _A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
 
@@ -204,7 +206,8 @@ class Removing:
         """
         for path in change.missing:
             is_folder = change.missing.count <= LOOKED_UP_PATHS and self._is_removed_folder(path)
-            message = _A_REMOVED_FOLDER if is_folder else _NEVER_REMOVED
+            not_found = _NO_MATCH if is_glob(path) else _NEVER_REMOVED
+            message = _A_REMOVED_FOLDER if is_folder else not_found
             self._progress.emit(FileProblem(path, ProblemKind.MISSING, message))
         for below in change.empty:
             self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, _NEVER_REMOVED))

@@ -50,6 +50,21 @@ def test_a_chunk_without_live_files(damaged: cafcat.Repository) -> None:
     assert shown(damaged) == []
 
 
+def test_a_copy_is_shown_until_it_is_replaced(repository: cafcat.Repository, tmp_path: Path) -> None:
+    commit(repository, {"a": b"first", "b": b"second"})
+    second = str(tmp_path / "second")
+    repository.copy(to=second)
+    [chunk] = repository.chunks()
+    flip(tmp_path / "second" / chunk.object_key, repository.locate("a").start_byte)
+    repository.verify(level="data")
+    [row] = findings_page(repository.session.catalog.pages, 1 << 62, 10, only_live=True)
+    assert (row["file_path"], row["copy_store"], row["copy_is_kept"]) == ("a", (tmp_path / "second").as_uri(), True)
+    repository.copy(to=second)
+    assert shown(repository) == []
+    [row] = findings_page(repository.session.catalog.pages, 1 << 62, 10)
+    assert not row["copy_is_kept"]
+
+
 def test_findings_about_the_catalog(repository: cafcat.Repository) -> None:
     commit(repository, {"a": b"first"})
     sql(repository, "UPDATE chunks SET live_file_count = 7")

@@ -123,9 +123,24 @@ def test_damaged_copies_are_replaced(cafcat: Cafcat) -> None:
     flip(cafcat.folder / "second" / f"{first}.caf", 3)
     remedy = cafcat("verify", "--level", "data", code=5).lines[-1]
     assert remedy == f"to replace copies: cafcat copy --all --to {(cafcat.folder / 'second').as_uri()}"
+    [known] = cafcat("query", "damaged", "--json").documents
+    assert (known["chunk"], known["is_copy"]) == (first, True)
+    assert "copies that were found damaged" in cafcat.unchecked("doctor").text
     done = cafcat(*remedy.split(": cafcat ")[1].split()).text
     assert re.fullmatch(r"replaced 1 damaged or missing copy \([^)]*\), 1 had been there before\n", done)
+    assert cafcat("query", "damaged", "--json").documents == []
+    assert "no known damage" in cafcat.unchecked("doctor").text
     assert cafcat("verify", "--level", "data").text.startswith("verified 4 objects (data): 4 ok")
+
+
+def test_doctor_leaves_out_damaged_copies_of_chunks_without_files(cafcat: Cafcat) -> None:
+    """`copy --all` would not replace such a copy, and nothing needs it: `prune` removes it."""
+    [first] = fill(cafcat, "a")
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    flip(cafcat.folder / "second" / f"{first}.caf", 3)
+    cafcat("verify", "--level", "data", code=5)
+    cafcat("rm", "a", "--yes")
+    assert "copies that were found damaged" not in cafcat.unchecked("doctor").text
 
 
 def test_a_store_by_its_name(cafcat: Cafcat) -> None:

@@ -146,6 +146,8 @@ def test_undelete_refuses_newer_and_pruned_files(tree: Cafcat) -> None:
     assert several.text == "brought back 1 file (0 B); left alone 1 that have a file again\n"
     tree("rm", "tree/empty")
     tree("prune", "--grace", "0", "--yes")
+    pattern = tree("undelete", "tree/b.*", code=4).err
+    assert "no removed file that can come back matches this pattern (path 'tree/b.*')" in pattern
     gone = tree("undelete", "tree/b.bin", code=4)
     assert "no longer exist" in gone.err
     assert tree("undelete", "-r", "tree").text == (

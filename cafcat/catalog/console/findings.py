@@ -10,9 +10,11 @@ __all__ = ["findings_page"]
 
 _PAGE: Final = """
 SELECT f.id, f.kind, f.file_path, f.detail, f.start_byte, f.end_byte, f.file_count, f.is_live,
-       v.level, v.verdict, v.finished_at, v.copy_id, c.uuid, c.state
+       v.level, v.verdict, v.finished_at, c.uuid, c.state, k.store AS copy_store,
+       k.state = 'committed' AND k.retired_at IS NULL AS copy_is_kept
 FROM (SELECT * FROM findings WHERE id < %(before)s {condition} ORDER BY id DESC LIMIT %(limit)s) AS f
 JOIN verifications AS v ON v.id = f.verification_id LEFT JOIN chunks AS c ON c.id = v.chunk_id
+LEFT JOIN chunk_copies AS k ON k.id = v.copy_id
 ORDER BY f.id DESC
 """
 _ABOUT_LIVE_FILES: Final = f"""AND is_live AND EXISTS (
@@ -22,7 +24,9 @@ _ABOUT_LIVE_FILES: Final = f"""AND is_live AND EXISTS (
           THEN NOT EXISTS (SELECT FROM verifications AS later
                            WHERE later.chunk_id IS NULL AND later.level = v.level AND later.id > v.id
                              AND later.verdict = 'ok')
-          ELSE c.state = 'committed' AND c.live_file_count > 0 END
+          ELSE c.state = 'committed' AND c.live_file_count > 0 AND (v.copy_id IS NULL OR EXISTS (
+              SELECT FROM chunk_copies AS k
+              WHERE k.id = v.copy_id AND k.state = 'committed' AND k.retired_at IS NULL)) END
     OFFSET 0)"""  # noqa: S608
 
 

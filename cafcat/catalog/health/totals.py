@@ -67,10 +67,10 @@ SELECT CASE WHEN d.verdict = 'unreadable' OR (c.live_file_count > 0 AND EXISTS (
 FROM ({DAMAGED}) AS d JOIN chunks AS c ON c.id = d.id GROUP BY 1
 """  # noqa: S608
 _COPY_VERDICTS: Final = f"""
-SELECT v.verdict, count(*) FROM chunk_copies AS k, LATERAL (
+SELECT v.verdict, count(*) FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id, LATERAL (
     SELECT verdict FROM verifications AS v WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id
       AND {FAILURE_COUNTS} ORDER BY v.id DESC LIMIT 1) AS v
-WHERE k.state = 'committed' AND k.retired_at IS NULL GROUP BY 1
+WHERE k.state = 'committed' AND k.retired_at IS NULL AND c.state = 'committed' GROUP BY 1
 """  # noqa: S608
 _FINDINGS: Final = f"""
 SELECT f.kind, count(*) FROM ({DAMAGED}) AS d JOIN findings AS f ON f.verification_id = d.verification_id GROUP BY 1

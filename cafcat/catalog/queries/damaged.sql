@@ -1,5 +1,5 @@
 -- Which chunks and copies are known to be damaged, missing or unreadable, and what was found?
--- A failed check counts until a later check of the same level, or of level data, was ok.
+-- A failed check counts until a later check of the same level, or of level data, was ok, or the copy was replaced.
 SELECT c.uuid AS chunk, v.copy_id IS NOT NULL AS is_copy, v.level, v.verdict, v.finished_at, f.kind, f.file_path,
        f.file_count, f.is_live, f.detail
 FROM (SELECT DISTINCT ON (b.chunk_id, b.copy_id) * FROM verifications AS b
@@ -9,5 +9,7 @@ FROM (SELECT DISTINCT ON (b.chunk_id, b.copy_id) * FROM verifications AS b
             AND later.verdict = 'ok' AND (later.level IN (b.level, 'data') OR b.verdict = 'missing'))
       ORDER BY b.chunk_id, b.copy_id, b.id DESC) AS v
 JOIN chunks AS c ON c.id = v.chunk_id AND c.state IN ('committed', 'retired')
+LEFT JOIN chunk_copies AS k ON k.id = v.copy_id
 LEFT JOIN findings AS f ON f.verification_id = v.id
+WHERE v.copy_id IS NULL OR k.state = 'committed' AND k.retired_at IS NULL
 ORDER BY c.id, f.id;

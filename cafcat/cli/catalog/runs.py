@@ -180,7 +180,7 @@ def register(app: typer.Typer) -> None:
     below = group(
         app,
         "runs",
-        "List the latest ingests; show, watch, compare, pause and resume them.\n\nExample: cafcat runs --limit 5",
+        "List the latest ingests; show, watch, diff, pause and resume them.\n\nExample: cafcat runs --limit 5",
         alone=runs,
     )
     verb(below, "show", show)

@@ -1,5 +1,7 @@
 """What `verify` found to be wrong."""
 
+from shlex import quote
+
 from cafcat.catalog.console.findings import findings_page
 from cafcat.serve.console.page import Content, Page, Visit
 
@@ -15,7 +17,9 @@ def findings(visit: Visit) -> Content:
     before = visit.number("before", (1 << 63) - 1)
     found = findings_page(visit.queries, before, _FINDINGS + 1, only_live=only_live)
     more = found[_FINDINGS - 1]["id"] if len(found) > _FINDINGS else None
-    return {"findings": found[:_FINDINGS], "only_live": only_live, "more": more}
+    stores = {quote(row["copy_store"]) for row in found if row["copy_is_kept"]}
+    content: Content = {"findings": found[:_FINDINGS], "only_live": only_live, "more": more}
+    return content | {"copy_stores": sorted(stores)}
 
 
 PAGE = Page("findings", "Findings", findings, in_navigation=True)
