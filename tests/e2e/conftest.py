@@ -121,8 +121,12 @@ WAITING_LOCKS = (
 the same oids."""
 
 
-def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tuple[Result, list[str]]:
+def interrupted(
+    cafcat: Cafcat, *arguments: str | Path, presses: int = 1, mode: str = "SHARE"
+) -> tuple[Result, list[str]]:
     """Send SIGINT to a command that waits for a lock on the files of the catalog, and release the lock.
+
+    A command that only reads waits in the mode ACCESS EXCLUSIVE.
 
     Returns:
         The result, and the line that the command printed after each signal while it waited.
@@ -131,7 +135,7 @@ def interrupted(cafcat: Cafcat, *arguments: str | Path, presses: int = 1) -> tup
     waiting = WAITING_LOCKS
     with psycopg.connect(cafcat.database_url) as holder, psycopg.connect(cafcat.database_url) as other:
         other.autocommit = True
-        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        holder.execute(f"LOCK TABLE file_locations IN {mode} MODE".encode())
         process = cafcat.popen(*arguments)
         wait_until(lambda: other.execute(waiting).fetchone())
         lines = [_line_after_sigint(process) for _ in range(presses)]

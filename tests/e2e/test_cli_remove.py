@@ -208,3 +208,12 @@ def test_ctrl_c_finishes_or_drops_the_removal(tree: Cafcat, presses: int) -> Non
         assert (result.code, result.text) == (130, "")
         assert "interrupted; nothing was removed" in result.err
     assert paths(tree) == set(TREE) - ({"tree/a.txt"} if presses == 1 else set())
+
+
+@pytest.mark.parametrize("arguments", [("-r", "tree"), ("tree/*.txt",)])
+def test_ctrl_c_during_the_count_asks_nothing(tree: Cafcat, arguments: tuple[str, ...]) -> None:
+    result, [said] = interrupted(tree, "rm", *arguments, mode="ACCESS EXCLUSIVE")
+    assert said.startswith("cafcat: finishing the count; press Ctrl-C again to drop it")
+    assert (result.code, result.text) == (130, "")
+    assert "interrupted; nothing was removed" in result.err
+    assert paths(tree) == set(TREE)

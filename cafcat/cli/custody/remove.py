@@ -19,6 +19,7 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
 from cafcat.operations.undelete.options import UndeleteOptions
+from cafcat.reading.globs import is_glob
 from cafcat.support.quantities import format_size, plural
 from cafcat.support.replayed import ReplayedNames
 
@@ -102,6 +103,7 @@ class _Targets:
     Attributes:
         is_single: True if the user gave a single path or pattern.
         asks: True if the user is asked before the removal.
+        may_ask: True if `asks` can be true: `find` shows which names with a wildcard are patterns.
         names: Paths of files, also those that match patterns.
         folders: Folders that are removed with everything below them.
     """
@@ -111,6 +113,7 @@ class _Targets:
         self._recursive = recursive
         self.is_single = chosen.is_single
         self.asks = recursive
+        self.may_ask = recursive or any(map(is_glob, chosen.paths))
         self.names: Iterable[str] = ()
         self.folders: Sequence[str] = ()
 
@@ -136,7 +139,8 @@ def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[boo
         True if the files were only counted, because the user has to be asked first; and the report.
     """
     progress = _Progress(call, single=targets.is_single, removes=True)
-    with operation(call, progress, at_hand="the removal", if_interrupted="nothing was removed") as session:
+    at_hand = "the count" if dry_run or (targets.may_ask and not yes) else "the removal"
+    with operation(call, progress, at_hand=at_hand, if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
 
         targets.find(session.catalog.files)
@@ -148,6 +152,8 @@ def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[boo
 
             explain_log(lambda name: session.catalog.logs.has_any(folder_of_logs(name)), error)
             raise
+        if asks and session.should_end():
+            raise KeyboardInterrupt  # the user does not want the question any more
     call.summarize({"summary": asdict(report)}, [_removed(report)])
     return asks, report
 
