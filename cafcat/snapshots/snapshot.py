@@ -19,7 +19,7 @@ from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.cached_chunks import CachedChunks
 from cafcat.snapshots.database import Rows, SnapshotFile
-from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog, SnapshotFiles
+from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog, SnapshotFiles, why_missing
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
 from cafcat.support.forking import keep_open, renew_after_fork
@@ -336,15 +336,8 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """Return the error that a user of the snapshot gets in place of an error of a read.
-
-        Corrupt because of a missing object becomes NotFound: for the catalog, a missing object is damage, but a
-        snapshot may be older than a prune or repack of the chunk. NotFound gets a hint. Other errors are returned
-        unchanged.
-        """
-        if isinstance(error, Corrupt) and isinstance(error.__cause__, NotFound):
-            hint = "if it was pruned or repacked since, make a new snapshot"
-            return NotFound(error.message, path=error.path, chunk=error.chunk, byte=error.byte, hint=hint)
+        """Return the error of a read as `why_missing` does. NotFound gets a hint."""
+        error = why_missing(error)
         if isinstance(error, NotFound):
             error.hint = error.hint or f"the snapshot was made at {self.info.made_at}"
         return error

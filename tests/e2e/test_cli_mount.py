@@ -229,6 +229,24 @@ def test_a_file_is_never_cut_at_the_size_of_another_version(cafcat: Cafcat, tmp_
     assert seen == set(contents)
 
 
+def test_a_chunk_that_was_pruned_since_the_snapshot_needs_a_new_one(cafcat: Cafcat, tmp_path: Path) -> None:
+    file = tmp_path / "tree" / "a"
+    file.parent.mkdir()
+    file.write_bytes(b"old")
+    cafcat("ingest", "tree")
+    cafcat("snapshot", "-o", "taken")
+    file.write_bytes(b"newer")
+    cafcat("ingest", "tree")
+    cafcat("prune", "--grace", "0", "--yes")
+    with (
+        mounted(cafcat, tmp_path / "mnt", "--snapshot", "taken") as mount,
+        pytest.raises(OSError, match="Input/output error"),
+    ):
+        (mount.folder / "tree" / "a").read_bytes()
+    assert "if it was pruned or repacked since, make a new snapshot" in mount.errors
+    assert "repair" not in mount.errors
+
+
 @pytest.mark.skipif(libfuse_version() < 3, reason="libfuse 2 lists without attributes")
 def test_a_listing_has_attributes(filled: Cafcat, tmp_path: Path) -> None:
     """The operating system needs no further answer: the mount is stopped meanwhile."""
