@@ -62,7 +62,7 @@ class ReadRequest(NamedTuple):
 
         Raises:
             InvalidInput: The range begins at or beyond the end of a file that is not empty, or beyond the end of an
-                empty file, or ends before it begins.
+                empty file, or ends before it begins, or its end is negative.
         """
         if start == 0 and end is None and location.decoding is None:
             return cls(name, location, location.start_byte, location.end_byte)
@@ -76,6 +76,9 @@ class ReadRequest(NamedTuple):
 
 def _range(location: Location, start: int, end: int | None) -> tuple[int, int]:
     size = location.size_bytes
+    if end is not None and end < 0:
+        message = f"the end of a range must be at least 0, not {end}; the file has {size} bytes"
+        raise InvalidInput(message, path=location.path)
     first = max(0, size + start) if start < 0 else start
     last = size if end is None else min(end, size)
     if end is not None and end < first:

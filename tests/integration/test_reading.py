@@ -193,6 +193,8 @@ def test_ranges(repository: cafcat.Repository) -> None:
     for start, end in [(12, None), (13, 14), (5, 4)]:
         with pytest.raises(InvalidInput):
             repository.read("tree/hello", start, end)
+    with pytest.raises(InvalidInput, match="the end of a range must be at least 0, not -1; the file has 12 bytes"):
+        repository.read("tree/hello", -3, -1)
 
 
 def test_get_restores_the_time_and_overwrites_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
