@@ -4,6 +4,7 @@ import builtins
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
@@ -244,11 +245,11 @@ class CatalogQueries:
             yield from (chunk for _, chunk in page)
             after = page[-1][0]
 
-    def chunk(self, uuid: str) -> Chunk:
+    def chunk(self, uuid: str | UUID) -> Chunk:
         """Return a chunk by its UUID.
 
         Args:
-            uuid: The UUID, or at least its first 8 characters.
+            uuid: The UUID, or at least the first 8 characters of its text.
 
         Raises:
             NotFound: The catalog has no such chunk.
@@ -256,11 +257,11 @@ class CatalogQueries:
         """
         return self.session.catalog.chunks.chunk(uuid)
 
-    def chunk_files(self, uuid: str) -> Iterator[Location]:
+    def chunk_files(self, uuid: str | UUID) -> Iterator[Location]:
         """Yield the live files of a chunk, in the order of paths.
 
         Args:
-            uuid: UUID of the chunk, or at least its first 8 characters.
+            uuid: UUID of the chunk, or at least the first 8 characters of its text.
 
         Raises:
             NotFound: The catalog has no such chunk.

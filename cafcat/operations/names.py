@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from typing import TypeVar
+from uuid import UUID
 
 from cafcat.errors import InvalidInput
 
 __all__ = ["check_names"]
 
-Names = TypeVar("Names", bound=Iterable[str])
+Names = TypeVar("Names", bound=Iterable[str | UUID])
 
 
 def check_names(names: Names) -> Names:

@@ -411,7 +411,7 @@ def test_pages_of_paths_have_the_paths_of_all_files(catalog: Catalog, monkeypatc
 
 def test_a_chunk_is_named_by_the_beginning_of_its_uuid(catalog: Catalog) -> None:
     _, name = commit(catalog, ["a"])
-    assert catalog.chunks.chunk(str(name)[:8]).uuid == name
+    assert catalog.chunks.chunk(str(name)[:8]).uuid == name == catalog.chunks.chunk(name).uuid
     with pytest.raises(NotFound):
         catalog.chunks.chunk("00000000")
     with pytest.raises(InvalidInput):

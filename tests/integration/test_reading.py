@@ -392,6 +392,16 @@ def test_listing(repository: cafcat.Repository) -> None:
     assert all(isinstance(location, Location) for location in everything)
 
 
+def test_methods_take_the_uuid_of_a_chunk(repository: cafcat.Repository, tmp_path: Path) -> None:
+    [chunk] = repository.chunks()
+    assert repository.chunk(chunk.uuid) == chunk == repository.chunk(str(chunk.uuid))
+    assert [*repository.chunk_files(chunk.uuid)] == [*repository.list()]
+    assert repository.verify(chunks=[chunk.uuid]).ok == 1
+    assert repository.repair(chunks=[chunk.uuid], dry_run=True).files_lost == 0
+    assert repository.repack(chunks=[chunk.uuid], dry_run=True).chunks == 1
+    assert repository.copy([chunk.uuid], to=str(tmp_path / "copies")).copied == 1
+
+
 def test_find(repository: cafcat.Repository) -> None:
     def found(**conditions: object) -> list[str]:
         return [location.path.removeprefix("tree/") for location in repository.find("tree", **conditions)]  # type: ignore[arg-type]

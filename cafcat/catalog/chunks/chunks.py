@@ -233,16 +233,17 @@ class Chunks:
             rows = connection.execute((_CHUNK + condition).encode(), (after, state, limit)).fetchall()
         return [(row[-1], _chunk(row)) for row in rows]
 
-    def chunk(self, prefix: str) -> Chunk:
+    def chunk(self, prefix: str | UUID) -> Chunk:
         """Return the chunk whose UUID begins with a text.
 
         Args:
-            prefix: The UUID, or at least its first 8 characters.
+            prefix: The UUID, or at least the first 8 characters of its text.
 
         Raises:
             NotFound: The catalog has no such chunk.
             InvalidInput: The prefix is too short, or fits several chunks.
         """
+        prefix = str(prefix)
         if len(prefix) < 8:
             raise InvalidInput("name a chunk by its uuid, or at least its first 8 characters", chunk=prefix)
         condition = "WHERE starts_with(uuid::text, lower(%s)) LIMIT 2"

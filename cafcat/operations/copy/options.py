@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
+from uuid import UUID
 
 from cafcat.support.arguments import parse_text
 from cafcat.support.parameters import Argument, Flag, JoinStore, SharePassword
@@ -32,7 +33,7 @@ class CopyOptions:
     """
 
     chunks: Annotated[
-        Sequence[str], Argument("CHUNK...", "Uuids of chunks, or their first 8 digits or more.", parse_text)
+        Sequence[str | UUID], Argument("CHUNK...", "Uuids of chunks, or their first 8 digits or more.", parse_text)
     ] = ()
     _: KW_ONLY
     to: Annotated[str, Flag("--to", "Store for the copies: a folder, URL or name.", "STORE")]

@@ -9,6 +9,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from typing import Final
+from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.copies import ChunkToCopy, Selection
@@ -98,7 +99,7 @@ class _Unreadable(Exception):
         self.error = error
 
 
-def _selection_of(catalog: Catalog, names: Iterable[str], prefix: str | None, target: Store) -> Selection:
+def _selection_of(catalog: Catalog, names: Iterable[str | UUID], prefix: str | None, target: Store) -> Selection:
     """Return the chunks to copy: by uuid, by prefix, or all.
 
     Chunks by uuid must be committed, must not be adopted, and must be in another store.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Annotated
+from uuid import UUID
 
 from cafcat.model import DEFAULT_MAX_UNUSED
 from cafcat.support.arguments import parse_share
@@ -58,7 +59,7 @@ class RepackOptions:
         int | None,
         Flag("--max-repack-size", "Copy at most this amount of data, such as 100GB.", "SIZE", parse_size),
     ] = None
-    chunks: Annotated[Sequence[str], Flag("--chunk", "Repack only this chunk. Repeatable.", "UUID")] = ()
+    chunks: Annotated[Sequence[str | UUID], Flag("--chunk", "Repack only this chunk. Repeatable.", "UUID")] = ()
     store: Annotated[str | None, OnlyInStore()] = None
     format: Annotated[
         str | None,

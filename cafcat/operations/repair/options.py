@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
+from uuid import UUID
 
 from cafcat.support.parameters import (
     Flag,
@@ -45,7 +46,7 @@ class RepairOptions:
     from_copies: Annotated[
         bool, Flag("--from-copy", "Also read copies of the chunks. Without --from-source, they are always read.")
     ] = False
-    chunks: Annotated[Sequence[str], Flag("--chunk", "Repair only this chunk. Repeatable.", "UUID")] = ()
+    chunks: Annotated[Sequence[str | UUID], Flag("--chunk", "Repair only this chunk. Repeatable.", "UUID")] = ()
     prefix: Annotated[str, folder_flag("The --prefix that the sources were ingested with.")] = ""
     follow_symlinks: FollowSymlinks = False
     unpack_tars: UnpackTars = True

@@ -143,7 +143,7 @@ class Repair:
         self._reasons: dict[str, str] = {}
         self.report = RepairReport(dry_run=options.dry_run)
 
-    def damaged(self, names: Sequence[str]) -> list[RewritableChunk]:
+    def damaged(self, names: Sequence[str | UUID]) -> list[RewritableChunk]:
         """Return the chunks to repair: those that the user named, or those that `verify` found damaged.
 
         Archives of logs are left out with a warning: their sections could not be searched in another chunk.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated
+from uuid import UUID
 
 from cafcat.errors import InvalidInput
 from cafcat.model import VerifyLevel
@@ -74,7 +75,7 @@ class VerifyOptions:
             parse_duration,
         ),
     ] = None
-    chunks: Annotated[Sequence[str], Flag("--chunk", "Only check this chunk. Repeatable.", "UUID")] = ()
+    chunks: Annotated[Sequence[str | UUID], Flag("--chunk", "Only check this chunk. Repeatable.", "UUID")] = ()
     prefix: Annotated[
         str,
         folder_flag("Only check chunks with files below this folder; for sources, the --prefix of their ingest."),
