@@ -10,7 +10,7 @@ from cafcat.errors import CafcatError, Conflict, InvalidInput, OutputFailed
 __all__ = ["FILE_EXISTS", "disk_error", "disk_errors"]
 
 FILE_EXISTS: Final = "there is a file of that name already"
-"""Message of the Conflict if an output file exists. `--force` overwrites it."""
+"""Message of the Conflict if an output file exists."""
 
 _NO_SUCH_NAME: Final = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 _IN_THE_WAY: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
@@ -42,7 +42,7 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
     """
     reason = error.strerror or str(error)
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
-        hint = "choose another name, or overwrite it with --force"
+        hint = "choose another name, or overwrite it (--force, in Python overwrite=True)"
         return Conflict(FILE_EXISTS, path=shown, hint=hint)
     if error.errno in _IN_THE_WAY:
         return Conflict("a file, link or folder is in the way of the output", path=shown)
