@@ -374,6 +374,10 @@ def test_damage_is_no_missing_file(catalog_fs: CafcatFileSystem, folder: Folder,
     with pytest.raises(Corrupt):
         catalog_fs.get("large", str(tmp_path / "large"))
     assert not (tmp_path / "large").exists()
+    (tmp_path / "old").write_bytes(b"old")
+    with pytest.raises(Corrupt):
+        catalog_fs.get("large", str(tmp_path / "old"))
+    assert (tmp_path / "old").read_bytes() == b"old"
     found = catalog_fs.cat(["large", "top"], on_error="return")
     assert isinstance(found["large"], Corrupt)
     assert found["top"] == b"top"
@@ -389,6 +393,14 @@ def test_get(fs: CafcatFileSystem, tmp_path: Path) -> None:
     target = io.BytesIO()
     fs.get_file("large", target)
     assert target.getvalue() == LARGE
+    (tmp_path / "link").symlink_to("t")
+    fs.get_file("large", str(tmp_path / "link"))
+    assert (tmp_path / "t").read_bytes() == LARGE
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    fs.get_file("top", str(tmp_path / "pipe"))
+    assert os.read(reader, 10) == b"top"
+    os.close(reader)
 
 
 def test_callbacks_count_bytes(fs: CafcatFileSystem, tmp_path: Path) -> None:
