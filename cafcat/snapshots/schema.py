@@ -18,7 +18,7 @@ TABLES: Final = (
     """
 CREATE TABLE snapshot (
     made_at TEXT NOT NULL,         -- the moment, ISO 8601 in UTC
-    prefix TEXT NOT NULL,          -- what was asked for; empty: everything
+    prefix TEXT NOT NULL,          -- folder or file in the snapshot; empty: everything
     files INTEGER NOT NULL,        -- rows of files
     bytes INTEGER NOT NULL,        -- sum of their sizes
     journal_id INTEGER,            -- the last change of the catalog that is in it: journal.id
@@ -61,7 +61,7 @@ class SnapshotInfo(NamedTuple):
 
     Attributes:
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
-        prefix: The folder or file that was requested, as typed; "" and "." mean all files.
+        prefix: The folder or file that was requested, without a slash at its end; "" for all files.
         files: Number of files.
         size_bytes: Total size of these files in bytes.
         journal_id: journal.id of the last change of the catalog that the snapshot includes; None if there was none.

@@ -38,7 +38,7 @@ class SnapshotReport:
     Attributes:
         output: Absolute path of the snapshot file.
         made_at: The moment whose locations the snapshot has: ISO 8601, UTC.
-        prefix: The folder or file that was requested, as typed; "" and "." mean all files.
+        prefix: The folder or file that was requested, without a slash at its end; "" for all files.
         files: Number of files.
         bytes: Total size of these files in bytes.
         chunks: Number of chunks that have these files.
@@ -88,7 +88,12 @@ def write_snapshot(
         size_bytes = Path(temporary).stat().st_size
     shown = str(output.path.absolute())
     counts = writer.files, writer.bytes, len(writer.chunks)
-    return SnapshotReport(shown, moment.taken_at, prefix, *counts, size_bytes)
+    return SnapshotReport(shown, moment.taken_at, _name_of(prefix), *counts, size_bytes)
+
+
+def _name_of(prefix: str) -> str:
+    """Return a typed folder or file as the snapshot records it: "a" for "./a" and "a/"; "" for "." and "/"."""
+    return folder_of(prefix)[:-1]
 
 
 def _new(path: str) -> sqlite3.Connection:
@@ -139,7 +144,7 @@ class _SnapshotWriter:
         self._write_files(path, folder)
         self._write_chunks()
         last = self._moment.journal_uuid
-        row = (self._moment.taken_at, self._prefix, self.files, self.bytes, self._moment.journal_id)
+        row = (self._moment.taken_at, _name_of(self._prefix), self.files, self.bytes, self._moment.journal_id)
         self._insert("snapshot", [(*row, None if last is None else str(last), version)])
         self._connection.execute("COMMIT")
 

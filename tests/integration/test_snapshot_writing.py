@@ -18,6 +18,7 @@ import cafcat
 from cafcat.catalog import repeatable_read
 from cafcat.errors import Conflict, InvalidInput, NotFound, OutputFailed
 from cafcat.model import MAX_PATH_BYTES
+from cafcat.support.paths import folder_of
 from tests.worlds.catalog_world import MODIFIED, commit, sql
 from tests.worlds.listeners import Listener
 from tests.worlds.places import Folder
@@ -66,7 +67,8 @@ def paths_of(repository: cafcat.Repository, prefix: str, output: Path) -> list[s
     report = repository.snapshot(output, prefix, overwrite=True)
     with open_snapshot(output) as snapshot:
         paths = list(snapshot.paths())
-        assert (report.files, len(snapshot), snapshot.info.prefix) == (len(paths), len(paths), prefix)
+        assert (report.files, len(snapshot)) == (len(paths), len(paths))
+        assert report.prefix == snapshot.info.prefix == folder_of(prefix)[:-1]
     return paths
 
 
@@ -85,6 +87,14 @@ def test_names_of_every_kind_in_the_order_of_their_bytes(repository: cafcat.Repo
             assert snapshot.read(name) == repository.read(name) == files[name]
             assert snapshot.locate(name) == repository.locate(name)
         assert dict(snapshot.read_many(ODD)) == files
+
+
+def test_prefix_is_recorded_in_one_spelling(repository: cafcat.Repository, tmp_path: Path) -> None:
+    commit(repository, {"a/b": b""})
+    for typed, recorded in [(".", ""), ("/", ""), ("./", ""), ("a", "a"), ("/a/", "a"), ("./a/b", "a/b")]:
+        assert repository.snapshot(tmp_path / "taken", typed, overwrite=True).prefix == recorded
+        with open_snapshot(tmp_path / "taken") as snapshot:
+            assert snapshot.info.prefix == recorded
 
 
 @pytest.mark.parametrize(
