@@ -61,7 +61,10 @@ class Catalog:
 
     Attributes:
         files: The queries that look up and list files.
+        is_snapshot: False: see LocationCatalog.
     """
+
+    is_snapshot = False
 
     def __init__(
         self,

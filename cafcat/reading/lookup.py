@@ -44,6 +44,10 @@ class LocationCatalog(Protocol):
     """The catalog in which files are looked up: a database, or a snapshot of one."""
 
     @property
+    def is_snapshot(self) -> bool:
+        """True for a snapshot, whose URLs of stores do not change."""
+
+    @property
     def files(self) -> PathLookup:
         """Finds files and folders by path."""
 

@@ -258,7 +258,7 @@ class Replicas:
         if outage is not None and outage.is_recent:
             return outage.as_error()
         try:
-            error = _absence(store, location)
+            error = _absence(store, location, is_of_snapshot=self._catalog.is_snapshot)
         except AccessDenied:
             return None  # the store answers; a reader need not be allowed to list it
         if error is None:
@@ -398,12 +398,13 @@ def _own_object(location: Location) -> Replica:
     return Replica(location.store, location.object_key)
 
 
-def _absence(store: Store, location: Location) -> Unavailable | None:
+def _absence(store: Store, location: Location, *, is_of_snapshot: bool) -> Unavailable | None:
     """Return the error for a store that is out of reach, or not where its URL points; None if the store is present.
 
     Args:
         store: The store.
         location: A file whose chunk the store should have.
+        is_of_snapshot: True if the location comes from a snapshot.
 
     Raises:
         AccessDenied: The store does not allow to list its objects.
@@ -412,7 +413,7 @@ def _absence(store: Store, location: Location) -> Unavailable | None:
         why = why_not_there(store, location.object_key)
     except StoreFailed as error:
         return Unavailable(f"the store {location.store} is out of reach: {error.message}", hint=error.hint)
-    return None if why is None else elsewhere(location.store, why)
+    return None if why is None else elsewhere(location.store, why, is_of_snapshot=is_of_snapshot)
 
 
 def _failure(location: Location, error: CafcatError) -> str:

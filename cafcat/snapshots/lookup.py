@@ -273,7 +273,10 @@ class SnapshotCatalog:
     Attributes:
         files: Looks up files by their paths.
         copies: Looks up the copies of chunks.
+        is_snapshot: True: see LocationCatalog.
     """
+
+    is_snapshot = True
 
     def __init__(self, rows: Rows | PooledRows) -> None:
         self.files = SnapshotFiles(rows)

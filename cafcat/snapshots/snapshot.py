@@ -279,7 +279,10 @@ class Snapshot:
 
     def locate_many(self, paths: Iterable[str]) -> dict[str, Location | CafcatError]:
         """Return for each path where the file is, or the NotFound or InvalidInput that `locate` would raise."""
-        return self._reader.locate_many([*paths])
+        return {
+            path: self._explained(found) if isinstance(found, CafcatError) else found
+            for path, found in self._reader.locate_many([*paths]).items()
+        }
 
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Yield the path of the file with a name, if any, and the paths of all files below the folder of this name.
@@ -336,11 +339,12 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """Return the error of a read as `why_missing` does. NotFound gets a hint."""
-        error = why_missing(error)
-        if isinstance(error, NotFound):
-            error.hint = error.hint or f"the snapshot was made at {self.info.made_at}"
-        return error
+        """Return the error of a read as `why_missing` does. Another NotFound gets a hint about the snapshot."""
+        explained = why_missing(error)
+        if explained is error and isinstance(error, NotFound):
+            # The usual hint for a folder names commands.
+            error.hint = "use list or paths" if error.hint else f"the snapshot was made at {self.info.made_at}"
+        return explained
 
     def after_fork(self) -> None:
         """Replace all connections and open files of the snapshot in a forked process.

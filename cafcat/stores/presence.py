@@ -56,21 +56,21 @@ def why_not_there(store: Store, missing: str | None = None) -> str | None:
     return "it has no object that cafcat wrote" if found else "it is empty"
 
 
-def elsewhere(url: str, why: str) -> Unavailable:
+def elsewhere(url: str, why: str, *, is_of_snapshot: bool = False) -> Unavailable:
     """Return the Unavailable error for a store that is not at its URL.
 
-    The hint names the commands that enter the new URL of a store that was moved, and that give up a lost store.
+    The hint names the commands that enter the new URL of a store that was moved, and that give up a lost store. For
+    a snapshot, these commands change nothing: the hint names a new snapshot.
 
     Args:
         url: URL of the store.
         why: Why the store seems not to be there, as `why_not_there` returns it.
+        is_of_snapshot: True if the URL comes from a snapshot.
     """
     quoted = shlex.quote(url)
     first = "is its disk mounted" if url.startswith("file:") else "is this the right server and account"
-    hint = (
-        f"{first}? If the store was moved, run: cafcat store move {quoted} NEW-URL; "
-        f"if the store is lost for good: cafcat store rm {quoted} --lost"
-    )
+    remedy = f"cafcat store move {quoted} NEW-URL; if the store is lost for good: cafcat store rm {quoted} --lost"
+    hint = f"{first}? If the store was moved, " + ("make a new snapshot" if is_of_snapshot else f"run: {remedy}")
     return Unavailable(f"cannot find the store {url}: {why}", hint=hint)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import cafcat
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed, Unavailable
 from cafcat.formats.registry import by_name
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
@@ -103,8 +103,25 @@ def test_error_for_a_missing_file_has_the_time_of_the_snapshot(taken: cafcat.Sna
         with pytest.raises(NotFound) as raised:
             attempt()
         assert raised.value.hint == f"the snapshot was made at {taken.info.made_at}"
-    with pytest.raises(NotFound, match="use ls, find or extract"):
-        taken.read("tree")
+    for attempt in (lambda: taken.read("tree"), lambda: taken.open("tree")):
+        with pytest.raises(NotFound, match=r"a folder of the catalog, not a file .*; use list or paths"):
+            attempt()
+    assert str(taken.locate_many(["tree"])["tree"]).endswith("; use list or paths")
+
+
+def test_hint_for_a_moved_store_names_a_new_snapshot(
+    by_folder: cafcat.Snapshot, folder: Folder, tmp_path: Path
+) -> None:
+    folder.folder.rename(tmp_path / "moved")
+    attempts: list[Callable[[], object]] = [
+        lambda: by_folder.read("tree/n150"),
+        lambda: list(by_folder.read_many(["tree/n150"])),
+        lambda: by_folder.open("tree/n150").read(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Unavailable, match="cannot find the store") as raised:
+            attempt()
+        assert raised.value.hint == "is its disk mounted? If the store was moved, make a new snapshot"
 
 
 def test_other_things_are_no_paths(taken: cafcat.Snapshot) -> None:

@@ -137,7 +137,10 @@ class ReadingCatalog:
 
     Attributes:
         files: Finds and lists files.
+        is_snapshot: False: see LocationCatalog.
     """
+
+    is_snapshot = False
 
     def __init__(self, catalog: "Catalog", standby: Standby) -> None:
         self.files: Lookup = StandbyLookup(standby, catalog.files)
