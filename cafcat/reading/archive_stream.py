@@ -99,8 +99,9 @@ class SpooledFile(NamedTuple):
 class ArchiveStream:
     """The bytes of a tar or zip with many files. Iterate it once, and close it if you stop earlier.
 
-    A member has the path as the caller gave it. A whole file is compared with its checksum; a file of more than
-    8 MiB before its first byte is yielded, unless the stream is a tar that ends at the first error.
+    A member has the path of the catalog, without a leading slash. A whole file is compared with its checksum; a
+    file of more than 8 MiB before its first byte is yielded, unless the stream is a tar that ends at the first
+    error.
 
     With `on_error` "skip", a file that cannot be found or read is left out, and the last member,
     `.cafcat-errors.json`, lists it: a JSON array of objects with `path`, `kind` and `message`. Without such files
@@ -178,6 +179,8 @@ class ArchiveStream:
         name, request, result = content
         if isinstance(result, CafcatError):
             raise result
+        if request is not None:
+            name = request.location.path.lstrip("/")
         if request is None or result is not None:
             return self._small(name, request, result or b"")
         if self._skips or self._members.needs_checksum:

@@ -1,12 +1,17 @@
 """POST /batch: many files in one stream."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, NotFound
+from cafcat.model import NO_SUCH_FILE
 from cafcat.reading.archive_stream import FORMATS, ON_ERROR, ArchiveStream
+from cafcat.reading.batch import Batch
+from cafcat.reading.given_order import Content
 from cafcat.serve.asgi import Headers, Receive, Scope, Send
 from cafcat.serve.failures import BadRequest, record, respond_error, status_of
 from cafcat.serve.names import query_of
@@ -43,10 +48,18 @@ class Batches:
             _options(options)  # wrong values are refused, even if the query has others
             format, on_error = _options({**options, **query})
             async with self._serving.batches:
-                stream = self._serving.repository.stream_archive(paths, format=format, on_error=on_error)  # type: ignore[arg-type]
+                stream = ArchiveStream(self._serving.reader, partial(self._contents, paths), format, on_error)
                 await self._send(stream, scope, receive, send)
         except CafcatError as error:
             await respond_error(scope, send, error, error.path if error.path in paths else None)
+
+    def _contents(self, paths: Sequence[str]) -> Generator[Content, None, None]:
+        """Yield the files of a list. A path has one spelling: "/a" and "./a" are not the file "a"."""
+        with closing(Batch(self._serving.reader).contents(paths)) as contents:
+            for content in contents:
+                name, request, _ = content
+                is_exact = request is None or request.location.path == name
+                yield content if is_exact else Content(name, None, NotFound(NO_SUCH_FILE, path=name))
 
     async def _send(self, stream: ArchiveStream, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the archive. An error before the first block gets a status; a later one ends the stream early."""

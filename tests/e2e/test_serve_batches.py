@@ -78,6 +78,8 @@ def test_files_in_the_order_of_the_request(server: FileServer, format: str, body
         (b'["/etc/passwd"]', "", 404),
         (b'["tree/%2e%2e/tree/a.txt"]', "", 404),
         (b'["tree//a.txt"]', "", 404),
+        (b'["/tree/a.txt"]', "", 404),
+        (b'["./tree/a.txt"]', "", 404),
         (json.dumps(["x" * 2049]).encode(), "", 404),
         (b'["none"]', "", 404),
         (b'["tree/a.txt", "tree/folder"]', "", 404),

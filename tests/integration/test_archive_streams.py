@@ -17,6 +17,7 @@ from cafcat.reading import given_order
 from cafcat.reading.archive_stream import ERRORS_MEMBER
 from cafcat.stores.local.store import LocalStore
 from tests.worlds.archives.damage import flip
+from tests.worlds.catalog_world import commit
 
 CONTENT = random.Random(7)
 FILES = {f"tree/{n % 7}/n{n:03}": CONTENT.randbytes(n * 13 % 4000) for n in range(200)}
@@ -130,6 +131,15 @@ def test_an_archive_has_the_files_in_the_given_order(
     assert max(map(len, blocks)) < 2 << 20
     assert members(b"".join(blocks), format) == [(name, FILES[name]) for name in names]
     assert (stream.file_count, stream.failed) == (len(names), [])
+
+
+@pytest.mark.parametrize("format", ["tar", "zip"])
+def test_names_of_members_have_no_leading_slash(repository: cafcat.Repository, format: str) -> None:
+    commit(repository, {"/of an adopted archive": b"adopted"})
+    data = b"".join(
+        repository.stream_archive(["/tree/empty", f"./{LARGE}", "/of an adopted archive"], format=format)
+    )
+    assert [name for name, _ in members(data, format)] == ["tree/empty", LARGE, "of an adopted archive"]
 
 
 @pytest.mark.parametrize("format", ["tar", "zip"])
