@@ -86,8 +86,9 @@ def _other_paths(serving: Serving, metrics: Metrics) -> App:
     async def describe(_: Request) -> Response:
         return JSONResponse(description())
 
-    async def files(_: Request) -> Response:
-        return Response(status_code=308, headers={"location": "/files/", "vary": "accept"})
+    async def files(request: Request) -> Response:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return Response(status_code=308, headers={"location": f"/files/{query}", "vary": "accept"})
 
     async def top(request: Request) -> Response:
         """Send browsers to the console, and programs to the top folder."""

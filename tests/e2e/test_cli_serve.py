@@ -227,6 +227,9 @@ def test_a_folder_page_by_page(server: FileServer, format: str) -> None:
 def test_folders_are_found_without_their_slash(server: FileServer) -> None:
     answer = server.request("/files/tree/odd?limit=1")
     assert (answer.status, answer.headers["location"]) == (308, "./odd/?limit=1")
+    for top in ("/files", "/"):
+        answer = server.request(f"{top}?format=json&limit=1")
+        assert (answer.status, answer.headers["location"]) == (308, "/files/?format=json&limit=1")
     assert server.request("/files/none/").status == 404
     assert server.request("/files/tree/?limit=0").status == 400
     assert server.request("/files/tree/?format=xml").status == 400
