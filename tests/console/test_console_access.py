@@ -182,8 +182,16 @@ def test_public_folders_are_shown_without_a_login(repository: cafcat.Repository,
     with console(repository, s3=S3Options(public=("open",), key_seconds=0.0)) as client:
         assert client.get("/-/overview").headers["location"] == "browse"
         assert status(client, "file?path=open/a.txt") == 200
-        assert status(client, "file?path=own/c.txt") == 404
-        assert status(client, "chunks") == 403
+        for page in [*WHOLE[1:], "file?path=own/c.txt", "browse?path=own/", "browse?path=none/"]:
+            answer = client.get(f"/-/{page}")
+            assert answer.status == 303, page
+            assert answer.headers["location"].startswith("login?next="), page
+        assert "The catalog has no file with this path" in client.get("/-/file?path=open/none").text
+        for page in ("raw?path=own/c.txt", "csv?name=files"):
+            answer = client.get(f"/-/{page}")
+            assert answer.status == 401, page
+            assert "log in" in answer.text, page
+            assert "key shows" not in answer.text, page
         client.log_in(own)
         assert [status(client, f"file?path={path}") for path in ("open/a.txt", "own/c.txt", "top.txt")] == [
             200,

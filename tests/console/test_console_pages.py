@@ -219,6 +219,11 @@ def test_the_map_of_a_chunk_is_to_scale(world: World) -> None:
         assert part in shown, part
 
 
+def test_a_chunk_without_copies_shows_the_command_that_copies_it(world: World) -> None:
+    chunk = world.repository.locate("damaged/one.txt").chunk
+    assert "cafcat copy --all --to STORE" in text_of(world.page(f"chunk?uuid={chunk}"))
+
+
 def test_the_map_is_the_same_from_live_and_from_dead_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     [chunk] = [chunk for chunk in world.repository.chunks() if chunk.file_count > 100]
     url = f"chunk?uuid={chunk.uuid}"

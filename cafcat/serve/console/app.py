@@ -20,7 +20,7 @@ from cafcat.serve.console.attempts import Attempts
 from cafcat.serve.console.blocks import Blocks
 from cafcat.serve.console.contents import ContentOf
 from cafcat.serve.console.forms import FORM_COOKIE, fields_of, form_token, local_target
-from cafcat.serve.console.page import Page, Visit
+from cafcat.serve.console.page import LoginNeeded, Page, Visit
 from cafcat.serve.console.pages import HOME, PAGES
 from cafcat.serve.console.pages.views import csv_of
 from cafcat.serve.console.rendering import link, render
@@ -108,27 +108,33 @@ class Console:
         """Answer a request for a page, or send the visitor to the login."""
         visitor = await self._in_thread(self._visitors.find, request)
         if visitor is None:
-            target = link(page.name, **dict(request.query_params))
-            return RedirectResponse(link("login", next=target), 303, _HEADERS)
+            return _to_login(page, request)
         if page.shows_all and not visitor.sees_all:
             if page.name == HOME:
                 return RedirectResponse("browse", 303, _HEADERS)
+            if visitor.name is None:
+                return _to_login(page, request)
             raise AccessDenied(_SHOWS_FOLDERS)
         visit = Visit(self._repository, visitor, dict(request.query_params))
-        return await self._in_thread(self._rendered, page, visit, request)
+        try:
+            return await self._in_thread(self._rendered, page, visit, request)
+        except LoginNeeded:
+            return _to_login(page, request)
 
     async def _content(self, request: Request) -> App:
         """Return what answers a request for the content of a file."""
         visitor = await self._in_thread(self._visitors.find, request)
         if visitor is None:
-            raise BadRequest(401, "log in to read files", [(b"www-authenticate", b'Cookie realm="cafcat"')])
+            raise LoginNeeded
         visit = Visit(self._repository, visitor, dict(request.query_params))
         return ContentOf(visit.visible_path("path"), self._files)
 
     async def _csv(self, request: Request) -> App:
         """Return what answers a request for all rows of a view."""
         visitor = await self._in_thread(self._visitors.find, request)
-        if visitor is None or not visitor.sees_all:
+        if visitor is None or (visitor.name is None and not visitor.sees_all):
+            raise LoginNeeded
+        if not visitor.sees_all:
             raise BadRequest(403, _SHOWS_FOLDERS)
         visit = Visit(self._repository, visitor, dict(request.query_params))
         name, blocks = await self._in_thread(csv_of, visit)
@@ -249,6 +255,12 @@ class Console:
         return await self._failed(
             request, BadRequest(405, "this page can be read only", [(b"allow", b"GET, HEAD")])
         )
+
+
+def _to_login(page: Page, request: Request) -> Response:
+    """Send the visitor to the login, which leads back to the page."""
+    target = link(page.name, **dict(request.query_params))
+    return RedirectResponse(link("login", next=target), 303, _HEADERS)
 
 
 def _may_see(visitor: Visitor, page: Page) -> bool:

@@ -6,17 +6,25 @@ from typing import Any
 from uuid import UUID
 
 from cafcat.catalog.console.reading import PageQueries
-from cafcat.errors import NotFound
-from cafcat.model import MAX_PATH_BYTES
+from cafcat.errors import CafcatError, NotFound
+from cafcat.model import MAX_PATH_BYTES, NO_SUCH_FILE
 from cafcat.packed_files import PackedFiles
 from cafcat.serve.console.visitors import Visitor
 from cafcat.serve.failures import BadRequest
 from cafcat.support.paths import is_text
 
-__all__ = ["Content", "Page", "Visit"]
+__all__ = ["Content", "LoginNeeded", "Page", "Visit"]
 
 Content = dict[str, Any]
 """Values of a template, by their names."""
+
+
+class LoginNeeded(BadRequest):
+    """The visitor has no login, and may not see this without one. Pages lead to the login instead."""
+
+    def __init__(self) -> None:
+        """Create an error with the status 401."""
+        super().__init__(401, "log in to read files", [(b"www-authenticate", b'Cookie realm="cafcat"')])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +86,21 @@ class Visit:
 
         Raises:
             BadRequest: No file can have the name.
-            NotFound: The visitor may not see files of this name, whether they exist or not.
+            NotFound: The path is empty.
+            NotFound, LoginNeeded: The visitor may not see files of this name, whether they exist or not.
         """
         path = self.text(name)
-        if not path or path not in self.visitor.visible:
-            raise NotFound("the catalog has no such file, or your key does not show it")
+        if not path:
+            raise NotFound(NO_SUCH_FILE)
+        if path not in self.visitor.visible:
+            raise self.hidden("file")
         return path
+
+    def hidden(self, kind: str) -> CafcatError:
+        """Return the error for a "file" or "folder" that the visitor may not see, whether it exists or not."""
+        if self.visitor.name is None:
+            return LoginNeeded()
+        return NotFound(f"the catalog has no such {kind}, or your key does not show it")
 
 
 @dataclass(frozen=True, slots=True)

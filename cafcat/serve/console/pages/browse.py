@@ -4,7 +4,6 @@ from cafcat.catalog.console.files import totals
 from cafcat.errors import NotFound
 from cafcat.model import Folder, Location
 from cafcat.serve.console.page import Content, Page, Visit
-from cafcat.serve.s3.visible import Visible
 from cafcat.support.paths import is_text
 
 __all__ = ["PAGE"]
@@ -19,7 +18,7 @@ def browse(visit: Visit) -> Content:
     if folder and not folder.endswith("/"):
         folder += "/"
     if folder not in visit.visitor.visible:
-        entries = _way(folder, visit.visitor.visible)
+        entries = _way(folder, visit)
         return _content(folder, entries, after="", more=None)
     files = visit.repository.session.catalog.reading.files
     found = files.folder_page(folder, after=_entry(folder + after) if after else None, limit=_ENTRIES + 1)
@@ -38,16 +37,16 @@ def _entry(path: str) -> Location | Folder:
     return Folder(path) if path.endswith("/") else Location(path, 0, 0, 0, None, UUID(int=0), "", "")
 
 
-def _way(folder: str, visible: Visible) -> list[Location | Folder]:
+def _way(folder: str, visit: Visit) -> list[Location | Folder]:
     """Return the folders in a folder that lead to visible ones. The catalog is not asked: nothing else may be seen.
 
     Raises:
-        NotFound: The folder leads to no visible one.
+        NotFound, LoginNeeded: The folder leads to no visible one.
     """
-    ranges = visible.ranges(folder)
+    ranges = visit.visitor.visible.ranges(folder)
     names = sorted({low[: low.index("/", len(folder)) + 1] for low, _ in ranges})
     if not names or not is_text(folder):
-        raise NotFound("the catalog has no such folder, or your key does not show it")
+        raise visit.hidden("folder")
     return [Folder(name) for name in names]
 
 
