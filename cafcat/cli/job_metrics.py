@@ -93,8 +93,8 @@ class JobMetrics:
             self._one("job_start_timestamp_seconds", "When the last run began.", self._began_at),
             self._one("job_duration_seconds", "How long the last run took.", time.monotonic() - self._began),
             self._one(_LAST_SUCCESS, "When the command ended with exit code 0 last.", success),
-            self._one("job_files", "Files that the last run handled.", self._files),
-            self._one("job_bytes", "Bytes of these files.", self._bytes),
+            self._one("job_files", "Files that the last run handled; rows of backup and restore.", self._files),
+            self._one("job_bytes", "Bytes that the last run packed, read, copied or removed.", self._bytes),
             self._one("job_written_bytes", "Bytes of the chunks that the last run committed.", self._chunk_bytes),
             self._by("job_problems", "Files with a problem, by kind.", self._problems, "kind"),
             self._by(

@@ -143,7 +143,7 @@ class Metrics:
         )
         self._failures = Counter(
             "http_failures",
-            "Responses that failed or broke off, by the kind of the error.",
+            "Responses with a status from 500 on, or that broke off, by the kind of the error.",
             ["kind"],
             **own,  # type: ignore[arg-type]
         )

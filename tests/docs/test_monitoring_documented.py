@@ -130,6 +130,18 @@ def test_every_alert_has_an_action() -> None:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
+def test_each_percent_sign_in_a_crontab_has_a_backslash() -> None:
+    lines = [line for line in PAGE.splitlines() if re.match(r"[0-9*/]+ \S+ \* \* \* ", line)]
+    assert len(lines) == 4
+    assert not any(re.search(r"(?<!\\)%", line) for line in lines)
+
+
+def test_the_commands_of_the_alerts_name_what_to_copy() -> None:
+    for rule in alerts():
+        for command in re.findall("`(cafcat copy [^`]*)`", rule["annotations"]["action"]):
+            assert "--all" in command, rule["alert"]
+
+
 def test_the_dashboard_has_panels_that_do_not_overlap() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
