@@ -44,14 +44,19 @@ def _chunks(totals: CatalogTotals) -> list[Family]:
 
 def _runs(totals: CatalogTotals) -> list[Family]:
     return [
-        _by("runs", "Ingest runs, by state.", "state", {state: totals.runs.get(state, 0) for state in RunState}),
+        _by(
+            "runs",
+            "Ingests and adoptions, by state.",
+            "state",
+            {state: totals.runs.get(state, 0) for state in RunState},
+        ),
         single(
             "dead_runs", "gauge", "Running ingest runs whose process on this host has died.", len(totals.dead_runs)
         ),
         Family(
             "ingest_files_total",
             "counter",
-            "Files of all ingest runs that have ended, by result.",
+            "Files of all ingests and adoptions that have ended, by result.",
             _samples("result", totals.run_files),
         ),
         single("ingest_bytes_total", "counter", "Bytes that these runs added and replaced.", totals.run_bytes),
@@ -59,7 +64,7 @@ def _runs(totals: CatalogTotals) -> list[Family]:
         single(
             "ingest_last_success_timestamp_seconds",
             "gauge",
-            "When the last ingest ended without an error.",
+            "When the last ingest without a failed file ended. Adoptions do not count.",
             totals.last_run_at,
         ),
     ]

@@ -83,5 +83,19 @@ def test_the_doctor_writes_the_numbers_of_the_catalog(tree: Cafcat) -> None:
     assert found['cafcat_doctor_results{check="schema",level="error"}'] == 0
 
 
+def test_failed_files_and_adoptions_are_no_success_of_an_ingest(tree: Cafcat) -> None:
+    file, success = tree.folder / "doctor.prom", "cafcat_ingest_last_success_timestamp_seconds"
+    tree("ingest", "tree", "-q")
+    tree.unchecked("doctor", "--metrics-file", file)
+    before = values(file)[success]
+    (tree.folder / "tree" / b"bad\xff".decode(errors="surrogateescape")).write_bytes(b"content")
+    tree("ingest", "tree", "-q", code=3)
+    tree("export", "tree/a", "-o", "all.caf")
+    tree("adopt", "all.caf", "--prefix", "new")
+    tree.unchecked("doctor", "--metrics-file", file)
+    assert values(file)[success] == before
+    assert values(file)['cafcat_runs{state="finished"}'] == 3
+
+
 def test_other_commands_have_no_such_option(cafcat: Cafcat) -> None:
     assert re.search("No such option.*--metrics-file", cafcat("ls", "--metrics-file", "x", code=2).err)

@@ -24,7 +24,8 @@ SELECT coalesce(sum(files_added), 0)::bigint, coalesce(sum(files_replaced), 0)::
        coalesce(sum(files_unchanged), 0)::bigint, coalesce(sum(files_skipped), 0)::bigint,
        coalesce(sum(files_failed), 0)::bigint, coalesce(sum(bytes_added), 0)::bigint,
        coalesce(sum(chunks_committed), 0)::bigint,
-       extract(epoch FROM max(finished_at) FILTER (WHERE state = 'finished'))::float8
+       extract(epoch FROM max(finished_at) FILTER (WHERE state = 'finished' AND files_failed = 0
+                                                   AND options ->> 'command' IS DISTINCT FROM 'adopt'))::float8
 FROM ingest_runs
 """
 _LEASES: Final = " UNION ALL ".join(
@@ -118,11 +119,11 @@ class CatalogTotals:
 
     Attributes:
         chunks: Totals of chunks by their state.
-        runs: Number of ingest runs by their state.
+        runs: Number of ingests and adoptions by their state.
         run_files: Files of all runs that have ended, by result: added, replaced, unchanged, skipped or failed.
         run_bytes: Bytes of the files that these runs added and replaced.
         run_chunks: Chunks that these runs committed.
-        last_run_at: When the last ingest ended without an error; None if none did.
+        last_run_at: When the last ingest without a failed file ended; None if none did. Adoptions do not count.
         leases: Leases of chunks, copies and backups that are being written, and of shards, by kind.
         left: Abandoned or deleted chunks, copies and backups whose object may still be in the store, by kind.
         shards: Number of waiting and running shards, by state.
