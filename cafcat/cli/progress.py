@@ -54,6 +54,7 @@ class ShownProgress(Progress):
 
     def __init__(self, call: Call, status_seconds: float = STATUS_SECONDS) -> None:
         self._call = call
+        self._job = call.job
         self._status_seconds = status_seconds
         self._started = self._stage_started = time.monotonic()
         self._display: _Bar | _StatusLines | None = None
@@ -98,8 +99,8 @@ class ShownProgress(Progress):
         """Count further files and bytes of this stage as done."""
         self.files += files
         self.size_bytes += size_bytes
-        if self._call.job is not None:
-            self._call.job.advance(files, size_bytes)
+        if self._job is not None:
+            self._job.advance(files, size_bytes)
         if self._display:
             self._display.advanced()
 
@@ -123,8 +124,8 @@ class ShownProgress(Progress):
             self._chunk_committed(event)
         else:
             self.show(event)
-        if self._call.job is not None:
-            self._call.job.count(event)
+        if self._job is not None:
+            self._job.count(event)
 
     def show(self, event: Event) -> None:
         """Show an event of one operation. This method does nothing; commands override it for their operation."""

@@ -97,5 +97,18 @@ def test_failed_files_and_adoptions_are_no_success_of_an_ingest(tree: Cafcat) ->
     assert values(file)['cafcat_runs{state="finished"}'] == 3
 
 
+@pytest.mark.parametrize(("option", "code", "pruned"), [("--quiet", 9, 0), ("--dry-run", 0, 0), ("--yes", 0, 1)])
+def test_only_a_prune_that_removes_something_counts_it(tree: Cafcat, option: str, code: int, pruned: int) -> None:
+    file = tree.folder / "prune.prom"
+    tree("ingest", "tree", "-q")
+    tree("rm", "-r", "tree", "--yes")
+    tree("prune", "--grace", "0", option, "--metrics-file", file, code=code)
+    found = values(file)
+    assert found['cafcat_job_exit_code{verb="prune"}'] == code
+    assert found['cafcat_job_files{verb="prune"}'] == 2 * pruned
+    assert (found['cafcat_job_bytes{verb="prune"}'] > 0) == bool(pruned)
+    assert found.get('cafcat_job_events{verb="prune",event="chunk_pruned",outcome=""}', 0) == pruned
+
+
 def test_other_commands_have_no_such_option(cafcat: Cafcat) -> None:
     assert re.search("No such option.*--metrics-file", cafcat("ls", "--metrics-file", "x", code=2).err)

@@ -23,11 +23,16 @@ __all__ = ["register"]
 
 
 class _Progress(ShownProgress):
-    """Progress of `cafcat prune`. With -v, prints each pruned chunk: on stderr, with --json on stdout."""
+    """Progress of `cafcat prune`. With -v, prints each pruned chunk: on stderr, with --json on stdout.
+
+    A dry run counts nothing for `--metrics-file`.
+    """
 
     def __init__(self, call: Call, *, dry_run: bool) -> None:
         super().__init__(call)
         self._would = "would be " if dry_run else ""
+        if dry_run:
+            self._job = None
 
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkPruned)  # noqa: S101 - prune reports no other events
