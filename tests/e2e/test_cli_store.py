@@ -1,12 +1,14 @@
 """`cafcat store`, and homes that are moved to another path or another machine."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from cafcat.catalog.stores.stores import StoreRow
@@ -280,6 +282,24 @@ def test_store_outside_a_moved_home_keeps_its_url(home: AtHome, tmp_path: Path) 
     home.home.rename(moved.home)
     assert moved("cat", "tree/a").out == b"a"
     assert [store["url"] for store in moved("store", "ls", "--json").documents] == [url_of(outside)]
+
+
+def test_store_that_the_documented_update_moved_out_of_the_home_stays_there(home: AtHome, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
+    [statement] = re.findall("`(UPDATE stores SET url = NEW.* WHERE url = OLD)`", page)
+    fill(home)
+    outside = tmp_path / "outside"
+    (home.home / "chunks").rename(outside)
+    update = statement.replace("NEW", "%s").replace("OLD", "%s")
+    with psycopg.connect(home("db", "url").text.strip()) as connection:
+        connection.execute(update.encode(), [url_of(outside), url_of(home.home / "chunks")])
+    assert home("cat", "tree/a").out == CONTENT["tree/a"]
+    home("db", "stop")
+    moved = AtHome(tmp_path, None, home=tmp_path / "second home")
+    home.home.rename(moved.home)
+    assert moved("cat", "tree/a").out == CONTENT["tree/a"]
+    [store] = moved("store", "ls", "--json").documents
+    assert (store["url"], store["moves_with_home"]) == (url_of(outside), False)
 
 
 def test_interrupted_migration_names_the_next_step(cafcat: Cafcat) -> None:
