@@ -140,7 +140,8 @@ class RetiredLocation(NamedTuple):
         run: ingest_runs.id of the run that retired the location; None if no run did.
         reason: "replaced" by another file; "skipped", because the path kept another file, or had been removed;
             "removed"; or "moved" into another chunk.
-        is_kept: Whether the catalog still has the chunk; False after `prune` deleted the chunk.
+        is_kept: Whether the catalog still has the chunk; False after `prune` deleted the chunk, or
+            `store rm --lost` gave it up.
     """
 
     location: Location

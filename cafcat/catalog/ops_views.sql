@@ -77,7 +77,7 @@ COMMENT ON COLUMN cafcat_ops.file_history.ended_by IS 'replaced (by a newer vers
 COMMENT ON COLUMN cafcat_ops.file_history.ended_by_run_id IS 'Run that replaced the version, or removed it with --delete; NULL if none did.';
 COMMENT ON COLUMN cafcat_ops.file_history.run_id IS 'Run that brought the version; NULL if no run is known.';
 COMMENT ON COLUMN cafcat_ops.file_history.chunk IS 'UUID of the chunk that contains the version.';
-COMMENT ON COLUMN cafcat_ops.file_history.is_kept IS 'True while the catalog still has the chunk; false after prune deleted it.';
+COMMENT ON COLUMN cafcat_ops.file_history.is_kept IS 'True while the catalog still has the chunk; false after prune deleted it, or it was lost with its store.';
 COMMENT ON COLUMN cafcat_ops.file_history.store IS 'URL of the store of the chunk.';
 COMMENT ON COLUMN cafcat_ops.file_history.object_key IS 'Key of the chunk in its store.';
 COMMENT ON COLUMN cafcat_ops.file_history.start_byte IS 'First byte of the version in the chunk.';

@@ -105,7 +105,20 @@ def test_stat_shows_earlier_versions(cafcat: Cafcat) -> None:
     cafcat("prune", "--grace", "0", "--yes")
     (before,) = cafcat("stat", "f", "--json").document["history"]
     assert not before["is_kept"]
-    assert cafcat("stat", "f").lines[-1].endswith("(replaced, run 2; deleted by prune)")
+    assert cafcat("stat", "f").lines[-1].endswith("(replaced, run 2; its chunk was pruned or lost)")
+
+
+def test_stat_marks_versions_in_a_store_that_was_given_up(cafcat: Cafcat) -> None:
+    (cafcat.folder / "f").write_bytes(b"one")
+    cafcat("ingest", "f")
+    (cafcat.folder / "store").rename(cafcat.folder / "gone")
+    cafcat("store", "rm", "store", "--lost", "--yes", "-q")
+    (cafcat.folder / "f").write_bytes(b"second")
+    cafcat("ingest", "f", "--store", "./new", "--force")
+    (before,) = cafcat("stat", "f", "--json").document["history"]
+    assert not before["is_kept"]
+    assert cafcat("stat", "f").lines[-1].endswith("(removed; its chunk was pruned or lost)")
+    assert [row["is_kept"] for row in cafcat("query", "history", "f", "--json").documents] == [True, False]
 
 
 def test_one_missing_path_of_several(filled: Cafcat) -> None:

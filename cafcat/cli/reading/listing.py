@@ -209,7 +209,7 @@ def _why(before: dict[str, Any]) -> str:
         before: The earlier version, as `cafcat stat --json` prints it.
     """
     reason = before["reason"] if before["run"] is None else f"{before['reason']}, run {before['run']}"
-    return reason if before["is_kept"] else f"{reason}; deleted by prune"
+    return reason if before["is_kept"] else f"{reason}; its chunk was pruned or lost"
 
 
 def locate(
