@@ -56,6 +56,9 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
     for name in ("history", "where-is"):
         assert cafcat("query", name, "b", "--json").documents[0]["size_bytes"] == 1
         assert "the catalog has no such file" in cafcat("query", name, "nothing", code=4).err
+    assert cafcat("query", "same-content", "b", "--json").documents == []
+    for name in ("nothing", "./b"):
+        assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err
 
 
 def test_a_query_that_ends_at_its_limit(cafcat: Cafcat) -> None:

@@ -1,5 +1,5 @@
 -- Which other files have the content of a file?
--- :path TEXT Path of the file. Example: photos/2026/cat.jpg
+-- :path FILE Path of the file. Example: photos/2026/cat.jpg
 -- Same size and checksum. 32 bits can collide. This reads all files.
 SELECT o.file_path, o.size_bytes, o.crc32c, o.chunk
 FROM cafcat_ops.files AS f JOIN cafcat_ops.files AS o ON o.size_bytes = f.size_bytes AND o.crc32c = f.crc32c

@@ -9,7 +9,6 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.catalog.sql import show_rows
 from cafcat.errors import NotFound
-from cafcat.model import NO_SUCH_FILE
 from cafcat.support.arguments import parse_text
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def query(
         columns, rows = repository.query(chosen.text(_values(repository, chosen, values)))
         first = list(islice(rows, chosen.most_rows or 1))
         if not first and "FILE" in [parameter.kind for parameter in chosen.parameters]:
-            raise NotFound(NO_SUCH_FILE, path=values[0])
+            repository.session.catalog.reading.files.locate(values[0])  # raises NotFound without such a file
         show_rows(call, columns, chain(first, rows))
     if len(first) == chosen.most_rows:
         call.note(
