@@ -61,6 +61,34 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err
 
 
+def test_sql_of_a_query_takes_the_arguments_of_the_query(cafcat: Cafcat) -> None:
+    (cafcat.folder / "a").write_bytes(b"a")
+    cafcat("ingest", "a", "-q")
+    cafcat("store", "add", "disk-1", "store")
+    [chunk] = cafcat("chunks", "ls", "--json").documents
+    for name, argument, whole in (
+        ("files-of-chunk", chunk["uuid"][:8], chunk["uuid"]),
+        ("lost-with", chunk["uuid"], chunk["uuid"]),
+        ("lost-with-store", "disk-1", chunk["store"]),
+    ):
+        text = cafcat("query", name, argument, "--sql").text
+        assert f"'{whole}'" in text
+        assert cafcat("sql", "-c", text, "--json").documents == cafcat("query", name, argument, "--json").documents
+    assert "no such chunk" in cafcat("query", "lost-with", "0" * 8, "--sql", code=4).err
+    assert "takes CHUNK" in cafcat("query", "lost-with", chunk["uuid"], "x", "--sql", code=2).err
+
+
+def test_sql_of_a_query_needs_no_database_for_complete_values(cafcat: Cafcat) -> None:
+    unreachable = Cafcat(cafcat.folder, "postgresql://127.0.0.1:1/none")
+    for name, argument in (
+        ("files-of-chunk", "00000000-0000-0000-0000-000000000000"),
+        ("lost-with-store", "file:///mnt/chunks"),
+        ("files-of-run", "7"),
+        ("where-is", "photos/cat.jpg"),
+    ):
+        assert argument in unreachable("query", name, argument, "--sql").text
+
+
 def test_a_query_that_ends_at_its_limit(cafcat: Cafcat) -> None:
     for n in range(20):
         cafcat.folder.joinpath(f"{n:02}").write_bytes(b"x")

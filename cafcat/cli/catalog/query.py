@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
@@ -43,7 +44,7 @@ def query(
         raise NotFound(f"there is no query {name!r}", hint="`cafcat query` lists the queries")
     chosen, values = named_queries()[name], arguments or []
     if sql:
-        text = chosen.text(values) if values else chosen.sql
+        text = chosen.text(_looked_up(call, chosen, values)) if values else chosen.sql
         call.output.show({"sql": text}, [f"{text};"])
         return
     with call.files() as repository:
@@ -83,6 +84,22 @@ def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -
     if kinds == ["RECORDED_RUN", "RECORDED_RUN"] and len(runs) == len(kinds):
         repository.changes_between(*runs)  # only checks which run is later, because no change is taken
     return [_whole(repository, kind, value) for kind, value in zip_longest(kinds[: len(values)], values)]
+
+
+def _looked_up(call: Call, query: "NamedQuery", values: list[str]) -> list[str]:
+    """Return the values for `--sql`. Only short UUIDs, and names and folders of stores, need the catalog."""
+    kinds = [parameter.kind for parameter in query.parameters]
+    pairs = list(zip_longest(kinds[: len(values)], values))
+    if all(_is_complete(kind, value) for kind, value in pairs):
+        return values
+    with call.files() as repository:
+        return [value if _is_complete(kind, value) else _whole(repository, kind, value) for kind, value in pairs]
+
+
+def _is_complete(kind: str | None, value: str) -> bool:
+    if kind == "UUID":
+        return len(value) == len(str(UUID(int=0)))
+    return kind != "STORE" or "://" in value
 
 
 def _whole(repository: "PackedFiles", kind: str | None, value: str) -> str:
