@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from cafcat.errors import NotInstalled
+from cafcat.errors import InvalidInput, NotInstalled
 
 __all__ = ["Span", "begin", "enable", "flush"]
 
+_EXPORTER_VARIABLE: Final = "OTEL_TRACES_EXPORTER"
 _EXPORTER_VARIABLES: Final = (
-    "OTEL_TRACES_EXPORTER",
+    _EXPORTER_VARIABLE,
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 )
@@ -114,9 +115,11 @@ def enable() -> None:
     """Record spans from now on, in this process. Idempotent.
 
     They go to the TracerProvider of the program. If the program has set none, and the environment names an exporter
-    (OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT), one with that exporter is set.
+    (OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT), one with that exporter is set. With the exporter "none",
+    none is set, and the spans are dropped.
 
     Raises:
+        InvalidInput: The environment names an unknown exporter.
         NotInstalled: The library is missing.
     """
     global _tracer  # noqa: PLW0603 - one switch for the whole process
@@ -127,9 +130,9 @@ def enable() -> None:
     except ImportError as error:
         hint = "pip install 'cafcat[otel]', or leave the setting tracing out"
         raise NotInstalled("traces need OpenTelemetry, which is not installed", hint=hint) from error
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider) and any(
-        os.environ.get(name) for name in _EXPORTER_VARIABLES
-    ):
+    is_unset = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    names_exporter = any(os.environ.get(name) for name in _EXPORTER_VARIABLES)
+    if is_unset and names_exporter and os.environ.get(_EXPORTER_VARIABLE) != "none":
         trace.set_tracer_provider(_provider())
     from cafcat import __version__
 
@@ -150,7 +153,11 @@ def _provider() -> Any:
 
 def _exporter() -> Any:
     """Return the exporter that the environment names: OTLP over HTTP, or "console", which prints on stderr."""
-    if os.environ.get("OTEL_TRACES_EXPORTER") == "console":
+    name = os.environ.get(_EXPORTER_VARIABLE) or "otlp"
+    if name not in ("console", "otlp"):
+        hint = f"{_EXPORTER_VARIABLE} can be console, none or otlp"
+        raise InvalidInput(f"there is no exporter of traces {name!r}", hint=hint)
+    if name == "console":
         import sys
 
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter

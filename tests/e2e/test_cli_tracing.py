@@ -182,6 +182,29 @@ def test_a_command_prints_its_spans(cafcat: Cafcat, tmp_path: Path) -> None:
         assert '"service.name": "cafcat"' in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("exporter", "code", "shown"),
+    [
+        ("none", 0, ""),
+        ("jaeger", 2, "no exporter of traces 'jaeger'; OTEL_TRACES_EXPORTER can be console, none or otlp"),
+    ],
+)
+def test_no_spans_are_sent_without_a_known_exporter(
+    cafcat: Cafcat, tmp_path: Path, exporter: str, code: int, shown: str
+) -> None:
+    (tmp_path / "a").write_bytes(b"content")
+    cafcat("ingest", "a")
+    environment = {
+        **cafcat.environment,
+        "CAFCAT_TRACING": "true",
+        "OTEL_TRACES_EXPORTER": exporter,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+    }
+    done = subprocess.run(cafcat.command("cat", "a"), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == code
+    assert (shown in done.stderr) if shown else not done.stderr
+
+
 @pytest.mark.parametrize("arguments", [("ingest", "tree"), ("get", "tree/a", "-o", "copy"), ("verify",)])
 def test_nothing_is_imported_without_the_setting(
     cafcat: Cafcat, tmp_path: Path, arguments: tuple[str, ...]
