@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 __all__ = [
     "AccessDenied",
     "CafcatError",
+    "CatalogDenied",
     "CatalogLocked",
     "CatalogOutdated",
     "CatalogUnavailable",
@@ -222,11 +223,17 @@ class AccessDenied(CafcatError):
 class CatalogUnavailable(Unavailable):
     """The database cannot be reached or started, refused the connection, or could not execute a statement.
 
-    A statement fails for lack of permission or space, or if it is cancelled or the connection is lost. If the
+    A statement fails for lack of space, or if it is cancelled or the connection is lost. If the
     connection is lost during a commit, the commit may have succeeded.
     """
 
     kind = "catalog_unavailable"
+
+
+class CatalogDenied(AccessDenied, CatalogUnavailable):
+    """The role of the database URL may not do this, or the server can only read."""
+
+    retryable = False
 
 
 class CatalogLocked(CatalogUnavailable):

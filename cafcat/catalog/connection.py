@@ -22,7 +22,7 @@ from cafcat.catalog.locking import (
     set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
-from cafcat.errors import AccessDenied, CafcatError, CatalogLocked, CatalogUnavailable, InvalidInput
+from cafcat.errors import CafcatError, CatalogDenied, CatalogLocked, CatalogUnavailable, InvalidInput
 from cafcat.support.forking import keep_open, renew_after_fork
 
 if TYPE_CHECKING:
@@ -392,10 +392,9 @@ def translated_errors() -> Iterator[None]:
 
     Raises:
         CatalogOutdated: A table does not exist.
-        AccessDenied: The role, or the server, can only read.
+        CatalogDenied: The role has no permission, or the role or the server can only read.
         CatalogLocked: A lock was not free in time.
-        CatalogUnavailable: The server does not answer, is out of disk space or memory, refuses permission, or
-            cancelled a statement.
+        CatalogUnavailable: The server does not answer, is out of disk space or memory, or cancelled a statement.
         InvalidInput: The catalog cannot store or look up a value, or a text is not valid UTF-8.
         CafcatError: Any other error of psycopg.
     """
@@ -409,11 +408,11 @@ def translated_errors() -> Iterator[None]:
         raise CatalogUnavailable(message, hint=hint) from error
     except pg.ReadOnlySqlTransaction as error:
         hint = "use the --database-url of a role that may change the catalog, on the primary server"
-        raise AccessDenied(f"the catalog can only be read here: {primary_message(error)}", hint=hint) from error
+        raise CatalogDenied(f"the catalog can only be read here: {primary_message(error)}", hint=hint) from error
     except pg.InsufficientPrivilege as error:
         hint = "use the --database-url of a role that may do this; a role of `cafcat db grant-reader` only reads"
         message = f"the database refused permission: {primary_message(error)}"
-        raise CatalogUnavailable(message, hint=hint) from error
+        raise CatalogDenied(message, hint=hint) from error
     except pg.LockNotAvailable as error:
         message = f"a lock of the catalog was not free: {primary_message(error)}"
         raise CatalogLocked(message, hint=_RUN_AGAIN) from error

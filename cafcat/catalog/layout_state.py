@@ -11,7 +11,7 @@ from cafcat.catalog import layout_sql as statements
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.layout import described, drop_former, partitions_of
 from cafcat.catalog.locking import acquire
-from cafcat.errors import CatalogUnavailable, Conflict
+from cafcat.errors import CatalogDenied, Conflict
 
 __all__ = [
     "LayoutChange",
@@ -139,7 +139,7 @@ def become_owner(connection: PgConnection) -> None:
     """Use the role that owns file_locations until the transaction ends, so that it owns the new table, too."""
     [(owner, is_member)] = connection.execute(statements.OWNER).fetchall()
     if not is_member:
-        raise CatalogUnavailable(
+        raise CatalogDenied(
             f"only the owner of the tables, the role {owner}, can change the layout",
             hint="use the --database-url of that role",
         )

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from cafcat.catalog.connection import PgConnection
 from cafcat.catalog.locking import set_lock_timeout
-from cafcat.errors import CatalogLocked, CatalogUnavailable
+from cafcat.errors import CatalogDenied, CatalogLocked, CatalogUnavailable
 
 __all__ = ["commit_with_check", "limit_wait_for_outcome"]
 
@@ -21,8 +21,8 @@ def commit_with_check(function: Callable[[], Result], look: Callable[[], Result 
     If it was not committed, it is run again, at most three times in all.
 
     Args:
-        function: Runs the transaction and returns its result. CatalogLocked, and errors other than
-            CatalogUnavailable, are raised at once.
+        function: Runs the transaction and returns its result. CatalogDenied, CatalogLocked, and errors
+            other than CatalogUnavailable, are raised at once.
         look: Called after `function` raised CatalogUnavailable. Returns the result if the server committed the
             transaction, else None. Raises CatalogLocked if the server may still be executing it.
 
@@ -30,14 +30,15 @@ def commit_with_check(function: Callable[[], Result], look: Callable[[], Result 
         The result of the transaction.
 
     Raises:
+        CatalogDenied: The role may not do this, or the server can only read.
         CatalogLocked: The transaction waited too long for a lock, and was rolled back.
         CatalogUnavailable: The transaction failed three times, or its outcome cannot be found out.
     """
     for number in range(1, _ATTEMPTS + 1):
         try:
             return function()
-        except CatalogLocked:
-            raise  # the transaction was certainly rolled back, and its wait for the lock is over
+        except (CatalogDenied, CatalogLocked):
+            raise  # the transaction was certainly rolled back, and its wait for a lock is over
         except CatalogUnavailable as error:
             try:
                 done = look()

@@ -1,5 +1,6 @@
 """Every verb by a role that `db grant-reader` made a reader: reading verbs work, and no verb changes anything."""
 
+import json
 import os
 import re
 import shlex
@@ -112,7 +113,27 @@ def test_a_changing_verb_changes_nothing(filled: Cafcat, reader: Cafcat, verb: s
     assert "Traceback" not in result.err
     assert (result.code == 0) == (verb in WITHOUT_WORK), result
     if result.code:
+        assert result.code == 12
         assert re.search("permission denied|refused permission|only the owner|cannot", result.err), result
+    assert rows(filled) == before
+    assert files_in(filled.folder / "store") == objects
+
+
+@pytest.mark.parametrize("options", ["", "-c default_transaction_read_only=on"])
+@pytest.mark.parametrize("words", ["copy --all --to ./second", "prune --grace 0 --yes"])
+def test_a_role_that_can_only_read_is_an_error_of_credentials(
+    filled: Cafcat, reader: Cafcat, options: str, words: str
+) -> None:
+    """The server names another reason if the role begins transactions that can only read."""
+    filled("copy", "--all", "--to", "./second", "-q")
+    filled("rm", "-r", "tree", "--yes")
+    (filled.folder / "new").write_bytes(b"new")
+    filled("ingest", "new", "-q")
+    reader.extra["PGOPTIONS"] = options
+    before, objects = rows(filled), files_in(filled.folder / "store")
+    result = reader.unchecked(*words.split(), "--json")
+    assert result.code == 12, result
+    assert json.loads(result.err.splitlines()[-1])["error"]["kind"] == "credentials"
     assert rows(filled) == before
     assert files_in(filled.folder / "store") == objects
 

@@ -13,7 +13,7 @@ from cafcat.catalog.named_queries import named_queries
 from cafcat.catalog.tables import metadata
 from cafcat.embedded import listening
 from cafcat.embedded.roles import SUPERUSER
-from cafcat.errors import AccessDenied, CafcatError, InvalidInput
+from cafcat.errors import AccessDenied, InvalidInput
 from cafcat.settings.database import Database
 from cafcat.settings.settings import Settings
 
@@ -107,10 +107,9 @@ def test_reading_works_and_changing_does_not(home: Path, reader_url: str) -> Non
         assert len(repository.stores()) == 1
         repository.extract("a", home / "extracted")
         repository.snapshot(home / "all.snapshot")
-        for change in (lambda: repository.rm(["a/one"]), repository.verify, repository.recover):
-            with pytest.raises(CafcatError) as failure:
+        for change in (lambda: repository.rm(["a/one"]), repository.verify, repository.backup):
+            with pytest.raises(AccessDenied):
                 change()
-            assert isinstance(failure.value, AccessDenied) or "permission" in str(failure.value)
     with cafcat.open(home=home) as repository:
         assert repository.stats().files == 2
 
