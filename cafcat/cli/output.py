@@ -160,10 +160,13 @@ class Output:
 
     def names(self, names: Iterable[str], *, null: bool = False) -> None:
         """Print names on stdout, each with a newline, or unchanged and with a NUL, at its end."""
-        if null:
+        lines = getattr(names, "lines", None)  # a PathPage has the bytes; get need not load that class
+        if lines is not None and not self._on_terminal:
+            self.raw(lines.replace(b"\n", b"\0") if null else lines)
+        elif null:
             self.raw(b"".join(name.encode() + b"\0" for name in names))
-            return
-        self.line("\n".join(map(self.shown, names)))
+        else:
+            self.line("\n".join(map(self.shown, names)))
 
     def document(self, document: Mapping[str, Any]) -> None:
         """Print a JSON document in one line on stdout, in ASCII, which every locale can show."""

@@ -118,7 +118,7 @@ def test_a_process_reads_what_it_has_written(pair: Pair, readers: Readers) -> No
     pair.pause()
     write(repository, "own", b"new")
     assert repository.read("own") == b"new"
-    assert list(repository.find_paths("own", max_size=3)) == [["own"]]
+    assert [list(page) for page in repository.find_paths("own", max_size=3)] == [["own"]]
     assert answers_from(repository) == "primary"
     pair.resume()
     wait_for_standby(repository)

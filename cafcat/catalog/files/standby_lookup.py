@@ -12,6 +12,7 @@ from cafcat.model import Folder, Location
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
     from cafcat.catalog.chunks.copies import Copies
+    from cafcat.catalog.files.path_page import PathPage
     from cafcat.catalog.files.ranges import PathRange
 
 __all__ = ["ReadingCatalog", "StandbyLookup"]
@@ -49,7 +50,7 @@ class StandbyLookup(Lookup):
         found = self._from_standby(query)
         return found[0] if found and is_complete(found[0]) else query(self._on_primary)
 
-    def _list(self, query: Callable[[Lookup], list[Listed]]) -> list[Listed]:
+    def _list(self, query: Callable[[Lookup], Listed]) -> Listed:
         """Return a page of a listing as `_ask` does. An empty page counts if the primary does not answer.
 
         It may be the end of a listing. To a single file, in contrast, "not found" would be a wrong answer.
@@ -127,6 +128,9 @@ class StandbyLookup(Lookup):
     def chunk_page(self, chunk: UUID, *, after: str | None = None, limit: int = PAGE_ROWS) -> list[Location]:
         """Return live locations of a chunk, in path order."""
         return self._list(lambda files: files.chunk_page(chunk, after=after, limit=limit))
+
+    def _paths(self, parameters: dict[str, Any], limit: int) -> "PathPage":
+        return self._list(lambda files: files._paths(parameters, limit))
 
     def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
         return self._list(lambda files: files._met(statement, parameters, limit))
