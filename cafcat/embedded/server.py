@@ -30,6 +30,7 @@ from cafcat.embedded.connecting import (
 )
 from cafcat.embedded.listening import link_socket, server_settings
 from cafcat.embedded.locks import is_locked, locked, open_beside, try_lock
+from cafcat.embedded.orphans import end_orphans
 from cafcat.embedded.programs import (
     FREE_SPACE,
     OTHER_WAYS,
@@ -299,14 +300,15 @@ class EmbeddedServer:
     def _start(self) -> None:
         """Start the server, and wait until it accepts connections.
 
-        If processes of a killed server still run, or disturb the start, this returns without a server. These
-        processes end soon.
+        If processes of a killed server, or of a removed folder, still run or disturb the start, this returns
+        without a server. These processes end soon.
 
         Raises:
             CatalogUnavailable: The server cannot be started.
         """
         running = try_lock(self._running_file)
         if running is None:
+            end_orphans(self.folder)
             return
         try:
             user = prepare(self.folder, self.programs)

@@ -20,6 +20,7 @@ import pytest
 import cafcat
 from cafcat.embedded import sockets as embedded_sockets
 from cafcat.embedded.connecting import read_postmaster
+from cafcat.embedded.orphans import end_orphans
 from cafcat.embedded.programs import choose_user, run_program
 from cafcat.embedded.roles import SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
@@ -303,6 +304,35 @@ def test_a_server_whose_socket_was_removed_is_replaced(shared: EmbeddedServer, t
     shutil.rmtree(next(temporary.glob("cafcat-*")))
     assert start_time(shared) > before
     assert one_value(shared, "SELECT number FROM kept") == 42
+
+
+def test_a_removed_folder_gets_a_new_server(server: EmbeddedServer) -> None:
+    before = start_time(server)
+    shutil.rmtree(server.folder)
+    assert start_time(server) > before
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="only /proc shows processes in a removed folder")
+def test_only_servers_of_a_removed_folder_are_ended(tmp_path: Path) -> None:
+    """PostgreSQL itself would notice the loss of its folder within a minute."""
+    sleep = shutil.which("sleep")
+    assert sleep
+    program = shutil.copy(sleep, tmp_path / "postgres")
+    removed, kept = tmp_path / "removed", tmp_path / "kept"
+    removed.mkdir()
+    kept.mkdir()
+    places = [(program, removed), (sleep, removed), (program, kept)]
+    processes = [subprocess.Popen([name, "600"], cwd=folder) for name, folder in places]
+    try:
+        removed.rmdir()
+        for folder in (removed, kept):
+            end_orphans(folder)
+        assert processes[0].wait(LIMIT_SECONDS) == -signal.SIGQUIT
+        assert [process.poll() for process in processes[1:]] == [None, None]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_copy_of_a_home_in_use_has_a_server_of_its_own(server: EmbeddedServer, home: Path) -> None:
