@@ -57,6 +57,9 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert cafcat("query", name, "b", "--json").documents[0]["size_bytes"] == 1
         assert "the catalog has no such file" in cafcat("query", name, "nothing", code=4).err
     assert cafcat("query", "same-content", "b", "--json").documents == []
+    for name in ("folder-size", "largest-files", "etags"):
+        assert "the catalog has no such file or folder" in cafcat("query", name, "nothing", code=4).err
+    assert cafcat("query", "folder-size", ".", "--json").documents[0]["files"] == 2
     for name in ("nothing", "./b"):
         assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err
 

@@ -10,7 +10,9 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.catalog.sql import show_rows
 from cafcat.errors import NotFound
+from cafcat.model import NO_SUCH_PREFIX
 from cafcat.support.arguments import parse_text
+from cafcat.support.paths import folder_of
 
 if TYPE_CHECKING:
     from cafcat.catalog.named_queries import NamedQuery
@@ -50,13 +52,22 @@ def query(
     with call.files() as repository:
         columns, rows = repository.query(chosen.text(_values(repository, chosen, values)))
         first = list(islice(rows, chosen.most_rows or 1))
-        if not first and "FILE" in [parameter.kind for parameter in chosen.parameters]:
-            repository.session.catalog.reading.files.locate(values[0])  # raises NotFound without such a file
+        if not first:
+            _check_names(repository, chosen, values)
         show_rows(call, columns, chain(first, rows))
     if len(first) == chosen.most_rows:
         call.note(
             f"the query ends after {len(first)} rows; `cafcat query {name} --sql` prints it, for more of them"
         )
+
+
+def _check_names(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> None:
+    """Raise NotFound if one of the values is the name of a file or folder that the catalog does not have."""
+    for parameter, value in zip(query.parameters, values, strict=True):
+        if parameter.kind == "FILE":
+            repository.session.catalog.reading.files.locate(value)
+        elif parameter.kind == "FOLDER" and folder_of(value) and not any(repository.list_folder(value)):
+            raise NotFound(NO_SUCH_PREFIX, path=value, hint="`cafcat ls` lists the catalog")
 
 
 def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
