@@ -9,6 +9,7 @@ import sys
 import pytest
 from awscrt.checksums import crc64nvme as awscrt_crc64nvme
 
+from cafcat.native.copy import RowTaker
 from cafcat.native.crc64nvme import crc64nvme_by_instructions
 from cafcat.native.library import library, turned_off, why_unused
 from cafcat.support.checksums import crc32c
@@ -39,6 +40,55 @@ def test_crc64nvme_of_every_length() -> None:
     assert compute(data[7:], awscrt_crc64nvme(data[:7])) == awscrt_crc64nvme(data)
     assert compute(memoryview(bytearray(data))[5:900], 0) == awscrt_crc64nvme(data[5:900])
     assert compute(memoryview(bytearray()), 9) == 9
+
+
+class RowsInMemory:
+    """Functions of libpq that return rows in memory of the C library, and then the last result."""
+
+    def __init__(self, rows: list[bytes], last: int) -> None:
+        memory = ctypes.CDLL(None)
+        memory.malloc.restype, memory.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        memory.free.argtypes = [ctypes.c_void_p]
+        waiting, self.held = iter(rows), 0
+
+        def get(connection: int, place: int, is_async: int) -> int:
+            assert (connection, is_async) == (7, 1)
+            row = next(waiting, None)
+            if row is None:
+                return last
+            address = memory.malloc(len(row))
+            ctypes.memmove(address, row, len(row))
+            ctypes.c_void_p.from_address(place).value = address
+            self.held += 1
+            return len(row)
+
+        def release(address: int) -> None:
+            memory.free(address)
+            self.held -= 1
+
+        pointer = ctypes.c_void_p
+        self.PQgetCopyData = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, ctypes.c_int)(get)
+        self.PQfreemem = ctypes.CFUNCTYPE(None, pointer)(release)
+
+
+@needs_library
+@pytest.mark.parametrize("last", [0, -1, -2])
+def test_rows_of_every_size_are_taken(last: int) -> None:
+    loaded = library()
+    assert loaded is not None
+    random_rows = random.Random(7)
+    rows = [random_rows.randbytes(random_rows.choice([1, 3, 9, 10, 11, 400])) for _ in range(500)]
+    memory = RowsInMemory(rows, last)
+    taker = RowTaker(loaded, memory, 10)  # type: ignore[arg-type]
+    taken = []
+    result = 1
+    while result > 0:
+        block, result = taker.take(7)
+        taken.append(block)
+    assert result == last
+    assert b"".join(taken) == b"".join(rows)
+    assert max(map(len, taken)) <= 10 + 400
+    assert memory.held == 0
 
 
 def test_the_library_can_be_turned_off() -> None:
