@@ -225,7 +225,7 @@ class CatalogQueries:
         min_size: int | None = None,
         max_size: int | None = None,
     ) -> Iterator[Sequence[str]]:
-        """Yield the paths of the files that `find` yields, in lists of up to 20,000, in a tenth of the time.
+        """Yield the paths of the files that `find` yields, in lists of up to 100,000, in a tenth of the time.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.

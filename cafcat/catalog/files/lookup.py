@@ -30,7 +30,10 @@ __all__ = [
 
 PAGE_ROWS: Final = 1000
 _PATHS: Final = 20_000
-"""Largest number of paths of one query, if nothing else is wanted."""
+"""Number of paths of one query, if nothing else is wanted."""
+_MOST_PATHS: Final = 100_000
+_PATHS_BYTES: Final = 4 << 20
+"""Limits of the later queries of `path_pages`: each query takes a millisecond more than its paths."""
 
 
 def size_of(alias: str = "") -> str:
@@ -314,9 +317,10 @@ class Lookup:
         )
 
     def path_pages(self, prefix: str, where: FindFilter | None = None) -> Iterator[Sequence[str]]:
-        """Yield the paths of the files that `pages` yields for a name, in lists of up to 20,000.
+        """Yield the paths of the files that `pages` yields for a name, in lists of up to 100,000.
 
-        This takes a tenth of the time of `pages`.
+        This takes a tenth of the time of `pages`. The first list has up to 20,000 paths. Each later one has as many
+        as fit in about 4 MiB, by the length of the paths before it.
 
         Args:
             prefix: The name, as typed.
@@ -327,12 +331,13 @@ class Lookup:
         if path is not None and (page := self._paths({"path": path} | conditions, 1)):
             yield page
         low, high = folder_range(folder_of(prefix))
-        yield from pages_of(
-            lambda last: self._paths(
-                {"low": low if last is None else successor(last), "high": high} | conditions, _PATHS
-            ),
-            _PATHS,
-        )
+        limit = _PATHS
+        while page := self._paths({"low": low, "high": high} | conditions, limit):
+            yield page
+            if len(page) < limit:
+                return
+            low = successor(page[-1])
+            limit = min(_MOST_PATHS, max(1, _PATHS_BYTES * len(page) // page.size_bytes))
 
     def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
         """Return the indexes of the groups of ranges in which the catalog has no file. Costs one query.

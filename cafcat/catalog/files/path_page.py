@@ -15,6 +15,7 @@ class PathPage(Sequence[str]):
     """Paths in their order. They become strings when a program asks for one of them, except for the last one.
 
     Attributes:
+        size_bytes: Size of the text.
         lines: The paths in UTF-8, each with a newline at its end; None if a path has a newline or another character
             that PostgreSQL escapes.
     """
@@ -27,6 +28,7 @@ class PathPage(Sequence[str]):
         """
         self._text = text
         self._count = text.count(b"\n")
+        self.size_bytes = len(text)
         self._paths: list[str] | None = None
         self.lines = None if b"\\" in text else text
 
