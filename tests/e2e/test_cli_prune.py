@@ -62,6 +62,13 @@ def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, st
     ]
 
 
+def test_the_plan_leaves_out_the_bytes_of_missing_objects(cafcat: Cafcat, chunks: dict[str, str]) -> None:
+    for name in ("gone", "gone too"):
+        (cafcat.folder / "store" / f"{chunks[name]}.caf").unlink()
+    assert cafcat("prune", "--grace", "0", "--dry-run").text == "would remove 2 chunks: frees 0 B\n"
+    assert cafcat("prune", "--grace", "0", "--yes").text == "removed 2 chunks: freed 0 B\n"
+
+
 def test_json_output(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     first, second, last = cafcat("prune", "--grace", "0", "--yes", "--json", "-v").documents
     assert [first["uuid"], second["uuid"]] == [chunks["gone"], chunks["gone too"]]

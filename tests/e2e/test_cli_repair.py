@@ -133,6 +133,9 @@ def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     assert result.lines[0] == f"would repair 0 of 1 chunk, and pack {len(TREE) - 1} files into new chunks"
     assert result.lines[-2] == "lost files may be at their source: cafcat repair --from-source SRC reads them there"
     assert result.lines[-1].startswith("to give up lost files: cafcat query damaged-files lists them")
+    (cafcat.folder / "empty").mkdir()
+    elsewhere = cafcat("repair", "--from-source", "empty", "--dry-run", code=5).lines
+    assert "lost files may be at another source: cafcat repair --from-source SRC reads them there" in elsewhere
     assert cafcat("repair", "--from-source", "tree", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
 
 

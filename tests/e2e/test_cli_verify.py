@@ -80,6 +80,12 @@ def test_damage_is_printed_and_the_code_is_5(cafcat: Cafcat) -> None:
     chunk.unlink()
     first = cafcat("verify", code=5).lines[0]
     assert first == f"chunk {chunk.stem}: missing: no object {chunk.name} in {chunk.parent}"
+    cafcat("rm", "-r", "t", "--yes")
+    first = cafcat("verify").lines[0]
+    assert (
+        first
+        == f"chunk {chunk.stem}: missing: no object {chunk.name} in {chunk.parent}; the chunk has no live file"
+    )
 
 
 def test_files_with_flipped_bytes_are_reported_and_unreadable(cafcat: Cafcat) -> None:

@@ -1,4 +1,4 @@
--- Which chunks has no check of level data found whole for some days?
+-- Which chunks were not found whole by a check of level data for some days?
 -- :days INTEGER Number of days. Example: 90
 -- Chunks that were never found whole come first.
 SELECT chunk, store, size_bytes, last_whole_at FROM cafcat_ops.chunk_health

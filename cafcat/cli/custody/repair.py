@@ -96,7 +96,9 @@ def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
     lines = []
     if not options.sources:
         lines.append("lost files may be at their source: cafcat repair --from-source SRC reads them there")
-    elif not options.from_copies:
+    else:
+        lines.append("lost files may be at another source: cafcat repair --from-source SRC reads them there")
+    if options.sources and not options.from_copies:
         lines.append("lost files may be in copies of the chunks: --from-copy reads them, too")
     lines.append(
         "to give up lost files: cafcat query damaged-files lists them, and cafcat rm removes them; "

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cafcat.operations.verify.report import VerifyReport
 
 __all__ = ["register"]
+
+_OF_WHOLE_OBJECTS: Final = (FindingKind.MISSING, FindingKind.SIZE, FindingKind.INDEX)
 
 
 class _Progress(ShownProgress):
@@ -84,7 +86,9 @@ def _shown(finding: Finding) -> str:
     is_named = finding.path is not None and finding.kind is not FindingKind.SIZE
     path = f" {printable(finding.path)}" if is_named and finding.path else ""
     span = f" [{finding.start_byte}, {finding.end_byte})" if finding.start_byte is not None else ""
-    return f"{finding.kind}{path}{span}: {printable(finding.detail)}"
+    # The detail of a single file names the same reason.
+    unneeded = "" if finding.is_live or finding.kind not in _OF_WHOLE_OBJECTS else "; the chunk has no live file"
+    return f"{finding.kind}{path}{span}: {printable(finding.detail)}{unneeded}"
 
 
 def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> int:

@@ -124,8 +124,8 @@ class _Inbox:
                     break
                 else:
                     self._messages.put((kind, value))
-        except (EOFError, OSError):
-            pass
+        except (EOFError, OSError, TypeError):
+            pass  # TypeError: the process ends, and the pipe was closed between two steps of recv
         self.is_aborted = True
         self._messages.put(("abort", None))
 

@@ -111,16 +111,14 @@ class _Prune:
             where = f"its object in {copy.chunk_store}"
             raise Corrupt(f"{where} has {found.size_bytes:,} bytes instead of {copy.size_bytes:,}")
         check_files(store, new, (copy.object_key, copy.chunk_key))
-        freed = copy.size_bytes
         if not self._dry_run:
             self._replicas.prove(store, copy.uuid, copy.object_key)
             if not self._catalog.pruning.mark_copy_deleted(copy, self._grace_seconds):
                 return
-            left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
-            [left] = self._remove(store, copy.chunk_id, [left])
-            freed = left.size_bytes
-        self._counts.update(objects=1, bytes=freed)
-        self._session.emit(ChunkPruned(copy.uuid, copy.store, 1, freed, copy.retired_at))
+        left = ChunkObject(copy.id, copy.store, copy.object_key, copy.size_bytes)
+        [left] = self._remove(store, copy.chunk_id, [left])
+        self._counts.update(objects=1, bytes=left.size_bytes)
+        self._session.emit(ChunkPruned(copy.uuid, copy.store, 1, left.size_bytes, copy.retired_at))
 
     def _prune(self, chunk: PrunableChunk) -> None:
         if not chunk.is_deleted and not self._decide(chunk):
@@ -128,7 +126,7 @@ class _Prune:
         if chunk.is_adopted and not chunk.is_deleted:
             self._let_go(chunk)
         objects = self._catalog.pruning.objects(chunk.id)
-        removed = objects if self._dry_run else self._remove_all(chunk, objects)
+        removed = self._remove_all(chunk, objects)
         if self._dry_run:
             self._shown_copies.update(found.copy for found in objects if found.copy is not None)
         if removed:
@@ -162,7 +160,7 @@ class _Prune:
         return self._catalog.pruning.mark_deleted(chunk.id, self._grace_seconds)
 
     def _remove_all(self, chunk: PrunableChunk, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
-        """Remove the given objects of a chunk from their stores, and return those that were removed.
+        """Remove the given objects of a chunk from their stores as `_remove`, and return those that were removed.
 
         The failure of a store is noted for the report.
         """
@@ -173,7 +171,7 @@ class _Prune:
         return removed
 
     def _remove(self, store: Store, chunk_id: int, objects: Sequence[ChunkObject]) -> list[ChunkObject]:
-        """Remove objects of a chunk from one store, and then its journal record.
+        """Remove objects of a chunk from one store, and then its journal record. A dry run only looks for them.
 
         The journal record comes last, because a rebuild adopts a complete chunk without a record.
 
@@ -181,6 +179,8 @@ class _Prune:
             The objects. Those that were missing have the size 0.
         """
         removed = [found if has(store, found.object_key) else found._replace(size_bytes=0) for found in objects]
+        if self._dry_run:
+            return removed
         # The uploads of these objects were completed long ago, so there is none to abort.
         for found in objects:
             store.delete(found.object_key)
