@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
-from cafcat.catalog.chunks.rows import ChunkRow
+from cafcat.catalog.chunks.rows import ChunkRow, ChunkRows
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget
 from cafcat.errors import (
     CafcatError,
@@ -44,7 +44,9 @@ _NAMED_FILES: Final = 10
 """Largest number of files that the finding of a truncated object names. All its cut-off files are counted."""
 
 
-def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> CheckResult | None:
+def check_target(
+    session: Session, target: CheckTarget, level: VerifyLevel, rows: ChunkRows | None = None
+) -> CheckResult | None:
     """Check the object of a chunk or copy. Memory does not depend on the object's size.
 
     Errors of the store are part of the result.
@@ -53,6 +55,7 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
         session: The session.
         target: The object to check.
         level: INDEX or DATA.
+        rows: The rows of the chunk, which this function closes; None to read them from the catalog.
 
     Returns:
         The result; None if the check found damage, but prune deleted the object meanwhile.
@@ -67,8 +70,8 @@ def check_target(session: Session, target: CheckTarget, level: VerifyLevel) -> C
     is_conclusive, unchecked = True, 0
     try:
         store = session.stores[target.store]
-        with catalog.verification.rows(target.chunk_id) as rows:
-            check = ObjectCheck(store, target, rows, findings, progress)
+        with rows or catalog.verification.rows(target.chunk_id) as all_rows:
+            check = ObjectCheck(store, target, all_rows, findings, progress)
             verdict = check.run(level)
             unchecked = check.unchecked_blocks
             is_conclusive = verdict is not Verdict.UNREADABLE or not is_denied(check.failed)

@@ -6,17 +6,19 @@ been repaired since. Objects that were committed after the first part began are 
 """
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from cafcat.catalog.chunks.rows import ChunkRows
 from cafcat.catalog.chunks.verification import (
     CheckResult,
     CheckTarget,
     TargetKey,
     TargetTotals,
+    Verification,
     VerifyRun,
     VerifyScope,
 )
@@ -121,10 +123,21 @@ class _Verify:
             stores = self._catalog.verification.stores(run.id, scope)
             yield from check_on_cluster(self._session, self._options, stores, targets, self.level)
         elif job_count == 1:
-            for target in targets:
-                yield target, check_target(self._session, target, self.level)
+            yield from self._check_here(targets)
         else:
             yield from check_in_workers(self._session, job_count, targets, self.level)
+
+    def _check_here(
+        self, targets: Iterator[CheckTarget]
+    ) -> Generator[tuple[CheckTarget, CheckResult | None], None, None]:
+        """Check objects in this process. The rows of the next object arrive while one is checked."""
+        with closing(_with_rows(self._catalog.verification, targets)) as prepared:
+            for target, rows in prepared:
+                with rows:
+                    if self._should_end():
+                        return
+                    result = check_target(self._session, target, self.level, rows)
+                yield target, result
 
     def _scope(self) -> VerifyScope:
         """Return the conditions for the objects that the options choose.
@@ -277,6 +290,26 @@ class _Verify:
             unpacked=self._counts["unpacked"],
             **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
+
+
+def _with_rows(
+    verification: Verification, targets: Iterator[CheckTarget]
+) -> Generator[tuple[CheckTarget, ChunkRows], None, None]:
+    """Yield each target with the rows of its chunk, which the catalog begins to send one target ahead.
+
+    The caller closes the rows that it gets.
+    """
+    ahead: deque[tuple[CheckTarget, ChunkRows]] = deque()
+    try:
+        for target in targets:
+            ahead.append((target, verification.rows(target.chunk_id)))
+            if len(ahead) > 1:
+                yield ahead.popleft()
+        while ahead:
+            yield ahead.popleft()
+    finally:
+        for _, rows in ahead:
+            rows.close()
 
 
 def _job_count(jobs: int | None, totals: TargetTotals, level: VerifyLevel) -> int:
