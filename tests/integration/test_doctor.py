@@ -235,7 +235,10 @@ def test_nothing_is_counted_file_by_file(proxy: PostgresProxy, local: cafcat.Rep
 
 def test_leftovers_of_dead_writers(local: cafcat.Repository) -> None:
     leave_half(local, {"a": b"first"})
-    assert "1 lease of writers" in found(local.doctor(), "writers")[0][1]
+    assert (
+        "1 lease of writers at work, or dead for less than a quarter of an hour"
+        in found(local.doctor(), "writers")[0][1]
+    )
     end_leases(local)
     assert complaint(local.doctor(), "writers") == "warning: writers have died, and left unfinished: chunk 1"
     sql(local, "UPDATE chunks SET state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL")

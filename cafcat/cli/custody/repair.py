@@ -93,15 +93,14 @@ def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
     """Return the lines that name further places to look for lost files; no line if no file is lost."""
     if not report.files_lost:
         return []
-    lines = []
-    if not options.sources:
-        lines.append("lost files may be at their source: cafcat repair --from-source SRC reads them there")
-    else:
-        lines.append("lost files may be at another source: cafcat repair --from-source SRC reads them there")
+    chosen = "".join(f" --chunk {chunk}" for chunk in options.chunks)  # a chunk need not have been verified
+    where = "another" if options.sources else "their"
+    lines = [f"lost files may be at {where} source: cafcat repair{chosen} --from-source SRC reads them there"]
     if options.sources and not options.from_copies:
         lines.append("lost files may be in copies of the chunks: --from-copy reads them, too")
+    verify = f"cafcat verify --level data{chosen}, then " if chosen else ""
     lines.append(
-        "to give up lost files: cafcat query damaged-files lists them, and cafcat rm removes them; "
+        f"to give up lost files: {verify}cafcat query damaged-files lists them, and cafcat rm removes them; "
         "cafcat ingest packs those that have changed at their source"
     )
     return lines

@@ -25,7 +25,8 @@ def writers(examination: Examination) -> Iterator[Found]:
         yield warning(f"abandoned or deleted, and perhaps still in a store: {_listed(left)}", _RECOVER)
     if not expired and not left:
         writing = sum(leases.valid for leases in totals.leases.values())
-        yield ok(f"nothing is left of dead writers; {plural(writing, 'lease')} of writers at work")
+        leases = f"; {plural(writing, 'lease')} of writers at work, or dead for less than a quarter of an hour"
+        yield ok(f"no expired lease of a dead writer{leases if writing else ''}")
 
 
 def runs(examination: Examination) -> Iterator[Found]:
