@@ -162,6 +162,17 @@ def test_only_a_dot_means_the_whole_catalog(tree: Cafcat) -> None:
     assert paths(tree) == set(TREE)
 
 
+def test_reading_a_removed_file_names_undelete(tree: Cafcat) -> None:
+    tree("rm", "tree/a.txt")
+    hint = "it was removed; `cafcat undelete tree/a.txt` brings it back"
+    for verb in ("get", "cat", "stat", "url"):
+        assert hint in tree(verb, "tree/a.txt", code=4).err
+    tree("prune", "--grace", "0", "--yes")
+    assert tree("rm", "-r", "tree", "--yes", "-q").code == 0
+    tree("prune", "--grace", "0", "--yes")
+    assert "undelete" not in tree("get", "tree/a.txt", code=4).err
+
+
 def test_history_shows_the_reason(tree: Cafcat) -> None:
     tree("rm", "tree/a.txt")
     tree("ingest", "tree/a.txt", "-q")

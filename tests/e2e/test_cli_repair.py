@@ -42,7 +42,7 @@ def test_all_keys_are_documented() -> None:
 
 def test_repair_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
-    files = f"files: {len(TREE) - 1} right in their chunk, 0 from copies, 1 from sources, 0 lost"
+    files = f"files: {len(TREE) - 1} empty or right in their chunk, 0 from copies, 1 from sources, 0 lost"
     dry = cafcat("repair", "--from-source", "tree", "--dry-run")
     assert dry.lines == [f"would repair 1 of 1 chunk, and pack {len(TREE)} files into new chunks", files]
     unasked = cafcat("repair", "--from-source", "tree", "-q", code=9)

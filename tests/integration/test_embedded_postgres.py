@@ -322,7 +322,9 @@ def test_only_servers_of_a_removed_folder_are_ended(tmp_path: Path) -> None:
     removed.mkdir()
     kept.mkdir()
     places = [(program, removed), (sleep, removed), (program, kept)]
-    processes = [subprocess.Popen([name, "600"], cwd=folder) for name, folder in places]
+    # A test in the background of a shell ignores SIGQUIT, and so would its children. PostgreSQL does not.
+    heeds = {"preexec_fn": lambda: signal.signal(signal.SIGQUIT, signal.SIG_DFL)}
+    processes = [subprocess.Popen([name, "600"], cwd=folder, **heeds) for name, folder in places]
     try:
         removed.rmdir()
         for folder in (removed, kept):

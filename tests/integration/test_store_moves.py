@@ -210,6 +210,25 @@ def test_a_new_place_without_the_journal_is_refused(
 # Concurrent verbs
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_lost_chunk_without_live_files_does_not_stay_in_the_way(
+    repository: cafcat.Repository, old: Folder, new: Folder, is_known: bool
+) -> None:
+    """A check that found the loss lets the move go on. Without one, the message names what does."""
+    [chunk] = repository.chunks()
+    commit(repository, {path: data[::-1] for path, data in FILES.items()})
+    (old.folder / chunk.object_key).unlink()
+    if is_known:
+        repository.verify()
+    shutil.copytree(old.folder, new.folder)
+    if not is_known:
+        with pytest.raises(StoreFailed, match="have no live file; cafcat prune --grace 0 forgets them"):
+            repository.move_store(old.url, new.url, look_at_all=True)
+        repository.prune(grace_seconds=0)
+    repository.move_store(old.url, new.url, look_at_all=True)
+    assert content(repository) == {path: data[::-1] for path, data in FILES.items()}
+
+
 @pytest.mark.parametrize("verb", ["rm", "undelete"])
 def test_a_journal_record_that_is_made_during_a_move_goes_to_the_new_place(
     repository: cafcat.Repository, old: Folder, new: Folder, open_at: Opener, tmp_path: Path, verb: str

@@ -58,14 +58,17 @@ FROM stores AS s
 """
 
 _OBJECTS: Final = """
-SELECT object_key, size_bytes FROM (
-    SELECT c.object_key, c.size_bytes FROM chunks AS c
-    WHERE c.store = %(store)s AND c.state IN ('committed', 'retired')
+SELECT object_key, size_bytes, is_needed FROM (
+    SELECT c.object_key, c.size_bytes, c.state = 'committed' AS is_needed FROM chunks AS c
+    WHERE c.store = %(store)s
+      AND (c.state = 'committed' OR c.state = 'retired' AND NOT cafcat_ops.is_broken(c.id, NULL))
   UNION ALL
-    SELECT k.object_key, c.size_bytes FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
+    SELECT k.object_key, c.size_bytes, c.state = 'committed'
+    FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
     WHERE k.store = %(store)s AND k.state = 'committed' AND k.retired_at IS NULL
+      AND (c.state = 'committed' OR NOT cafcat_ops.is_broken(c.id, k.id))
   UNION ALL
-    SELECT b.object_key, b.size_bytes FROM backups AS b WHERE b.store = %(store)s AND b.state = 'committed'
+    SELECT b.object_key, b.size_bytes, true FROM backups AS b WHERE b.store = %(store)s AND b.state = 'committed'
 ) AS objects
 """
 _SAMPLE: Final = _OBJECTS + "ORDER BY random() LIMIT %(limit)s"
@@ -111,10 +114,12 @@ class StoredObject(NamedTuple):
     Attributes:
         object_key: Key of the object.
         size_bytes: Size of the object; None if unknown.
+        is_needed: False for a chunk without live files, and for a copy of such a chunk.
     """
 
     object_key: str
     size_bytes: int | None
+    is_needed: bool
 
 
 class Stores:
@@ -279,14 +284,15 @@ class Stores:
     def sample(self, url: str, limit: int) -> list[StoredObject]:
         """Return up to `limit` of the objects that a store should have, chosen at random.
 
-        These are the chunks, adopted archives, active copies and backups that the catalog has in the store.
+        These are the chunks, adopted archives, active copies and backups that the catalog has in the store, except
+        objects without live files that a check found damaged or missing.
         """
         return self._objects(_SAMPLE, {"store": url, "limit": limit})
 
     def page(self, url: str, *, after: str = "", limit: int = 1000) -> list[StoredObject]:
         """Return a page of the objects that a store should have, in the order of their keys.
 
-        These are the chunks, adopted archives, active copies and backups that the catalog has in the store.
+        They are those of `sample`.
 
         Args:
             url: URL of the store.
@@ -296,10 +302,7 @@ class Stores:
         return self._objects(_PAGE, {"store": url, "after": after, "limit": limit})
 
     def count(self, url: str) -> int:
-        """Return the number of objects that a store should have.
-
-        These are the chunks, adopted archives, active copies and backups that the catalog has in the store.
-        """
+        """Return the number of objects that a store should have: those of `sample`."""
         with self._connection.statement() as connection:
             row = connection.execute(_COUNT.encode(), {"store": url}).fetchone()
         return int(row[0]) if row else 0

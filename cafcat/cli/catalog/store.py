@@ -239,6 +239,8 @@ def migrate(
 
 def _summary(report: "MigrateReport") -> list[str]:
     first = "interrupted; " if report.interrupted else ""
+    if not (report.chunks or report.backups or report.left or report.failed or report.interrupted):
+        return [f"nothing to migrate from {report.old}"]
     chunks = f"{plural(report.chunks, 'chunk')} ({format_size(report.size_bytes)})"
     backups = f", {plural(report.backups, 'backup')}" if report.backups else ""
     lines = [f"{first}migrated {chunks}{backups} to {report.new}"]

@@ -93,6 +93,7 @@ def _done(report: "RecoverReport") -> str:
             (report.copies_removed, f"{remove} the remains of {_copies(report.copies_removed)}"),
             (report.backups_removed, f"{remove} the remains of {plural(report.backups_removed, 'backup')}"),
             (report.records_written, f"{write} {plural(report.records_written, 'journal record')} into the store"),
+            (report.runs_failed, f"recorded the end of {plural(report.runs_failed, 'ingest')} whose process died"),
             (report.uploads_removed, f"{remove} {plural(report.uploads_removed, 'late upload')}"),
             (report.objects_removed, f"{remove} {plural(report.objects_removed, 'late object')}"),
         )

@@ -72,7 +72,7 @@ def _summary(report: "RepairReport") -> list[str]:
     if not report.chunks:
         return lines
     lines.append(
-        f"files: {report.files_kept} right in their chunk, {report.files_from_copy} from copies, "
+        f"files: {report.files_kept} empty or right in their chunk, {report.files_from_copy} from copies, "
         f"{report.files_from_source} from sources, {report.files_lost} lost"
     )
     if report.removed_files_damaged:

@@ -20,7 +20,7 @@ NO_LOGS: Final = (
 
 
 def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Collection[str] | None" = None) -> None:
-    """Change message and hint of an error if the missing name is a pattern, or as `explain_log` does.
+    """Change message and hint of an error if the missing name is a pattern, a log file, or was removed.
 
     Args:
         repository: The repository that raised the error.
@@ -29,7 +29,7 @@ def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Colle
     """
     from cafcat.support.paths import from_root
 
-    if explain_log(repository.has_logs, error):
+    if explain_log(repository.has_logs, error) or _explain_removed(repository, error):
         return
     if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:
         explain_pattern(error)
@@ -57,6 +57,18 @@ def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
                 "an archive of logs has the records of this log file, or of the log files in this folder"
             )
             error.hint = f"use `cafcat units {name}`, or `cafcat search QUERY {name}`"
+            return True
+    return False
+
+
+def _explain_removed(repository: "PackedFiles", error: CafcatError) -> bool:
+    """Add a hint to the error if the missing file was removed, and its bytes are kept. Returns True if it does."""
+    if not isinstance(error, NotFound) or not error.path:
+        return False
+    with suppress(CafcatError):
+        last = next(iter(repository.history(error.path)), None)
+        if last is not None and last.reason == "removed" and last.is_kept:
+            error.hint = f"it was removed; `cafcat undelete {shlex.quote(error.path)}` brings it back"
             return True
     return False
 

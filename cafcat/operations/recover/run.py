@@ -102,6 +102,7 @@ class Recovery:
             copies_removed=counts["copies_removed"],
             backups_removed=counts["backups_removed"],
             records_written=counts["records_written"],
+            runs_failed=counts["runs_failed"],
             interrupted=self._interrupted,
             dry_run=self._dry_run,
         )
@@ -129,7 +130,7 @@ class Recovery:
                 self._sweep(store, url)
             self._count_leases(url)
         if not self._dry_run:
-            self._catalog.runs.fail_dead_runs()
+            self._counts["runs_failed"] += self._catalog.runs.fail_dead_runs()
             self._catalog.folders.fold()
 
     def recover_rows(self, url: str) -> None:

@@ -82,6 +82,7 @@ class _Move:
         self._records_looked_at = 0
         self._wrong: list[str] = []
         self._wrong_count = 0
+        self._needed_wrong = False
 
     def run(self, old: str, new: Store, *, look_at_all: bool, dry_run: bool) -> StoreMoveReport:
         """Check that the objects have arrived at the new URL, and change the URL in the catalog.
@@ -159,14 +160,14 @@ class _Move:
         self._session.checkpoint()
         self._looked_at += 1
         if found is None:
-            self._add_wrong(f"{expected.object_key} is missing")
+            self._add_wrong(f"{expected.object_key} is missing", is_needed=expected.is_needed)
         elif expected.size_bytes not in (None, found.size_bytes):
-            self._add_wrong(
-                f"{expected.object_key} has {found.size_bytes:,} bytes instead of {expected.size_bytes:,}"
-            )
+            sizes = f"{found.size_bytes:,} bytes instead of {expected.size_bytes:,}"
+            self._add_wrong(f"{expected.object_key} has {sizes}", is_needed=expected.is_needed)
 
-    def _add_wrong(self, what: str) -> None:
+    def _add_wrong(self, what: str, *, is_needed: bool = True) -> None:
         self._wrong_count += 1
+        self._needed_wrong = self._needed_wrong or is_needed
         if len(self._wrong) < _NAMED_OBJECTS:
             self._wrong.append(what)
 
@@ -174,6 +175,8 @@ class _Move:
         more = self._wrong_count - len(self._wrong)
         what = ", ".join(self._wrong) + (f" and {more:,} more" if more else "")
         hint = "nothing was changed: first move all objects there, or use `cafcat store migrate`"
+        if not self._needed_wrong:
+            hint = "nothing was changed: these chunks have no live file; cafcat prune --grace 0 forgets them"
         all_objects = self._looked_at + self._records_looked_at
         message = f"{self._wrong_count:,} of {all_objects:,} objects are missing or wrong in {new.url}: {what}"
         return StoreFailed(message, hint=hint)
