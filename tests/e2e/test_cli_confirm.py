@@ -81,6 +81,9 @@ def test_the_counted_files_are_removed(packed: Cafcat) -> None:
     (packed.folder / "list").write_bytes(b"tree/odd\0\xff\0")
     code, shown = asked(packed, b"y\n", "rm", "tree/*.txt", "--files-from", "list", "-0")
     assert (code, "Remove 3 files?" in shown, "removed 3 files" in shown) == (3, True, True), shown
+    assert shown.count("udcff: the catalog has no such file") == 1, (
+        "the problem is printed before the question only"
+    )
     assert packed("ls", "-R").lines == ["tree/file"]
 
 

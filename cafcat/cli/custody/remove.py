@@ -42,17 +42,19 @@ class _Progress(ShownProgress):
     path has a newer file. Every other problem is counted and printed.
     """
 
-    def __init__(self, call: Call, *, single: bool, removes: bool) -> None:
+    def __init__(self, call: Call, *, single: bool, removes: bool, is_second: bool = False) -> None:
         """Begin without problems.
 
         Args:
             call: The call of the command.
             single: True if the user gave a single name.
             removes: True for `rm`, False for `undelete`.
+            is_second: True if the files were counted before, which printed the problems.
         """
         super().__init__(call)
         self._single = single
         self._removes = removes
+        self._is_second = is_second
 
     def problem(self, problem: FileProblem) -> None:
         if self._single and problem.kind in _ERRORS:
@@ -62,7 +64,8 @@ class _Progress(ShownProgress):
             elif isinstance(error, NotFound):
                 error.hint = error.hint or "`cafcat undelete --list` lists the removed files"
             raise error
-        super().problem(problem)
+        if not self._is_second:
+            super().problem(problem)
 
 
 def rm(
@@ -90,7 +93,7 @@ def rm(
     asks, report = _rm(call, targets, dry_run=dry_run, yes=yes)
     if asks and report.files:
         confirm(call, f"Remove {plural(report.files, 'file')}?")
-        _, report = _rm(call, targets, dry_run=False, yes=True)
+        _, report = _rm(call, targets, dry_run=False, yes=True, is_second=True)
     return SOME_FAILED if report.files_failed else 0
 
 
@@ -132,13 +135,22 @@ class _Targets:
         self._chosen = None
 
 
-def _rm(call: Call, targets: _Targets, *, dry_run: bool, yes: bool) -> tuple[bool, "RemoveReport"]:
+def _rm(
+    call: Call, targets: _Targets, *, dry_run: bool, yes: bool, is_second: bool = False
+) -> tuple[bool, "RemoveReport"]:
     """Run the operation, and print its summary.
+
+    Args:
+        call: The call of the command.
+        targets: What to remove.
+        dry_run: Only count.
+        yes: Do not count before the removal.
+        is_second: True if the files were counted before.
 
     Returns:
         True if the files were only counted, because the user has to be asked first; and the report.
     """
-    progress = _Progress(call, single=targets.is_single, removes=True)
+    progress = _Progress(call, single=targets.is_single, removes=True, is_second=is_second)
     at_hand = "the count" if dry_run or (targets.may_ask and not yes) else "the removal"
     with operation(call, progress, at_hand=at_hand, if_interrupted="nothing was removed") as session:
         from cafcat.operations.rm.run import run
