@@ -16,6 +16,7 @@ __all__ = [
     "check_parent",
     "chosen_store",
     "default_store",
+    "existing_store",
     "named_store",
     "store_for_new_objects",
     "store_to_write",
@@ -54,6 +55,21 @@ def chosen_store(session: Session, given: str | None) -> Store:
         InvalidInput, Unsupported: As `named_store` raises them.
     """
     return default_store(session) if given is None else named_store(session, given)
+
+
+def existing_store(session: Session, given: str) -> Store:
+    """Return the store that the user named (see `named_store`), for a catalog that may have lost its names.
+
+    Raises:
+        NotFound: The given folder does not exist.
+        InvalidInput, Unsupported: As `named_store` raises them.
+    """
+    store = named_store(session, given)
+    if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
+        is_word = possible_name(given, session.settings.stores) is not None
+        hint = "names of stores are lost with their catalog: give the path or the URL" if is_word else None
+        raise NotFound(f"no store and no folder is called {given}", hint=hint)
+    return store
 
 
 def store_for_new_objects(session: Session, given: str | None = None) -> Store:

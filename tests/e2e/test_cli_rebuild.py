@@ -127,7 +127,10 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
         accepted = alone("rebuild", copies.as_uri(), "--accept-loss", code=5)
         assert accepted.text.startswith("rebuilt 1 chunk: 13 files")
     with databases.fresh(databases.template()) as url:
-        nothing = Cafcat(cafcat.folder, url)("rebuild", "nowhere", code=4)
+        empty = Cafcat(cafcat.folder, url)
+        assert "names of stores are lost with their catalog" in empty("rebuild", "nowhere", code=4).err
+        (cafcat.folder / "nowhere").mkdir()
+        nothing = empty("rebuild", "nowhere", code=4)
         assert "neither a chunk nor a journal record in" in nothing.err
         mistyped = Cafcat(cafcat.folder, url)("rebuild", "store", "nowhere", code=4)
         nowhere = (cafcat.folder / "nowhere").as_uri()

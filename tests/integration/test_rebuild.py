@@ -199,6 +199,7 @@ def test_an_empty_catalog_and_nothing_else_is_filled(local: World) -> None:
         writer.execute("LOCK TABLE chunks IN ROW EXCLUSIVE MODE")
         with pytest.raises(Locked, match="another command is writing"):
             empty.rebuild()
+    (local.folder / "nothing").mkdir()
     with pytest.raises(NotFound, match="neither a chunk nor a journal"):
         empty.rebuild([str(local.folder / "nothing")])
     assert empty.rebuild().files == 1

@@ -1,6 +1,5 @@
 """Writes the whole catalog as one object of a store, and removes older backups if the user wants that."""
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,18 +9,17 @@ from uuid import uuid4
 
 from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.transfer.dump import TABLES, DumpReader
-from cafcat.errors import CafcatError, NotFound
+from cafcat.errors import CafcatError
 from cafcat.operations.audit import recorded
 from cafcat.operations.backup.keys import backup_key, backup_time
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
-from cafcat.operations.chosen_stores import chosen_store, store_to_write
+from cafcat.operations.chosen_stores import default_store, existing_store, store_to_write
 from cafcat.operations.joining import join_store
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.session import Session
-from cafcat.settings.stores import possible_name
-from cafcat.stores.base import FolderStore, Store
+from cafcat.stores.base import Store
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
@@ -180,12 +178,7 @@ def store_of_backups(session: Session, given: str | None) -> Store:
         NotFound: The given folder does not exist.
         InvalidInput: The text is not a valid URL or path.
     """
-    store = chosen_store(session, given)
-    if given is not None and isinstance(store, FolderStore) and not os.path.isdir(store.folder):
-        is_word = possible_name(given, session.settings.stores) is not None
-        hint = "names of stores are lost with their catalog: give the path or the URL" if is_word else None
-        raise NotFound(f"no store and no folder is called {given}", hint=hint)
-    return store
+    return default_store(session) if given is None else existing_store(session, given)
 
 
 def backups_of(store: Store) -> list[FoundBackup]:

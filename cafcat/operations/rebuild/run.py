@@ -25,7 +25,7 @@ from cafcat.model import JournalKind
 from cafcat.operations.audit import recorded
 from cafcat.operations.backup.keys import backup_time
 from cafcat.operations.belonging import catalog_of_backup
-from cafcat.operations.chosen_stores import default_store, named_store
+from cafcat.operations.chosen_stores import default_store, existing_store
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.joining import CHUNK_KEY
 from cafcat.operations.rebuild.cluster import read_on_cluster
@@ -65,7 +65,8 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
     Raises:
         Conflict: The catalog is not empty.
         Locked: Another process writes to the catalog.
-        NotFound: The stores have neither a chunk nor a journal record, or the chosen catalog did not write there.
+        NotFound: A folder does not exist, the stores have neither a chunk nor a journal record, or the chosen
+            catalog did not write there.
         InvalidInput: Several catalogs wrote to the stores, and the options do not choose one of them; or the name
             of a store is not a valid URL or path.
             Or other hosts cannot reach the database or a store.
@@ -73,7 +74,7 @@ def run(session: Session, options: RebuildOptions) -> RebuildReport:
         Unavailable: The workers of the executor cannot be used, or a call failed too often.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    found = [named_store(session, store) for store in options.stores] or [default_store(session)]
+    found = [existing_store(session, store) for store in options.stores] or [default_store(session)]
     try:
         return Rebuild(session, list({store.url: store for store in found}.values()), options).run()
     finally:
