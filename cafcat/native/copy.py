@@ -44,11 +44,11 @@ def row_taker(libpq: str, block_bytes: int) -> RowTaker | None:
     """Return an object that takes rows; None without the library, or if `libpq` has no functions of libpq.
 
     Args:
-        libpq: Path of the libpq that psycopg calls, or of a library that is linked with it.
+        libpq: Path of the libpq that psycopg calls, or of a library that is linked with it; "" if it is unknown.
         block_bytes: Size of the blocks of rows, in bytes.
     """
     loaded = library()
-    if loaded is None:
+    if loaded is None or not libpq:
         return None
     try:
         return RowTaker(loaded, ctypes.CDLL(libpq), block_bytes)
