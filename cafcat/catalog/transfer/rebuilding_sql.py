@@ -278,7 +278,8 @@ SELECT p.sequence, p.id, f.start_byte, f.file_path FROM record_files AS f JOIN p
 # Growth per day counts the live files only, on the days of their commits: what was removed before is not known.
 _GROWTH: Final = f"""
 INSERT INTO events (kind, chunk_id, happened_at, detail, files_change, bytes_change)
-SELECT 'chunk_rebuilt', c.id, coalesce(l.since, c.committed_at), l.files || ' live files', l.files, l.bytes
+SELECT 'chunk_rebuilt', c.id, coalesce(l.since, c.committed_at), 'live files, current since this time: ' || l.files,
+       l.files, l.bytes
 FROM (SELECT caf_file_id, current_since AS since, count(*) AS files, sum({size_of()})::bigint AS bytes
       FROM file_locations GROUP BY 1, 2) AS l JOIN chunks AS c ON c.id = l.caf_file_id ORDER BY 3, 2
 """  # noqa: S608

@@ -5,7 +5,7 @@ docs/decisions/0040 has the reasons of its rules.
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from cafcat.catalog.files.path_list import VersionList
 from cafcat.catalog.files.sources import SourceVersion
@@ -34,6 +34,13 @@ def check_whole_folders(sources: Sequence[Source]) -> None:
             raise InvalidInput(message, hint=hint)
 
 
+class _Refusal(NamedTuple):
+    """Why no file is removed, and what can be done."""
+
+    reason: str
+    hint: str
+
+
 class GoneFiles:
     """The files that the sources of one ingest had before, and do not have any more. Use it in a `with` statement.
 
@@ -57,7 +64,7 @@ class GoneFiles:
         self._source: WholeFolderSource | None = None
         self._missing: MissingFiles[SourceVersion] | None = None
         self._unreliable: str | None = None
-        self._too_many: str | None = None
+        self._refusal: _Refusal | None = None
         self._gone = 0
         self._known = 0
         self._unknown = 0
@@ -101,19 +108,29 @@ class GoneFiles:
         self._add(missing.rest())
         if not missing.is_reliable:
             self._unreliable = source.name
+        unknown = plural(self._unknown, "file")
+        # In an empty source, as of an unmounted disk, files of unknown source count: they may come from it.
+        counted = self._unknown if self._is_empty else 0
+        gone, expected = self._gone + counted, self._known + counted
+        is_too_much = gone * 100 > expected * self._options.max_delete
+        if is_too_much and not self._gone:
+            self._refusal = _Refusal(
+                f"{source.name} is empty, and the source of {unknown} of the catalog is unknown, as after a "
+                "rebuild",
+                "check the source, such as a disk that is not mounted; cafcat rm removes files of unknown source",
+            )
+            return
         if self._unknown and self._options.delete:
             self._session.warn(
-                f"{source.name} lacks {plural(self._unknown, 'file')} of the catalog whose source is unknown, as "
+                f"{source.name} lacks {unknown} of the catalog whose source is unknown, as "
                 "after a rebuild: they stay, and cafcat rm removes them"
             )
-        # In an empty source, as of an unmounted disk, files of unknown source count: they may come from it.
-        unknown = self._unknown if self._is_empty else 0
-        gone, expected = self._gone + unknown, self._known + unknown
-        if gone * 100 > expected * self._options.max_delete:
+        if is_too_much:
             are = "is" if gone == 1 else "are"
-            self._too_many = (
+            self._refusal = _Refusal(
                 f"{gone} of {plural(expected, 'file')} from {source.name} {are} gone, "
-                f"more than {self._options.max_delete} %"
+                f"more than {self._options.max_delete} %",
+                "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT",
             )
 
     def _add(self, files: Iterable[SourceVersion]) -> None:
@@ -151,15 +168,13 @@ class GoneFiles:
             message = "no file was removed: the listing was not in order, or had more than 100,000 problems"
             self._session.warn(f"{self._unreliable}: {message}")
             return
-        if self._too_many is not None:
-            hint = (
-                "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT"
-            )
+        if self._refusal is not None:
+            reason, hint = self._refusal
             if not self._options.dry_run:
-                error = NotConfirmed(f"no file was removed, because {self._too_many}", hint=hint)
+                error = NotConfirmed(f"no file was removed, because {reason}", hint=hint)
                 error.report = report
                 raise error
-            self._session.warn(f"without --dry-run, no file would be removed, because {self._too_many}; {hint}")
+            self._session.warn(f"without --dry-run, no file would be removed, because {reason}; {hint}")
             return
         if not self._versions.count:
             return

@@ -19,7 +19,8 @@ def findings(visit: Visit) -> Content:
     more = found[_FINDINGS - 1]["id"] if len(found) > _FINDINGS else None
     stores = {quote(row["copy_store"]) for row in found if row["copy_is_kept"]}
     content: Content = {"findings": found[:_FINDINGS], "only_live": only_live, "more": more}
-    return content | {"copy_stores": sorted(stores)}
+    levels = {row["level"] == "source" for row in found}
+    return content | {"copy_stores": sorted(stores), "of_sources": True in levels, "of_chunks": False in levels}
 
 
 PAGE = Page("findings", "Findings", findings, in_navigation=True)
