@@ -5,6 +5,7 @@ the found value, and the next step for the user. Scripts read `kind` from the ou
 never change. The package that uses another library translates that library's exceptions to these errors.
 """
 
+import re
 from typing import Any, ClassVar, Final
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _SHOWN_CHARACTERS: Final = 200
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 """Largest number of characters of a path that `shown_path` returns, without the "…" at the end."""
 
 
@@ -88,11 +90,17 @@ class CafcatError(Exception):
     def __str__(self) -> str:
         places = [
             f"{name} {value!r}" if name == "path" else f"{name} {value}"
-            for name, value in (("path", self.path), ("chunk", self.chunk), ("byte", self.byte))
+            for name, value in (("path", self.path), (_word_for(self.chunk), self.chunk), ("byte", self.byte))
             if value is not None and not _is_named_in(self.message, str(value))
         ]
         text = self.message + (f" ({', '.join(places)})" if places else "")
         return f"{text}; {self.hint}" if self.hint else text
+
+
+def _word_for(chunk: str | None) -> str:
+    """Return the word for a chunk, or for another object: a path or URL whose last part is no UUID."""
+    folder, _, name = (chunk or "").rpartition("/")
+    return "object" if folder and not _UUID.match(name) else "chunk"
 
 
 class NotFound(CafcatError):

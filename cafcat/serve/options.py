@@ -91,12 +91,14 @@ class ServeOptions:
         """Check the ranges of all numbers, and the options of the S3 protocol.
 
         Raises:
-            InvalidInput: A number is out of its range, nothing is to be served, an option of the S3 protocol is not
-                valid or given without its port, a key is given without a certificate, or a header of users without
-                trusted proxies.
+            InvalidInput: A number is out of its range, both ports are the same, nothing is to be served, an option
+                of the S3 protocol is not valid or given without its port, a key is given without a certificate, or
+                a header of users without trusted proxies.
         """
         if not self.http and self.s3_port is None:
             raise InvalidInput("nothing is to be served", hint="give --s3-port, or leave --no-http out")
+        if self.http and self.port and self.port == self.s3_port:
+            raise InvalidInput(f"--port and --s3-port are both {self.port}", hint="choose another --s3-port")
         # The console has access keys and public folders, too.
         plain = S3Options()
         of_s3 = replace(self.s3, public=plain.public, key_seconds=plain.key_seconds)

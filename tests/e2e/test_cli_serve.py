@@ -298,6 +298,7 @@ def test_the_log_has_a_line_for_each_request(server: FileServer) -> None:
         (["--certificate", "none.pem"], 2),
         (["--access-log", "/none/log"], 1),
         (["--host", "no such host"], 2),
+        (["--port", "8123", "--s3-port", "8123"], 2),
     ],
 )
 def test_options_that_cannot_be(filled: Cafcat, given: list[str], status: int) -> None:

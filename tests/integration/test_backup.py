@@ -179,6 +179,15 @@ def test_choice_of_the_restored_backup(local: World) -> None:
         empty.restore(source=str(local.folder / "nothing"))
 
 
+def test_a_later_change_that_several_stores_have_counts_once(local: World, tmp_path: Path) -> None:
+    commit(local.repository, {"a": b"1", "b": b"2"})
+    local.repository.copy(to=str(tmp_path / "second"))
+    local.repository.backup()
+    local.repository.rm(["a"])
+    report = local.empty().restore(source=local.store)
+    assert (report.newer_records, len(report.compared)) == (1, 2)
+
+
 def test_changes_in_a_store_that_came_later_are_counted(local: World, tmp_path: Path) -> None:
     """The settings name the store; the backup does not have it."""
     commit(local.repository, {"a": b"1"})

@@ -95,7 +95,7 @@ def test_a_message_names_a_place_once() -> None:
     assert str(NotFound("no object x.caf in /store", chunk="/store/x.caf")) == "no object x.caf in /store"
     assert str(NotFound("/a/b: Not a directory", path="/a/b")) == "/a/b: Not a directory"
     assert str(NotFound("a file is missing", path="a")) == "a file is missing (path 'a')"
-    assert str(Corrupt("x is damaged", chunk="/store/x", byte=3)) == "x is damaged (chunk /store/x, byte 3)"
+    assert str(Corrupt("x is damaged", chunk="/store/x", byte=3)) == "x is damaged (object /store/x, byte 3)"
 
 
 def test_message_of_a_bug_names_the_debug_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def environment(_: Examination) -> Iterator[Found]:
     )
     unknown = [name for name in unknown if name not in known]
     for name in unknown:
-        yield warning(f"the variable {name} has no effect", f"the settings are {', '.join(KEYS)}")
+        yield warning(f"the variable {name} has no effect", f"these have one: {', '.join(sorted(known))}")
     if not unknown:
         yield ok("all variables CAFCAT_... are known")
 

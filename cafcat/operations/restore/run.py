@@ -79,7 +79,10 @@ class _Restore:
             self._progress.begin("compare with the journals")
             catalog = loader.catalog()
             moved_from = self._follow(loader, store, catalog)
-            newer = sum(self._newer(loader, catalog, url) for url in self._stores(loader, store, catalog))
+            # Each store has the journal records of removals, so a record can be in several journals.
+            newer = set[UUID]().union(
+                *(self._newer(loader, catalog, url) for url in self._stores(loader, store, catalog))
+            )
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
@@ -91,7 +94,7 @@ class _Restore:
             str(head["taken_at"]),
             head["journal_id"],
             rows,
-            newer,
+            len(newer),
             tuple(self._compared),
             tuple(self._unknown),
             moved_from,
@@ -160,13 +163,13 @@ class _Restore:
         except CafcatError:
             return True
 
-    def _newer(self, loader: Loader, catalog: UUID, url: str) -> int:
-        """Return how many journal records of this catalog a store has that the backup does not have.
+    def _newer(self, loader: Loader, catalog: UUID, url: str) -> set[UUID]:
+        """Return the journal records of this catalog that a store has and the backup does not have.
 
         A store whose journal cannot be read, or that lacks the marker which it had, is noted for the report, with a
         warning; but not if it was given up before the backup.
         """
-        newer = 0
+        newer: set[UUID] = set()
         try:
             store = self._session.stores[url]
             catalogs = set(catalogs_of(store))
@@ -178,7 +181,7 @@ class _Restore:
             while batch := list(islice(records, _BATCH_OBJECTS)):
                 unknown = loader.unknown_records([uuid for _, uuid in batch])
                 found = [record for record in batch if record[1] in unknown]
-                newer += _count_own(store, catalog, found) if is_shared else len(found)
+                newer.update(_own(store, catalog, found) if is_shared else (uuid for _, uuid in found))
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
             self._compared.append(url)
         except CafcatError as error:
@@ -196,9 +199,11 @@ def _identity(store: Store, catalog: UUID) -> UUID | None:
     return None if marker is None else marker.store
 
 
-def _count_own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> int:
-    """Return how many journal records a catalog wrote. Records of an unknown catalog count, too."""
-    return sum(found in (None, catalog) for found in catalogs_of_records(store, records))
+def _own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> Iterator[UUID]:
+    """Yield the journal records that a catalog wrote, and those of an unknown catalog."""
+    for (_, uuid), found in zip(records, catalogs_of_records(store, records), strict=True):
+        if found in (None, catalog):
+            yield uuid
 
 
 def _chosen(store: Store, found: Sequence[FoundBackup], name: str | None) -> FoundBackup:
