@@ -75,7 +75,7 @@ def locate_as_typed(files: PathLookup, path: str) -> Location:
     for name in names[1:]:
         with suppress(NotFound):
             return files.locate(name)
-    raise _absent(names[-1], files.folders_among(names[-1:]))
+    raise _absent(names[-1], files.folders_among([_as_folder(names[-1])]))
 
 
 def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
@@ -108,7 +108,7 @@ def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location 
     for path, names in others.items():
         found[path] = next((locations[name] for name in names if name in locations), None)
     missing = {path: others.get(path, [path])[-1] for path, location in found.items() if location is None}
-    folders = files.folders_among(possible.intersection(missing.values()))
+    folders = files.folders_among({_as_folder(name) for name in possible.intersection(missing.values())})
     return found | {path: _absent(name, folders) for path, name in missing.items()}  # type: ignore[return-value]
 
 
@@ -120,10 +120,15 @@ def _names(path: str) -> Iterator[str]:
         path = name
 
 
+def _as_folder(name: str) -> str:
+    """Return a name without slashes at its end, as `ls` prints those of folders."""
+    return name.rstrip("/") or name
+
+
 def _absent(name: str, folders: set[str]) -> CafcatError:
     """Return the error for a name that no file has, for every command that reads files, and for snapshots."""
     if not is_text(name):
         return InvalidInput("a name that is not valid UTF-8, or has a NUL, cannot be in the catalog", path=name)
-    if name in folders:
+    if _as_folder(name) in folders:
         return NotFound("this is a folder of the catalog, not a file", path=name, hint="use ls, find or extract")
     return NotFound(NO_SUCH_FILE, path=name)

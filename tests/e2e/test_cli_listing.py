@@ -121,6 +121,12 @@ def test_stat_marks_versions_in_a_store_that_was_given_up(cafcat: Cafcat) -> Non
     assert [row["is_kept"] for row in cafcat("query", "history", "f", "--json").documents] == [True, False]
 
 
+def test_a_folder_with_a_slash_is_named_as_a_folder(filled: Cafcat) -> None:
+    for verb in ("get", "cat", "stat", "locate"):
+        assert "this is a folder of the catalog, not a file" in filled(verb, "tree/", code=4).err
+    assert "this is a folder" in filled("stat", "./tree/", "tree/a.txt", code=3).err
+
+
 def test_one_missing_path_of_several(filled: Cafcat) -> None:
     result = filled("stat", "--json", "tree/a.txt", "none", "tree/empty", code=3)
     assert [document["path"] for document in result.documents] == ["tree/a.txt", "tree/empty"]

@@ -27,7 +27,9 @@ def file(visit: Visit) -> Content:
         return content
     found = chunk(visit.queries, location.chunk)
     return content | {
-        "copies": [] if found is None else copies(visit.queries, found["id"]),
+        "copies": []
+        if found is None
+        else [row for row in copies(visit.queries, found["id"]) if not row["deleted_at"]],
         "object": repository.object_of(location),
         "preview": preview_of(repository, location),
         "commands": _commands(path, str(location.chunk)),
