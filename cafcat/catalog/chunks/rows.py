@@ -130,7 +130,7 @@ class ChunkRows:
         self.close()
 
     def _blocks(self) -> Iterator[bytes]:
-        """Yield the rows in blocks of at most 1 MiB, without the header, as soon as they are there."""
+        """Yield the rows in blocks of at most 1 MiB, without the header, as soon as the server sent them."""
         at = _HEAD_BYTES
         while block := self._block_at(at):
             at += len(block)

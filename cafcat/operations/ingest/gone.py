@@ -35,7 +35,12 @@ def check_whole_folders(sources: Sequence[Source]) -> None:
 
 
 class _Refusal(NamedTuple):
-    """Why no file is removed, and what can be done."""
+    """A source from which no file is removed.
+
+    Attributes:
+        reason: Why no file is removed.
+        hint: The next step for the user.
+    """
 
     reason: str
     hint: str
