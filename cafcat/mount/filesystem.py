@@ -88,7 +88,6 @@ class PackedFilesystem:
         report: Callable[[str], object],
         ready: Callable[[], object],
         *,
-        explained: Callable[[CafcatError], CafcatError],
         versions: CachedVersions | None,
     ) -> None:
         """Create the file system, which is not mounted yet.
@@ -99,7 +98,6 @@ class PackedFilesystem:
             owner: Owner and modes of all files.
             report: Called with the reason of each EIO.
             ready: Called once, when programs can use the mount.
-            explained: Returns the error to report in place of the error of a read.
             versions: Versions of files that the operating system knows. None if no file is ever replaced: the
                 operating system may then keep the bytes of a closed file, if all of them were compared with the
                 checksum.
@@ -109,7 +107,6 @@ class PackedFilesystem:
         self._owner = owner
         self._report = report
         self._ready = ready
-        self._explained = explained
         self._versions = versions
         self._listings: dict[int, OpenFolder] = {}
         self._lock = Lock()
@@ -244,22 +241,16 @@ class PackedFilesystem:
 
     def _errors(self, what: str, path: str) -> "_Errors":
         """Report an error of the `with` block, and raise OSError with EIO in its place. OSError passes through."""
-        return _Errors(self._report, self._explained, what, path)
+        return _Errors(self._report, what, path)
 
 
 class _Errors:
     """The context of `PackedFilesystem._errors`. A class is entered faster than a generator."""
 
-    __slots__ = ("_explained", "_path", "_report", "_what")
+    __slots__ = ("_path", "_report", "_what")
 
-    def __init__(
-        self,
-        report: Callable[[str], object],
-        explained: Callable[[CafcatError], CafcatError],
-        what: str,
-        path: str,
-    ) -> None:
-        self._report, self._explained, self._what, self._path = report, explained, what, path
+    def __init__(self, report: Callable[[str], object], what: str, path: str) -> None:
+        self._report, self._what, self._path = report, what, path
 
     def __enter__(self) -> None:
         pass
@@ -268,7 +259,7 @@ class _Errors:
         if not isinstance(error, Exception) or isinstance(error, OSError):
             return
         if isinstance(error, CafcatError):
-            self._report(f"cannot {self._what} {self._path!r}: {self._explained(error)}")
+            self._report(f"cannot {self._what} {self._path!r}: {error}")
         else:
             logging.getLogger("cafcat").error("cannot %s %r", self._what, self._path, exc_info=error)
             self._report(f"cannot {self._what} {self._path!r}: {error!r}")

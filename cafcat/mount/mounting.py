@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from cafcat.errors import CafcatError, Conflict, InvalidInput, NotInstalled, Unavailable
+from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unavailable
 from cafcat.mount.bindings import fuse_class
 from cafcat.mount.filesystem import Owner, PackedFilesystem, Reports
 from cafcat.mount.folders import FolderCatalog, Folders
@@ -21,7 +21,7 @@ from cafcat.reading.reader import FileReader
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.database import PooledRows, SnapshotFile
-from cafcat.snapshots.lookup import SnapshotCatalog, why_missing
+from cafcat.snapshots.lookup import SnapshotCatalog
 
 __all__ = ["Tree", "check_mount_point", "mount", "tree_of_catalog", "tree_of_snapshot"]
 
@@ -59,13 +59,11 @@ class Tree:
         catalog: Finds the files, and lists the folders.
         reader: Reads the files.
         never_changes: True for a snapshot, so that bytes that were read once stay right.
-        explained: Returns the error that is reported in place of the error of a read.
     """
 
     catalog: FolderCatalog
     reader: FileReader
     never_changes: bool
-    explained: Callable[[CafcatError], CafcatError]
 
 
 @contextmanager
@@ -81,7 +79,7 @@ def tree_of_catalog(repository: PackedFiles, warn: Callable[[str], object]) -> I
     """
     session = repository.session
     session.catalog.reading.files.folder_page("", limit=1)
-    yield Tree(session.catalog.reading.files, session.reader(Warnings(warn)), False, lambda error: error)
+    yield Tree(session.catalog.reading.files, session.reader(Warnings(warn)), False)
 
 
 @contextmanager
@@ -100,7 +98,7 @@ def tree_of_snapshot(path: str, settings: Settings, warn: Callable[[str], object
     catalog.files.info()
     stores = Stores(settings)
     try:
-        yield Tree(catalog.files, FileReader(catalog, stores, Warnings(warn)), True, why_missing)
+        yield Tree(catalog.files, FileReader(catalog, stores, Warnings(warn)), True)
     finally:
         stores.close()
 
@@ -162,9 +160,7 @@ def mount(
 
     files = OpenFiles(tree.reader, ends)
     versions = None if tree.never_changes else CachedVersions(_SURELY_CACHED_SECONDS)
-    filesystem = PackedFilesystem(
-        folders, files, Owner(), report, begin, explained=tree.explained, versions=versions
-    )
+    filesystem = PackedFilesystem(folders, files, Owner(), report, begin, versions=versions)
     options: dict[str, Any] = {"foreground": True, "ro": True, "fsname": "cafcat", "subtype": "cafcat"}
     options |= {"use_ino": True}
     options |= _OPTIONS_OF_SNAPSHOT if tree.never_changes else _OPTIONS_OF_CATALOG

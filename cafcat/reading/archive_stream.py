@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
+from cafcat.errors import CafcatError, Conflict, InvalidInput
 from cafcat.reading.given_order import Content
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
@@ -156,7 +156,7 @@ class ArchiveStream:
             for content in files:
                 try:
                     member = self._member(content)
-                except (Conflict, InvalidInput, NotFound, *FILE_ERRORS) as error:
+                except (Conflict, InvalidInput, *FILE_ERRORS) as error:
                     self._leave_out(content.name, error)
                     continue
                 yield from member

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILE_ERRORS", "FileReader", "Served"]
 
-FILE_ERRORS: Final = (Corrupt, NotInstalled, StoreFailed, Unsupported)
+FILE_ERRORS: Final = (Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported)
 """Errors that concern one file: other files can still be read."""
 
 _CHECKED_BYTES: Final = 8 << 20

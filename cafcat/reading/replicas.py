@@ -103,6 +103,7 @@ class Replicas:
 
     Attributes:
         has_failures: True if a failed object or store is remembered.
+        are_of_snapshot: True if the locations come from a snapshot, which may be older than a prune or a repack.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Replicas:
         self._outages: dict[str, _Outage] = {}
         self._warned: set[str | UUID] = set()
         self.has_failures = False
+        self.are_of_snapshot = catalog.is_snapshot
 
     def instead_of(self, location: Location) -> Replica | None:
         """Return the copy to read in place of a chunk's own object that failed in the last five minutes.
@@ -258,7 +260,7 @@ class Replicas:
         if outage is not None and outage.is_recent:
             return outage.as_error()
         try:
-            error = _absence(store, location, is_of_snapshot=self._catalog.is_snapshot)
+            error = _absence(store, location, is_of_snapshot=self.are_of_snapshot)
         except AccessDenied:
             return None  # the store answers; a reader need not be allowed to list it
         if error is None:
@@ -371,7 +373,8 @@ class ReplicaAttempts:
     def error(self, location: Location | None = None) -> CafcatError:
         """Return the error of a file after all replicas failed.
 
-        It is the error of the chunk's own object (Corrupt if the object is missing). If the store is out of reach,
+        It is the error of the chunk's own object. If the object is missing, it is Corrupt, or NotFound for a
+        snapshot, which may be older than a prune or repack of the chunk. If the store is out of reach,
         it is Unavailable, or StoreFailed if other chunks of the store have copies, but this one has none. Unless it
         is AccessDenied or Conflict, its hint has the errors of the copies.
 
@@ -382,12 +385,14 @@ class ReplicaAttempts:
         location = location or self._location
         error: CafcatError
         if self._unavailable is None:
-            error = _error_of_file(location, self._error)
+            error = _error_of_file(location, self._error, is_of_snapshot=self._replicas.are_of_snapshot)
         else:
             error = self._replicas.error_of_lost(location) or self._unavailable
         hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
         if isinstance(error, Corrupt):
             hints.append(f"run cafcat repair --chunk {self._location.chunk}")
+        elif isinstance(error, NotFound):
+            hints.append("if it was pruned or repacked since, make a new snapshot")
         if hints and error is not self._error:
             error.hint = "; ".join(hints)
         error.__cause__ = self._error if error is not self._error else None
@@ -425,17 +430,18 @@ def _failure(location: Location, error: CafcatError) -> str:
     return f"{chunk} cannot be read ({error.message})"
 
 
-def _error_of_file(location: Location, error: CafcatError) -> CafcatError:
+def _error_of_file(location: Location, error: CafcatError, *, is_of_snapshot: bool) -> CafcatError:
     """Return the error of a store as an error of one file, with the path of the file.
 
-    NotFound becomes Corrupt: the catalog has the file, so a missing object is damage and not a wrong name. Errors
-    that are not NotFound, Corrupt or StoreFailed are returned unchanged.
+    NotFound becomes Corrupt, except for a snapshot: the catalog has the file, so a missing object is damage and not
+    a wrong name. Errors that are not NotFound, Corrupt or StoreFailed are returned unchanged.
     """
     if isinstance(error, StoreFailed):
         return StoreFailed(error.message, path=location.path, hint=error.hint)
     if isinstance(error, NotFound):
         message = f"the chunk is missing: {error.message}"
-        return Corrupt(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
+        kind = NotFound if is_of_snapshot else Corrupt
+        return kind(message, path=location.path, chunk=str(location.chunk), byte=location.start_byte)
     if isinstance(error, Corrupt):
         return Corrupt(error.message, path=location.path, chunk=error.chunk, byte=error.byte)
     return error

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.errors import CafcatError, Corrupt, NotFound
+from cafcat.errors import Corrupt, NotFound
 from cafcat.model import Folder, Location
 from cafcat.snapshots.database import PooledRows, Rows
 from cafcat.snapshots.schema import SnapshotInfo
@@ -13,7 +13,7 @@ from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_nanoseconds
 
-__all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles", "why_missing"]
+__all__ = ["PAGE_ROWS", "SnapshotCatalog", "SnapshotCopies", "SnapshotFiles"]
 
 PAGE_ROWS: Final = 1000
 
@@ -253,18 +253,6 @@ class SnapshotCopies:
     def has_copies_of(self, store: str) -> bool:
         """Return True if another store has a copy of any chunk of a store."""
         return bool(self._rows.select(_HAS_COPIES, store))
-
-
-def why_missing(error: CafcatError) -> CafcatError:
-    """Return the error of a read that a user of a snapshot gets.
-
-    Corrupt because of a missing object becomes NotFound: for the catalog, a missing object is damage, but a
-    snapshot may be older than a prune or repack of the chunk. Other errors are returned unchanged.
-    """
-    if isinstance(error, Corrupt) and isinstance(error.__cause__, NotFound):
-        hint = "if it was pruned or repacked since, make a new snapshot"
-        return NotFound(error.message, path=error.path, chunk=error.chunk, byte=error.byte, hint=hint)
-    return error
 
 
 class SnapshotCatalog:

@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from cafcat.errors import CafcatError, Corrupt, InvalidInput, NotFound
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.progress import Warnings
 from cafcat.reading.reader import FileReader
@@ -19,7 +19,7 @@ from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.cached_chunks import CachedChunks
 from cafcat.snapshots.database import Rows, SnapshotFile
-from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog, SnapshotFiles, why_missing
+from cafcat.snapshots.lookup import PAGE_ROWS, SnapshotCatalog, SnapshotFiles
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
 from cafcat.support.forking import keep_open, renew_after_fork
@@ -163,10 +163,7 @@ class Snapshot:
         is_plain = request.is_whole and request.decoded_range is None
         if is_plain and (data := self._from_file(location)) is not None:
             return data
-        try:
-            return self._reader.read(request)
-        except Corrupt as error:
-            raise self._explained(error) from error.__cause__
+        return self._reader.read(request)
 
     def _from_file(self, location: Location) -> bytes | None:
         """Return the content of a file in a local chunk.
@@ -244,7 +241,7 @@ class Snapshot:
         """
         try:
             return await self._async_reader().read(path, start, end)
-        except CafcatError as error:
+        except NotFound as error:
             raise self._explained(error) from error.__cause__
 
     async def aread_many(
@@ -339,12 +336,11 @@ class Snapshot:
         return partial(type(self), path, settings, warn=warn), ()
 
     def _explained(self, error: CafcatError) -> CafcatError:
-        """Return the error of a read as `why_missing` does. Another NotFound gets a hint about the snapshot."""
-        explained = why_missing(error)
-        if explained is error and isinstance(error, NotFound):
+        """Return the error of a read, in which the NotFound of a name gets a hint about the snapshot."""
+        if isinstance(error, NotFound) and error.chunk is None:
             # The usual hint for a folder names commands.
             error.hint = "use list or paths" if error.hint else f"the snapshot was made at {self.info.made_at}"
-        return explained
+        return error
 
     def after_fork(self) -> None:
         """Replace all connections and open files of the snapshot in a forked process.

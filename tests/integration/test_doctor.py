@@ -276,11 +276,15 @@ def test_journal_records_that_a_store_lacks(local: cafcat.Repository) -> None:
 
 def test_verifications_that_are_late(local: cafcat.Repository) -> None:
     commit(local, {"a": b"first"})
-    assert found(local.doctor(), "verification")[0][0] is Level.OK
+    assert found(local.doctor(), "verification") == [(Level.OK, "1 chunk never verified")]
     sql(local, "UPDATE chunks SET committed_at = now() - interval '100 days'")
     assert "never verified: 1 chunk, the oldest of them 100 days" in complaint(local.doctor(), "verification")
     local.verify()
-    assert found(local.doctor(), "verification")[0][0] is Level.OK
+    assert found(local.doctor(), "verification") == [(Level.OK, "all chunks verified in the last 90 days")]
+    second = "1 chunk never verified; all others verified in the last 90 days"
+    commit(local, {"b": b"second"})
+    assert found(local.doctor(), "verification") == [(Level.OK, second)]
+    local.verify()
     sql(local, "UPDATE verifications SET finished_at = now() - interval '200 days'")
     assert "was 200 days ago" in complaint(local.doctor(), "verification")
 

@@ -20,6 +20,7 @@ from cafcat.catalog.stores.moving import (
     written_records,
 )
 from cafcat.errors import Conflict, Locked
+from cafcat.support.quantities import plural
 
 __all__ = [
     "StoreRow",
@@ -413,7 +414,7 @@ def _check_journal_written(connection: PgConnection, url: str) -> None:
     row = connection.execute(statement, [url]).fetchone()
     if row is not None and row[0]:
         hint = "run `cafcat recover`, which writes them"
-        raise Conflict(f"{row[0]} journal records are not written into the store {url} yet", hint=hint)
+        raise Conflict(f"the store {url} still lacks {plural(row[0], 'journal record')}", hint=hint)
 
 
 def _rename(connection: PgConnection, url: str, name: str | None) -> None:

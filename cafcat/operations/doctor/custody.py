@@ -1,11 +1,14 @@
 """Checks of the custody of files: damage, verification, copies, backups."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cafcat.operations.doctor.examination import Examination, Reach, days_since
 from cafcat.operations.doctor.found import Found, error, ok, warning
 from cafcat.support.quantities import format_size, plural
+
+if TYPE_CHECKING:
+    from cafcat.catalog.health.totals import CatalogTotals
 
 __all__ = ["backup", "catalog", "copies", "damage", "verification"]
 
@@ -39,7 +42,8 @@ def damage(examination: Examination) -> Iterator[Found]:
         yield warning(
             text,
             (
-                "nothing; cafcat prune removes a chunk 7 days after it lost its last file (--grace 0: at once); "
+                "no repair is needed: cafcat prune removes a chunk 7 days after it lost its last file "
+                "(--grace 0: at once); "
                 "cafcat repack --max-unused 0% moves live files out of the others"
             ),
         )
@@ -67,8 +71,16 @@ def verification(examination: Examination) -> Iterator[Found]:
         problems.append(warning(text, remedy))
     yield from problems
     if not problems:
-        never = plural(totals.never_verified, "chunk")
-        yield ok(f"{never} never verified; all others verified in the last {_VERIFY_DAYS} days")
+        yield ok(_verified(totals))
+
+
+def _verified(totals: "CatalogTotals") -> str:
+    never = f"{plural(totals.never_verified, 'chunk')} never verified"
+    if totals.verified_since is None:
+        return never
+    others = "all others" if totals.never_verified else "all chunks"
+    recently = f"{others} verified in the last {_VERIFY_DAYS} days"
+    return f"{never}; {recently}" if totals.never_verified else recently
 
 
 def copies(examination: Examination) -> Iterator[Found]:
