@@ -331,6 +331,13 @@ BEGIN ATOMIC
         WHERE l.retired_at > (SELECT high FROM times) AND l.reason IN ('replaced', 'removed')
           AND coalesce(l.current_since, c.committed_at) > (SELECT low FROM times)
           AND coalesce(l.current_since, c.committed_at) <= (SELECT high FROM times)
+        UNION ALL
+        SELECT l.file_path, coalesce(l.content_bytes, l.end_byte - l.start_byte), l.crc32c,
+               coalesce(l.ingest_run_id, c.run_id)
+        FROM restored_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id
+        WHERE l.removed_at > (SELECT high FROM times)
+          AND coalesce(l.current_since, c.committed_at) > (SELECT low FROM times)
+          AND coalesce(l.current_since, c.committed_at) <= (SELECT high FROM times)
     ), went AS (
         SELECT l.file_path, coalesce(l.content_bytes, l.end_byte - l.start_byte) AS size_bytes, l.crc32c
         FROM retired_locations AS l JOIN chunks AS c ON c.id = l.caf_file_id

@@ -21,7 +21,7 @@ __all__ = [
     "upgrade",
 ]
 
-HEAD_REVISION = "0013"
+HEAD_REVISION = "0014"
 """Schema revision of this version of cafcat. A test compares it with the newest migration."""
 
 

@@ -208,7 +208,7 @@ class Call:
                 from cafcat.cli.reading.lost import warn_if_lost
                 from cafcat.cli.reading.missing_names import explain_missing
 
-                warn_if_lost(self, repository)
+                warn_if_lost(self, repository.session)
                 explain_missing(repository, error)
                 if error.hint is None and error.path:
                     name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])

@@ -9,6 +9,7 @@ from cafcat.session import Session
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
 from cafcat.stores.base import FolderStore, Store
+from cafcat.stores.presence import elsewhere
 from cafcat.stores.registry import shown_schemes
 
 __all__ = [
@@ -61,11 +62,14 @@ def existing_store(session: Session, given: str) -> Store:
     """Return the store that the user named (see `named_store`), for a catalog that may have lost its names.
 
     Raises:
+        Unavailable: The catalog has the store, and the folder of the store does not exist.
         NotFound: The given folder does not exist.
         InvalidInput, Unsupported: As `named_store` raises them.
     """
     store = named_store(session, given)
     if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
+        if session.catalog.stores.has(store.url):
+            raise elsewhere(store.url, "its folder does not exist")
         is_word = possible_name(given, session.settings.stores) is not None
         hint = "names of stores are lost with their catalog: give the path or the URL" if is_word else None
         raise NotFound(f"no store and no folder is called {given}", hint=hint)

@@ -5,7 +5,7 @@ The check looks for objects in the store that the catalog has there. An unmounte
 
 import shlex
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
 from cafcat.session import Session
@@ -13,7 +13,10 @@ from cafcat.stores.base import Store, has
 from cafcat.stores.marker import read_markers
 from cafcat.stores.presence import elsewhere, why_not_there
 
-__all__ = ["ReachableStores", "reachable_of"]
+if TYPE_CHECKING:
+    from cafcat.catalog.catalog import Catalog
+
+__all__ = ["ReachableStores", "check_present", "reachable_of"]
 
 _NEWEST_OBJECTS: Final = 10
 """Largest number of newest chunks, of newest copies and of newest backups that are looked for in a store."""
@@ -102,11 +105,7 @@ class ReachableStores:
             InvalidInput: The URL cannot be opened.
         """
         store = self._stores[url]
-        known = self._catalog.recovery.newest(store.url, _NEWEST_OBJECTS)
-        if known and not any(has(store, key) for key in known):
-            why = why_not_there(store, known[0])
-            if why is not None:
-                raise elsewhere(store.url, why)
+        check_present(store, self._catalog)
         return store
 
     def _check_not_moved(self, store: Store) -> None:
@@ -141,6 +140,20 @@ class ReachableStores:
         )
         message = f"the store {url} has none of its newest objects, for example {known[0]} is missing"
         return StoreFailed(message, hint=hint)
+
+
+def check_present(store: Store, catalog: "Catalog") -> None:
+    """Check that a store has one of its newest objects, or another object of cafcat, or is new to the catalog.
+
+    Raises:
+        Unavailable: The store is not at its URL any more, for example because its disk is not mounted.
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
+    """
+    known = catalog.recovery.newest(store.url, _NEWEST_OBJECTS)
+    if known and not any(has(store, key) for key in known):
+        why = why_not_there(store, known[0])
+        if why is not None:
+            raise elsewhere(store.url, why)
 
 
 def reachable_of(session: Session, urls: Iterable[str]) -> list[str]:

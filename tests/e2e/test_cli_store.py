@@ -86,6 +86,10 @@ def test_moved_store_is_explained_and_repaired(cafcat: Cafcat) -> None:
     assert f"run: cafcat store move {url_of(old)} NEW-URL" in result.err
     assert cafcat("cat", "tree/a", "--json", code=1).error["kind"] == "unavailable"
     assert "cafcat store move" in cafcat("ingest", "tree", code=1).err
+    assert "cafcat store move" in cafcat("store", "check", "store", code=1).err
+    assert "cafcat store move" in cafcat("backup", "--list", "--to", "store", code=1).err
+    assert "cafcat store move" in cafcat("restore", "--from", "store", code=1).err
+    assert not old.exists()
     result = cafcat("verify", code=3)
     assert "1 unreadable" in result.lines[-1]
     assert sum("cafcat store move" in line for line in result.lines) == 1
@@ -407,6 +411,16 @@ def test_a_lost_store_is_given_up(cafcat: Cafcat) -> None:
     assert cafcat("ls").text == ""
     assert cafcat("verify", "-q").code == cafcat("prune", "--yes", "-q").code == cafcat("recover", "-q").code == 0
     assert "are for --lost only" in cafcat("store", "rm", url, "--yes", code=2).err
+
+
+def test_a_lost_store_that_lacks_journal_records_can_only_be_given_up(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    shutil.rmtree(cafcat.folder / "store")
+    cafcat("rm", "tree/a", "-q")
+    url = url_of(cafcat.folder / "store")
+    result = cafcat("store", "rm", url, code=1)
+    assert f"the catalog still refers to the store {url}" in result.err
+    assert f"cafcat store rm {url} --lost" in result.err
 
 
 def test_ingest_does_not_create_the_old_folder_of_a_moved_store(cafcat: Cafcat) -> None:

@@ -63,6 +63,11 @@ def tell(cafcat: Cafcat, store: str) -> None:
         (["cat", "tree/a.txt"], 4),
         (["locate", "tree/a.txt"], 4),
         (["extract", "tree", "-C", "out"], 4),
+        (["extract", "-C", "out"], 0),
+        (["export", "-o", "out.tar"], 0),
+        (["snapshot", "-o", "out.cafs"], 0),
+        (["verify", "--level", "data"], 0),
+        (["copy", "--all", "--to", "./second"], 0),
     ):
         result = cafcat(*arguments, code=code)
         assert re.search(f"cafcat: warning: {lost}", result.err), result

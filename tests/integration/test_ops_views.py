@@ -1,6 +1,8 @@
 """The views of cafcat_ops tell the truth after every kind of change."""
 
+import random
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,34 @@ def test_a_removal_that_was_taken_back_is_no_change(local: cafcat.Repository) ->
     assert periods == [(True, "removed", True), (True, "removed", None), (None, None, True)]
     local.repack(max_unused=0.0, small=1 << 20)
     assert changes(1, 3) == [("added", "new"), ("added", "newer")]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_between_any_two_runs_are_the_difference_of_the_files(local: cafcat.Repository, seed: int) -> None:
+    """Whatever came after the later run: removals, returns of removed files, repacks."""
+    chance = random.Random(seed)
+    files: dict[str, bytes] = {}
+    states: list[dict[str, bytes]] = []
+    for run in range(1, 6):
+        new = {path: chance.randbytes(chance.randint(2, 9)) for path in chance.sample("abcdef", 3)}
+        commit(local, new)
+        removed = sorted(chance.sample(sorted(files | new), 2))
+        local.rm(removed)
+        returned = [path for path in removed if chance.random() < 0.5]
+        local.undelete(returned)
+        files = {path: data for path, data in (files | new).items() if path not in removed or path in returned}
+        sql(local, "UPDATE ingest_runs SET finished_at = clock_timestamp(), state = 'finished' WHERE id = %s", run)
+        states.append(files)
+        again = chance.choice(sorted(files))
+        local.rm([again])
+        local.undelete([again])
+        if chance.random() < 0.5:
+            local.repack(max_unused=0.0, small=1 << 20)
+    for (first, old), (last, new) in combinations(enumerate(states, 1), 2):
+        changed = {path for path in old | new if old.get(path) != new.get(path)}
+        sizes = {path: tuple(len(s[path]) if path in s else None for s in (old, new)) for path in changed}
+        found = {change.path: (change.old_bytes, change.new_bytes) for change in local.changes_between(first, last)}
+        assert found == sizes, (first, last)
 
 
 def test_lost_with_a_chunk_and_what_has_one_copy(local: cafcat.Repository, folder: Folder) -> None:

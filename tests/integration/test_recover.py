@@ -388,6 +388,7 @@ def test_an_ingest_recovers_only_if_something_is_left(
     dead = owner_name("ingest").replace(f":{os.getpid()}:", f":{2**30}:")
     sql(local, f"UPDATE ingest_runs SET state = 'running', finished_at = NULL, owner = '{dead}' WHERE id = 1")
     assert left(store) == (False, True)
+    assert local.recover(dry_run=True).runs_failed == 1
     assert (local.recover().runs_failed, local.recover().runs_failed) == (1, 0)
     sql(local, f"UPDATE ingest_runs SET state = 'running', finished_at = NULL, owner = '{dead}' WHERE id = 1")
     with monkeypatch.context() as patch:

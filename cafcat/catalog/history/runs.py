@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg.types.json import Jsonb
 
 from cafcat.catalog.chunks.owners import is_dead, owner_name
-from cafcat.catalog.connection import Connection
+from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.history.events import actor
 from cafcat.errors import NotFound
 from cafcat.model import FileChange, FileProblem, ProblemKind, Run, RunState
@@ -114,10 +114,14 @@ class Runs:
         Returns:
             The number of these runs.
         """
-        select = "SELECT id, owner FROM ingest_runs WHERE state = 'running'"
         with self._connection.transaction() as connection:
-            dead = [run_id for run_id, owner in connection.execute(select).fetchall() if is_dead(owner)]
+            dead = _dead_runs(connection)
             return connection.execute(_FAIL_DEAD, {"runs": dead}).rowcount if dead else 0
+
+    def count_dead_runs(self) -> int:
+        """Return the number of running ingest runs whose process is certainly dead."""
+        with self._connection.statement() as connection:
+            return len(_dead_runs(connection))
 
     def record_failed_files(self, run_id: int, problems: Iterable[FileProblem]) -> None:
         """Insert an event `file_failed` for each of these problems of an ingest run."""
@@ -184,3 +188,9 @@ class Runs:
         with self._connection.statement() as connection:
             rows = connection.execute(statement.encode(), [value]).fetchall()
         return [Run(row[0], RunState(row[1]), tuple(row[2]), *row[3:]) for row in rows]
+
+
+def _dead_runs(connection: PgConnection) -> list[int]:
+    """Return ingest_runs.id of the running ingest runs whose process is certainly dead."""
+    rows = connection.execute("SELECT id, owner FROM ingest_runs WHERE state = 'running'").fetchall()
+    return [run_id for run_id, owner in rows if is_dead(owner)]

@@ -193,7 +193,6 @@ class Stores:
             NotFound: The catalog has no such store.
         """
         with self._connection.transaction() as connection:
-            _check_journal_written(connection, url)
             try:
                 with connection.transaction():
                     for table in ("chunk_copies", "backups"):
@@ -202,9 +201,10 @@ class Stores:
                     removed = connection.execute("DELETE FROM stores WHERE url = %s", [url]).rowcount
             except pg.ForeignKeyViolation as error:
                 statement = "UPDATE stores SET name = NULL WHERE url = %s AND name IS NOT NULL"
-                if not has_objects(connection, url) and connection.execute(statement, [url]).rowcount:
-                    return
-                raise _reference_error(connection, url) from error
+                if has_objects(connection, url) or not connection.execute(statement, [url]).rowcount:
+                    raise _reference_error(connection, url) from error
+                removed = 1
+            _check_journal_written(connection, url)
             if not removed:
                 raise no_such_store(url)
 

@@ -107,7 +107,16 @@ class Backups(Objects):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "backups")
 
-    def begin(self, store_url: str, object_key: str, journal_id: int | None, owner: str, lease_seconds: int) -> int:
+    def begin(
+        self,
+        store_url: str,
+        object_key: str,
+        journal_id: int | None,
+        owner: str,
+        lease_seconds: int,
+        *,
+        begun_at: str | None = None,
+    ) -> int:
         """Insert the row of a backup in the state `writing`, before the first byte of its object is written.
 
         If the store had a backup with this key that was removed, the row of that backup is used again.
@@ -118,6 +127,7 @@ class Backups(Objects):
             journal_id: journal.id of the last change in the backup; None if unknown.
             owner: Name of the writer (owners.owner_name).
             lease_seconds: Length of the lease.
+            begun_at: When the backup was begun, if it is copied from another store: ISO 8601, UTC. None: now.
 
         Returns:
             backups.id.
@@ -126,19 +136,18 @@ class Backups(Objects):
             Conflict: The store has, or may have, a backup with this key. Or the catalog does not have the store.
         """
         statement = (
-            "INSERT INTO backups (store, object_key, journal_id, lease_owner, lease_expires_at) "
-            "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) "
+            "INSERT INTO backups (store, object_key, journal_id, begun_at, lease_owner, lease_expires_at) "
+            "VALUES (%s, %s, %s, coalesce(%s, now()), %s, now() + make_interval(secs => %s)) "
             # A backup may be migrated back to its former store.
-            "ON CONFLICT (store, object_key) DO UPDATE SET state = 'writing', deleted_at = NULL, "
-            "abandoned_at = NULL, lease_owner = excluded.lease_owner, upload_id = NULL, "
+            "ON CONFLICT (store, object_key) DO UPDATE SET state = 'writing', begun_at = excluded.begun_at, "
+            "deleted_at = NULL, abandoned_at = NULL, lease_owner = excluded.lease_owner, upload_id = NULL, "
             "lease_expires_at = excluded.lease_expires_at "
             "WHERE backups.deleted_at IS NOT NULL RETURNING id"
         )
         with self._connection.transaction() as connection:
             try:
-                row = connection.execute(
-                    statement, (store_url, object_key, journal_id, owner, lease_seconds)
-                ).fetchone()
+                values = (store_url, object_key, journal_id, begun_at, owner, lease_seconds)
+                row = connection.execute(statement, values).fetchone()
             except pg.ForeignKeyViolation as error:
                 raise moved_meanwhile(store_url) from error
         if row is None:

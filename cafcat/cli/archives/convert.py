@@ -11,6 +11,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.errors import INTERRUPTED
 from cafcat.cli.options import ZeroPadding
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.stopping import interrupted_by_signals
 from cafcat.errors import InvalidInput
 from cafcat.stores.registry import find_kind
@@ -130,7 +131,10 @@ def export(
     def work(progress: ShownProgress) -> "ExportReport":
         with call.repository() as repository:
             writing = repository.with_progress(progress)
-            return writing.export(prefixes or [], target, format=format, overwrite=overwrite)
+            report = writing.export(prefixes or [], target, format=format, overwrite=overwrite)
+            if not report.files:
+                warn_if_lost(call, repository.session)
+            return report
 
     report = _made(call, work, _NOTHING if output != "-" else _NO_END)
     if report is None:

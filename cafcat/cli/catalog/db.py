@@ -74,7 +74,7 @@ def check(call: Call) -> int:
     findings = call.database().check()
     remedy = [ROWS_BACK] if any("`cafcat recover`" not in finding for finding in findings) else []
     with call.files() as repository:
-        if (lost := find_lost(repository)) is not None:
+        if (lost := find_lost(repository.session)) is not None:
             findings = [*findings, str(lost)]
     call.output.show({"findings": findings}, map(call.output.shown, [*findings, *remedy] or ["nothing is wrong"]))
     return DAMAGE if findings else 0

@@ -163,7 +163,7 @@ def stats(call: Call) -> None:
     """
     with call.files() as repository:
         totals = asdict(repository.stats())
-        warn_if_lost(call, repository)
+        warn_if_lost(call, repository.session)
     shown = {name: _shown(name, value) for name, value in totals.items()}
     call.output.fields(totals, shown)
 

@@ -12,6 +12,7 @@ from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.errors import InvalidInput
 from cafcat.events import ChunkCopied, Event
 from cafcat.operations.copy.options import CopyOptions
@@ -70,6 +71,8 @@ def copy(
         from cafcat.operations.copy.run import run
 
         report = run(session, replace(options, executor=executor))
+        if everything and not (report.copied or report.there or report.own or report.failed):
+            warn_if_lost(call, session)
     call.summarize({"summary": asdict(report)}, [_summary(report), *_left_out(report)], report.failed)
     if report.interrupted:
         return INTERRUPTED

@@ -78,10 +78,10 @@ def _summary(report: "RecoverReport") -> list[str]:
 
 
 def _done(report: "RecoverReport") -> str:
-    adopt, abandon, clean, remove, write = (
-        ("adopt", "abandon", "clean", "remove", "write")
+    adopt, abandon, clean, remove, write, record = (
+        ("adopt", "abandon", "clean", "remove", "write", "record")
         if report.dry_run
-        else ("adopted", "abandoned", "cleaned", "removed", "wrote")
+        else ("adopted", "abandoned", "cleaned", "removed", "wrote", "recorded")
     )
     done = [
         text
@@ -93,7 +93,7 @@ def _done(report: "RecoverReport") -> str:
             (report.copies_removed, f"{remove} the remains of {_copies(report.copies_removed)}"),
             (report.backups_removed, f"{remove} the remains of {plural(report.backups_removed, 'backup')}"),
             (report.records_written, f"{write} {plural(report.records_written, 'journal record')} into the store"),
-            (report.runs_failed, f"recorded the end of {plural(report.runs_failed, 'ingest')} whose process died"),
+            (report.runs_failed, f"{record} the end of {plural(report.runs_failed, 'ingest')} whose process died"),
             (report.uploads_removed, f"{remove} {plural(report.uploads_removed, 'late upload')}"),
             (report.objects_removed, f"{remove} {plural(report.objects_removed, 'late object')}"),
         )

@@ -13,7 +13,7 @@ from cafcat.cli.operation import operation
 from cafcat.cli.options import ONLY_IN_STORE
 from cafcat.cli.output import printable
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.reading.lost import ROWS_BACK
+from cafcat.cli.reading.lost import ROWS_BACK, warn_if_lost
 from cafcat.events import Event, ObjectChecked
 from cafcat.model import Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.verify.options import VerifyOptions
@@ -111,6 +111,8 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
         from cafcat.operations.verify.run import run
 
         report = run(session, replace(options, executor=executor))
+        if not any(getattr(report, verdict) for verdict in Verdict):
+            warn_if_lost(call, session)
     call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report, progress)])
     return _exit_code(report)
 

@@ -65,7 +65,7 @@ def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTo
     for entry in repository.list_folder(path):
         if isinstance(entry, Location):
             return FolderTotal(entry.path, 0, 1, entry.size_bytes)
-    warn_if_lost(call, repository)
+    warn_if_lost(call, repository.session)
     if path not in ("", ".", "./"):
         raise NotFound(NO_SUCH_PREFIX, path=path, hint="`cafcat ls` lists the catalog")
     return FolderTotal("", 0, 0, 0)

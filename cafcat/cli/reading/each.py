@@ -42,5 +42,5 @@ def each(call: Call, chosen: Chosen, function: "Callable[[PackedFiles, str], Non
                 explain_missing(repository, error, chosen.paths)
                 call.report(error)
         if failed:
-            warn_if_lost(call, repository)
+            warn_if_lost(call, repository.session)
     return SOME_FAILED if failed else 0

@@ -10,6 +10,7 @@ from cafcat.cli.choosing import OLDER_VERSIONS, FilesFrom, Null, choose, warn_of
 from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.reading.get import Explain, Force
+from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.model import ProblemKind
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
@@ -98,6 +99,8 @@ def extract(
             share_password=share_password,
             **files,
         )
+        if not (report.files or report.files_failed or report.interrupted):
+            warn_if_lost(call, repository.session)
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}{_remedy(report)}" if report.files_failed else ""
     skipped = f", skipped {report.files_skipped} with too short paths" if report.files_skipped else ""

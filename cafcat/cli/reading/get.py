@@ -141,7 +141,7 @@ def _show_many(
     if failed:
         from cafcat.cli.reading.lost import warn_if_lost
 
-        warn_if_lost(call, repository)
+        warn_if_lost(call, repository.session)
     return SOME_FAILED if failed else 0
 
 
@@ -239,7 +239,7 @@ def _cat_many(
     if failed:
         from cafcat.cli.reading.lost import warn_if_lost
 
-        warn_if_lost(call, repository)
+        warn_if_lost(call, repository.session)
     return SOME_FAILED if failed else 0
 
 

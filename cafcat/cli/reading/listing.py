@@ -60,7 +60,7 @@ def ls(
                 text = call.output.shown(item.path)
                 call.output.line(f"{_columns(item, total, human=human)}  {text}" if long else text)
         if not found:
-            warn_if_lost(call, repository)
+            warn_if_lost(call, repository.session)
             _check_is_everything(repository, prefix)
 
 
@@ -165,7 +165,7 @@ def find(
                     any_found = True
                     call.output.names(paths, null=null)
         if not any_found:
-            warn_if_lost(call, repository)
+            warn_if_lost(call, repository.session)
             if not any(True for _ in repository.list_folder(prefix)):
                 _check_is_everything(repository, prefix)
 

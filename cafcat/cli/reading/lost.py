@@ -6,7 +6,7 @@ from cafcat.cli.call import Call
 from cafcat.errors import CafcatError
 
 if TYPE_CHECKING:
-    from cafcat.packed_files import PackedFiles
+    from cafcat.session import Session
 
 __all__ = ["ROWS_BACK", "find_lost", "warn_if_lost"]
 
@@ -15,7 +15,7 @@ ROWS_BACK = (
 )
 
 
-def find_lost(repository: "PackedFiles") -> CafcatError | None:
+def find_lost(session: "Session") -> CafcatError | None:
     """Return an error with the remedies if the catalog is empty, but the store of the settings is in use.
 
     A store is in use if it has chunks or journal records, or the marker of another catalog. The store is read only
@@ -24,16 +24,18 @@ def find_lost(repository: "PackedFiles") -> CafcatError | None:
     Returns:
         The error, which is not raised; None if the catalog is not lost, or this cannot be found out.
     """
+    from cafcat.operations.joining import lost_catalog
+
     try:
-        return repository.lost_catalog()
+        return lost_catalog(session)
     except CafcatError:
         return None  # the command's own error has the reason
 
 
-def warn_if_lost(call: Call, repository: "PackedFiles") -> None:
+def warn_if_lost(call: Call, session: "Session") -> None:
     """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
 
     With --quiet and without --json, the warning is not printed.
     """
-    if (lost := find_lost(repository)) is not None:
+    if (lost := find_lost(session)) is not None:
         call.warn(str(lost))

@@ -10,6 +10,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.output import one_line
+from cafcat.cli.reading.lost import find_lost
 from cafcat.errors import OutputFailed
 
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ def _tree(call: Call, opened: ExitStack, snapshot: str | None, warn: Callable[[s
     if snapshot is not None:
         return opened.enter_context(tree_of_snapshot(snapshot, call.settings(), warn))
     repository = opened.enter_context(call.files())
-    return opened.enter_context(tree_of_catalog(repository, warn))
+    tree = opened.enter_context(tree_of_catalog(repository, warn))
+    if (lost := find_lost(repository.session)) is not None:
+        warn(str(lost))
+    return tree
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from cafcat import __version__
 from cafcat.cli.call import Call, verb
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
+from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.support.arguments import parse_new_file, parse_text
 from cafcat.support.quantities import format_size, plural
 
@@ -42,6 +43,8 @@ def snapshot(
 
         target = output_of(session.settings, output, overwrite=force)
         report = write_snapshot(session.catalog, prefix, target, version=__version__, progress=session.progress)
+        if not report.files:
+            warn_if_lost(call, session)
     what = f"{plural(report.files, 'file')} ({format_size(report.bytes)}) in {plural(report.chunks, 'chunk')}"
     line = f"snapshot of {what} as of {report.made_at}: {call.output.shown(output)}"
     call.summarize(asdict(report), [f"{line}, {format_size(report.size_bytes)}"])

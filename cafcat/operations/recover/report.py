@@ -27,7 +27,7 @@ class RecoverReport:
         copies_removed: Number of copies whose leftovers were removed.
         backups_removed: Number of backups whose leftovers were removed.
         records_written: Number of journal records that the stores lacked, counted up to a thousand for each store.
-        runs_failed: Number of ingests whose process had died, and which are recorded as failed now. 0 in a dry run.
+        runs_failed: Number of ingests whose process had died, and which are recorded as failed now.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """

@@ -129,7 +129,9 @@ class Recovery:
                 self._prove(store, url)
                 self._sweep(store, url)
             self._count_leases(url)
-        if not self._dry_run:
+        if self._dry_run:
+            self._counts["runs_failed"] += self._catalog.runs.count_dead_runs()
+        else:
             self._counts["runs_failed"] += self._catalog.runs.fail_dead_runs()
             self._catalog.folders.fold()
 

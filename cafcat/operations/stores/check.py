@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cafcat.operations.chosen_stores import check_new_store
+from cafcat.operations.reachable_stores import check_present
 from cafcat.progress import Progress
 from cafcat.session import Stores
 from cafcat.settings.settings import Settings
@@ -57,11 +58,14 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
         NotFound: There is no such bucket or folder.
         AccessDenied: The store refuses the credentials.
         StoreFailed: The store does not answer.
+        Unavailable: The catalog has objects in the store, and the store is not at its URL any more.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     with _catalog_if_any(settings) as catalog:
         store = Stores(settings, warnings=Progress())[_url_of(named, settings, catalog)]
         is_known = catalog is not None and catalog.stores.has(store.url)
+        if catalog is not None:
+            check_present(store, catalog)
         check_new_store(store, None if is_known else possible_name(named, settings.stores))
         with _no_folder_left(store):
             findings = tuple(probe(store))

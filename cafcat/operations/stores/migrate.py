@@ -280,7 +280,9 @@ class Migration:
         if has(self._new, key):
             message = f"the new store has another object with the key of the backup: {self._new.locate(key)}"
             raise Conflict(message, hint="move it away")
-        new = backups.begin(self._new.url, key, backup.journal_id, self._owner, LEASE_SECONDS)
+        new = backups.begin(
+            self._new.url, key, backup.journal_id, self._owner, LEASE_SECONDS, begun_at=backup.begun_at
+        )
         lease = Lease(backups, new, self._owner)
         try:
             etag = self._write(key, size_bytes, checksum, lease, new)
