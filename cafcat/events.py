@@ -157,17 +157,19 @@ class CopyRecovered(NamedTuple):
 
 
 class ObjectLeftAlone(NamedTuple):
-    """`recover` found an object, or an unfinished upload, with the key of a chunk that the catalog does not have.
+    """`recover` found an object, or an unfinished upload, with the key of a chunk, which has no row in the catalog.
 
     Another catalog may write it. Or this catalog was restored from a backup that is older than the object.
 
     Attributes:
         object: URL of the store, a slash, and the key of the object.
         is_upload: True for an unfinished upload.
+        copy_of: Uuid of the chunk that the catalog has in another store, if this object has its key; else None.
     """
 
     object: str
     is_upload: bool
+    copy_of: UUID | None
 
 
 class ChunkPruned(NamedTuple):

@@ -28,6 +28,7 @@ from cafcat.operations.chosen_stores import default_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store
+from cafcat.stores.distinct import DistinctStores
 from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX
 from cafcat.stores.marker import (
     Marker,
@@ -129,12 +130,38 @@ class _Joining:
             if known is not None and not allow_shared:
                 self._stores.open(store.url)  # another disk may be mounted there now
             if not dry_run:
-                self._record(store, marker)
+                self._record(store, self._with_own_identity(store, marker))
 
     def _database(self) -> str:
         """Return the URL of the database without user and password; of the embedded database, that of the home."""
         settings = self._session.settings
         return settings.home.as_uri() if settings.database_url is None else self._catalog.identities.database()
+
+    def _with_own_identity(self, store: Store, marker: Marker) -> Marker:
+        """Give a copy of another store of this catalog an identity of its own, and return its marker.
+
+        The folder of a store was copied with its marker, and the catalog goes on to use both. The journal names
+        stores by their identities: with the identity of the original, a rebuild would not miss the copy.
+
+        Returns:
+            The new marker. The given marker if the catalog has no other store with this identity, both URLs mean
+            one place, or several catalogs write there, whose markers have to agree.
+
+        Raises:
+            Unavailable: The other store is not at its URL any more; perhaps it was moved to this place.
+        """
+        original = self._catalog.identities.url_of(marker.store)
+        if original in (None, store.url) or catalogs_of(store) != [marker.catalog]:
+            return marker
+        try:
+            DistinctStores().check(store, self._stores.open(str(original)))
+        except InvalidInput:
+            return marker
+        own = marker._replace(store=uuid4())
+        with self._catalog.journal.exclusively(store.url):
+            remove_marker(store, marker.catalog)
+            write_marker(store, own)
+        return own
 
     def _record(self, store: Store, marker: Marker) -> None:
         """Store the identity of a store, as in its marker, in the catalog.

@@ -70,6 +70,7 @@ def test_json_output(cafcat: Cafcat) -> None:
         "own": 0,
         "adopted": 0,
         "damaged": 1,
+        "chunks_failed": 1,
         "bytes_copied": size,
         "interrupted": False,
     }
@@ -98,7 +99,7 @@ def test_missing_store_has_exit_code_3(cafcat: Cafcat) -> None:
     fill(cafcat, "a", "b")
     (cafcat.folder / "store").rename(cafcat.folder / "unmounted")
     result = cafcat("copy", "--all", "--to", "./second", code=3)
-    assert result.text == "1 failed\n"
+    assert result.text == "2 failed\n"
     assert result.err.count("is its disk mounted?") == 1
     assert "repair" not in result.err
 

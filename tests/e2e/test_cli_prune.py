@@ -93,8 +93,8 @@ def test_missing_store_keeps_its_chunks(cafcat: Cafcat, chunks: dict[str, str]) 
     (cafcat.folder / "store").rename(cafcat.folder / "unmounted")
     result = cafcat("prune", "--grace", "0", "--yes", code=3)
     assert result.lines[0] == "nothing was pruned"
-    assert chunks["gone"] in result.err
-    assert "mounted" in result.err
+    assert "kept 2 of the chunks in " in result.err
+    assert result.err.count("mounted") == 1
     (cafcat.folder / "unmounted").rename(cafcat.folder / "store")
     assert cafcat("undelete", "gone", "gone too").text.startswith("brought back 2 files")
     assert cafcat("cat", "gone").out == b"gone"

@@ -450,4 +450,4 @@ def test_a_store_that_was_given_up_is_not_new(cafcat: Cafcat, tmp_path: Path) ->
     shutil.rmtree(old)
     cafcat("store", "rm", old, "--lost", "--yes")
     assert "nothing yet" not in cafcat("store", "ls").text
-    assert f"{url_of(old)}  nothing any more" in cafcat("store", "ls", "-v").text
+    assert f"{url_of(old)}  nothing now" in cafcat("store", "ls", "-v").text

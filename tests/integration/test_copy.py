@@ -9,16 +9,17 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import cafcat
 from cafcat.errors import CafcatError, InvalidInput, NotFound, Unavailable
-from cafcat.events import ChunkCopied, CopyRecovered
+from cafcat.events import ChunkCopied, CopyRecovered, ObjectLeftAlone
 from cafcat.model import OnConflict
 from cafcat.operations.copy.report import CopyReport
 from cafcat.operations.recover.report import RecoverReport
-from tests.worlds.catalog_world import begin, commit
+from tests.worlds.catalog_world import Opener, begin, commit, sql
 from tests.worlds.copy_world import PAIRS, World, check, end_leases, folder_of, rebuilt_from_copies, world
 from tests.worlds.kills.killing import killed_at_each_step
 from tests.worlds.listeners import Following, Heard, Once
@@ -588,6 +589,41 @@ def test_copies_in_a_missing_store_are_not_abandoned(world: World, tmp_path: Pat
     (tmp_path / "elsewhere").rename(folder_of(world.second))
     assert counted(world.recover()) == {"copies_adopted": 1}
     assert len(check(world)) == 2
+
+
+def test_copies_without_rows_are_left_to_copy(tmp_path: Path, open_at: Opener) -> None:
+    """As after the restore of a backup that is older than the copies."""
+    first, second = Folder(tmp_path / "first"), Folder(tmp_path / "second")
+    repository = open_at(first)
+    chunk = commit(repository, FILES)
+    repository.copy(to=second.url)
+    commit(open_at(second), {"other": b""})
+    sql(repository, "DELETE FROM chunk_copies")
+    found: list[object] = []
+    report = repository.with_progress(Following(on=found.append)).recover()
+    assert counted(report) == {"unknown_copies": 1}
+    assert found == [ObjectLeftAlone(f"{second.url}/{chunk}.caf", is_upload=False, copy_of=UUID(chunk))]
+    assert repository.copy(to=second.url).found == 1
+    assert counted(repository.recover()) == {}
+
+
+def test_chunks_of_a_store_that_is_away_are_counted(tmp_path: Path, open_at: Opener) -> None:
+    first = Folder(tmp_path / "first")
+    repository = open_at(first)
+    for name in "abc":
+        commit(repository, {name: name.encode()})
+    first.folder.rename(tmp_path / "away")
+    report = repository.copy(to=Folder(tmp_path / "second").url)
+    assert (report.chunks_failed, len(report.failed)) == (3, 1)
+
+
+def test_an_empty_catalog_claims_no_store(tmp_path: Path, open_at: Opener) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    repository = open_at(Folder(tmp_path / "first"))
+    assert repository.copy(to=second.as_uri()).copied == 0
+    assert list(second.iterdir()) == []
+    assert sql(repository, "SELECT count(*) FROM stores") == [(0,)]
 
 
 @pairs

@@ -4,6 +4,7 @@ Catalogs that share a store on purpose leave each other's chunks alone, and are 
 """
 
 import json
+import shutil
 import threading
 from pathlib import Path
 from uuid import UUID
@@ -179,6 +180,51 @@ def test_lost_marker_keeps_the_identity_of_the_store(local: World, tmp_path: Pat
     local.objects.delete(marker_key(marker.catalog))
     ingest(local.repository, tmp_path / "b", {"y": b"2"})
     assert marker_of(local, local.repository).store == marker.store
+
+
+def test_a_copy_of_a_store_gets_an_identity_of_its_own(local: World, tmp_path: Path) -> None:
+    """A store was copied with its marker. A rebuild misses each of the two if it is not named."""
+    ingest(local.repository, tmp_path / "a", {"x": b"1"})
+    copied = tmp_path / "copied"
+    shutil.copytree(tmp_path / "store", copied)
+    other = local.at(str(copied))
+    assert ingest(other, tmp_path / "b", {"y": b"2"}, dry_run=True) == 1
+    assert read_marker(LocalStore(copied), identity_of(other)) == marker_of(local, other)
+    ingest(other, tmp_path / "b", {"y": b"2"})
+    new = read_marker(LocalStore(copied), identity_of(other))
+    assert new is not None
+    assert new == marker_of(local, other)._replace(store=new.store) != marker_of(local, other)
+    assert dict(sql(other, "SELECT uuid, url FROM stores"))[new.store] == LocalStore(copied).url
+    ingest(local.repository, tmp_path / "c", {"z": b"3"})
+    ingest(other, tmp_path / "d", {"u": b"4"})
+    assert read_marker(LocalStore(copied), identity_of(other)) == new
+    urls = (local.objects.url, LocalStore(copied).url)
+    for url in urls:
+        report = local.rebuilt(url)[1]
+        assert not report.written
+        missing = [damage for damage in report.damages if (set(urls) - {url}).pop() in str(damage)]
+        assert len(missing) == 1
+    complete, report = local.rebuilt(*urls)
+    assert report.written
+    assert live(complete) == {"x": b"1", "y": b"2", "z": b"3", "u": b"4"}
+
+
+def test_a_store_under_a_second_name_keeps_its_identity(local: World, tmp_path: Path) -> None:
+    ingest(local.repository, tmp_path / "a", {"x": b"1"})
+    marker = marker_of(local, local.repository)
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    linked = local.at(str(tmp_path / "link"))
+    ingest(linked, tmp_path / "b", {"y": b"2"})
+    assert marker_of(local, linked) == marker
+
+
+def test_a_store_that_was_moved_by_hand_is_no_copy(local: World, tmp_path: Path) -> None:
+    ingest(local.repository, tmp_path / "a", {"x": b"1"})
+    (tmp_path / "store").rename(tmp_path / "moved")
+    moved = local.at(str(tmp_path / "moved"))
+    with pytest.raises(Unavailable, match="cannot find the store") as raised:
+        ingest(moved, tmp_path / "b", {"y": b"2"})
+    assert "cafcat store move" in (raised.value.hint or "")
 
 
 def test_at_most_one_of_two_first_writers_continues(local: World, monkeypatch: pytest.MonkeyPatch) -> None:

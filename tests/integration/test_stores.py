@@ -322,6 +322,18 @@ def test_prune_keeps_a_chunk_that_is_missing_at_the_new_place(
     assert content(repository) == FILES
 
 
+def test_copies_that_a_migration_left_stay_while_the_new_store_is_away(
+    repository: cafcat.Repository, old: Folder, new: Folder, tmp_path: Path
+) -> None:
+    repository.migrate_store(old.url, new.url)
+    new.folder.rename(tmp_path / "away")
+    report = repository.prune(grace_seconds=0, dry_run=False)
+    [message] = report.failed
+    assert message.startswith(f"kept 2 of the copies that a migration left in {old.url}: cannot find the store")
+    (tmp_path / "away").rename(new.folder)
+    assert repository.prune(grace_seconds=0, dry_run=False).objects == 2
+
+
 def test_a_dry_prune_counts_a_copy_that_a_migration_left_once(repository: cafcat.Repository, new: Folder) -> None:
     """The chunk itself is pruned, too."""
     repository.migrate_store(repository.locate("a/one").store, new.url)

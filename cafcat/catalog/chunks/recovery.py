@@ -132,6 +132,12 @@ class Recovery:
             rows = connection.execute("SELECT uuid FROM chunks WHERE uuid = ANY(%s)", [list(chunks)]).fetchall()
         return {row[0] for row in rows}
 
+    def find_committed(self, chunks: Sequence[UUID]) -> set[UUID]:
+        """Return the UUIDs, of those given, of committed chunks, in any store."""
+        statement = "SELECT uuid FROM chunks WHERE uuid = ANY(%s) AND state = 'committed'"
+        with self._connection.statement() as connection:
+            return {uuid for (uuid,) in connection.execute(statement, [list(chunks)])}
+
     def newest(self, store_url: str, limit: int) -> list[str]:
         """Return keys of chunks, copies and backups that a store should have: the newest of each kind.
 

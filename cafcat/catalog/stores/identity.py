@@ -10,7 +10,7 @@ __all__ = ["Identities", "Identity", "catalog_uuid", "set_catalog_uuid"]
 
 _IS_EMPTY: Final = "SELECT NOT EXISTS (SELECT FROM chunks) AND NOT EXISTS (SELECT FROM journal)"
 _BOTH: Final = "SELECT i.uuid, s.uuid FROM catalog_identity AS i LEFT JOIN stores AS s ON s.url = %s"
-# A copy of a store's folder has the UUID of the original. In a catalog with both stores, only one row has the UUID.
+# Two URLs of one place have the same UUID. Only one row has it.
 _RECORD_STORE: Final = """
 UPDATE stores SET uuid = %(uuid)s WHERE url = %(url)s AND NOT EXISTS (SELECT FROM stores WHERE uuid = %(uuid)s)
 """
@@ -55,10 +55,16 @@ class Identities:
         """Set stores.uuid of a store to the UUID that its marker objects contain.
 
         Nothing changes if the catalog does not have the store, for instance because it was just moved. Nothing
-        changes either if a store of the catalog has this UUID already: its folder may be a copy of another store's.
+        changes either if a store of the catalog has this UUID already: both URLs mean one place then.
         """
         with self._connection.transaction() as connection:
             connection.execute(_RECORD_STORE, {"url": store_url, "uuid": uuid})
+
+    def url_of(self, uuid: UUID) -> str | None:
+        """Return the URL of the store with this UUID in its marker objects; None if the catalog has none."""
+        with self._connection.statement() as connection:
+            row = connection.execute("SELECT url FROM stores WHERE uuid = %s", [uuid]).fetchone()
+        return None if row is None else str(row[0])
 
     def is_empty(self) -> bool:
         """Return True if the catalog has no rows of chunks, whatever their state, and no journal records."""

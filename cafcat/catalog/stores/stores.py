@@ -92,7 +92,7 @@ class StoreRow(NamedTuple):
         copies: Number of committed copies of chunks, except those that a migration has retired.
         retired: Number of copies that a migration has retired. Prune removes them.
         backups: Number of backups of the catalog.
-        was_used: True if the catalog has, or had, an object in the store.
+        was_used: True if a command has written into the store, even if no chunk was complete.
     """
 
     id: int

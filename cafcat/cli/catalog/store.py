@@ -32,7 +32,7 @@ _OLD = typer.Argument(metavar="STORE", parser=parse_text, help="Store of the cat
 _NEW = typer.Argument(metavar="NEW", parser=parse_text, help="New place of the store: a folder, URL or name.")
 _NAME = typer.Argument(metavar="NAME", parser=parse_text, help="Short name, such as archive or disk-2.")
 
-_NOTHING_ANY_MORE: Final = "nothing any more"
+_NOTHING_NOW: Final = "nothing now"
 _WORDS: Final = {True: "yes", False: "no", None: "not tried"}
 
 
@@ -57,7 +57,7 @@ def ls(call: Call) -> None:
     """
     with call.repository() as repository:
         for store in repository.stores():
-            if call.json or call.verbose or store.name is not None or _counts(store) != _NOTHING_ANY_MORE:
+            if call.json or call.verbose or store.name is not None or _counts(store) != _NOTHING_NOW:
                 call.output.show(store._asdict(), [call.output.shown(_row(store))])
 
 
@@ -74,7 +74,7 @@ def _counts(store: "StoreRow") -> str:
         (store.retired, f"{store.retired} left by a migration"),
         (store.backups, plural(store.backups, "backup")),
     )
-    nothing = _NOTHING_ANY_MORE if store.was_used else "nothing yet"
+    nothing = _NOTHING_NOW if store.was_used else "nothing yet"
     return ", ".join(text for count, text in counts if count) or nothing
 
 

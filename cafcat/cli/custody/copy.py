@@ -93,7 +93,7 @@ def _summary(report: "CopyReport") -> str:
             (report.found, f"found {plural(report.found, 'chunk')} there"),
             (report.there, f"{report.there} had been there before"),
             (report.own, f"not copied, because the original is there: {plural(report.own, 'chunk')}"),
-            (len(report.failed), f"{len(report.failed)} failed"),
+            (report.chunks_failed, f"{report.chunks_failed} failed"),
         )
         if count
     ]

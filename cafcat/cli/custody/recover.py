@@ -38,7 +38,9 @@ class _Progress(ShownProgress):
 
     def _in_words(self, event: ChunkRecovered | CopyRecovered | ObjectLeftAlone) -> str:
         if isinstance(event, ObjectLeftAlone):
-            return f"left alone: {'unfinished upload of ' if event.is_upload else ''}{printable(event.object)}"
+            upload = "unfinished upload of " if event.is_upload else ""
+            copy = ", a copy that the catalog does not have" if event.copy_of else ""
+            return f"left alone: {upload}{printable(event.object)}{copy}"
         why = f": {event.reason}" if event.reason else ""
         if isinstance(event, CopyRecovered):
             return f"copy of chunk {event.copy_of} in {event.store} {self._would}{event.outcome}{why}"
@@ -74,6 +76,10 @@ def _summary(report: "RecoverReport") -> list[str]:
     unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
     if found := [plural(count, word) for count, word in unknown if count]:
         lines.append(f"left alone, as no chunk of this catalog names them: {' and '.join(found)}")
+    if report.unknown_copies:
+        enter = "enters them" if report.unknown_copies > 1 else "enters it"
+        copies = f"{_copies(report.unknown_copies)} of chunks that the catalog does not have"
+        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` {enter}")
     return lines
 
 

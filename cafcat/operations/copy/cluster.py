@@ -109,7 +109,7 @@ def together(reports: Sequence[CopyReport]) -> CopyReport:
     """Return the sums of several reports. A message that several reports have is listed once."""
     counts = {
         name: sum(getattr(report, name) for report in reports)
-        for name in ("copied", "replaced", "found", "there", "own", "damaged", "bytes_copied")
+        for name in ("copied", "replaced", "found", "there", "own", "damaged", "bytes_copied", "chunks_failed")
     }
     failed = tuple(dict.fromkeys(message for report in reports for message in report.failed))
     return replace(reports[0], failed=failed, **counts)

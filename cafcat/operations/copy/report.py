@@ -20,6 +20,7 @@ class CopyReport:
         adopted: Number of adopted archives with files of the selection: they get no copy.
         damaged: Number of chunks whose object is damaged or missing.
         bytes_copied: Bytes of the copied and replaced chunks.
+        chunks_failed: Number of chunks that were not copied, because they are damaged, or cannot be read.
         failed: One message for each chunk that was not copied, damaged ones included. A store that is out of reach
             has one message for all its chunks.
         interrupted: True if the user ended the operation.
@@ -34,5 +35,6 @@ class CopyReport:
     adopted: int
     damaged: int
     bytes_copied: int
+    chunks_failed: int
     failed: tuple[str, ...]
     interrupted: bool

@@ -71,10 +71,12 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
     """
     target = ReachableStores(session).check_to_write(store_for_new_objects(session, options.to).url)
     selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
+    copier = ChunkCopier(session, target, owner_name("copy"))
+    if selection.prefix is None and session.catalog.identities.is_empty():
+        return copier.report  # a catalog without chunks must not claim the store
     session.catalog.stores.register(target.url)
     recover_before(session, target.url)
     join_store(session, target, allow_shared=options.join_store)
-    copier = ChunkCopier(session, target, owner_name("copy"))
     try:
         if options.executor is not None:
             from cafcat.operations.copy.cluster import copy_on_cluster
@@ -171,6 +173,7 @@ class ChunkCopier:
             adopted=counts["adopted"],
             damaged=counts["damaged"],
             bytes_copied=counts["bytes_copied"],
+            chunks_failed=counts["chunks_failed"],
             failed=tuple(self._failed),
             interrupted=self.interrupted,
         )
@@ -227,6 +230,7 @@ class ChunkCopier:
         if (outcome := self.outcome_without_copy(chunk)) is not None:
             return outcome
         if (source := self._source(chunk.store)) is None:
+            self._counts["chunks_failed"] += 1
             return None
         try:
             if chunk.copy_state == "committed":
@@ -268,7 +272,7 @@ class ChunkCopier:
 
     def _fail(self, chunk: ChunkToCopy, error: CafcatError) -> None:
         is_damage = isinstance(error, Corrupt | NotFound)
-        self._counts["damaged"] += is_damage
+        self._counts.update(chunks_failed=1, damaged=is_damage)
         if is_damage and chunk.state == ChunkState.RETIRED:
             error.hint = "no live file is in this chunk: cafcat prune removes it after the grace period"
         elif is_damage:

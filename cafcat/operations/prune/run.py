@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from cafcat.catalog.chunks.pruning import ChunkObject, PrunableChunk, RetiredCopy
-from cafcat.errors import Corrupt
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt
 from cafcat.events import ChunkPruned
 from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
@@ -61,6 +61,8 @@ class _Prune:
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
         self._shown_copies: set[int] = set()
+        self._kept: Counter[tuple[str, str]] = Counter()
+        """Number of objects that stay because a store is out of reach, by their kind and store, and the reason."""
 
     def prune_all(self, store: str | None) -> PruneReport:
         """Prune the chunks of one store, or of all stores, until the user ends the operation.
@@ -73,11 +75,14 @@ class _Prune:
             if interrupted := self._session.should_end():
                 break
             with note_failure(self._failed, f"chunk {chunk.uuid}"):
-                self._prune(chunk)
+                if chunk.is_adopted or chunk.is_deleted or self._are_there("of the chunks", chunk.store):
+                    self._prune(chunk)
         interrupted = interrupted or self._prune_left_copies(store)
         waiting = self._catalog.pruning.waiting(self._grace_seconds, store)
         copies = self._catalog.pruning.copies_waiting(self._grace_seconds, store)
-        counts, failed = self._counts, tuple(self._failed)
+        counts = self._counts
+        kept = (f"kept {count} {what}: {why}" for (what, why), count in self._kept.items())
+        failed = (*self._failed, *kept)
         freed = (counts["chunks"], counts["objects"], counts["bytes"])
         return PruneReport(
             *freed,
@@ -97,8 +102,29 @@ class _Prune:
             if copy.id in self._shown_copies:
                 continue  # a dry run has shown it with its chunk
             with note_failure(self._failed, f"chunk {copy.uuid}"):
-                self._prune_left(copy)
+                if self._are_there("of the copies that a migration left", copy.store, copy.chunk_store):
+                    self._prune_left(copy)
         return False
+
+    def _are_there(self, kind: str, *urls: str) -> bool:
+        """Return True if stores can be reached. If not, count an object that stays because of that.
+
+        Args:
+            kind: Kind of the object, for the message.
+            *urls: URL of the store of the object, then those of other stores that are needed to remove it.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        try:
+            for url in urls:
+                self._stores.open(url)
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError as error:
+            self._kept[f"{kind} in {urls[0]}", str(error)] += 1
+            return False
+        return True
 
     def _prune_left(self, copy: RetiredCopy) -> None:
         """Remove a copy that a migration left.

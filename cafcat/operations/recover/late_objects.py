@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 from cafcat.catalog.chunks.recovery import Recovery
 from cafcat.events import Event, ObjectLeftAlone
 from cafcat.model import ChunkState
+from cafcat.operations.joining import CHUNK_KEY
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key, is_probe_key
 
@@ -45,7 +47,8 @@ class LateObjects:
 
         These are uploads whose chunk, copy or backup is no longer being written, and objects whose row is
         abandoned. All probe objects and their uploads are removed, too. Uploads and objects with the key of a chunk
-        that have no row in the catalog are only counted, because another catalog may write them. Journal records,
+        that have no row in the catalog are only counted, because another catalog may write them. Those with the key
+        of a chunk in another store are counted as copies. Journal records,
         and other stores below this one, are left out. With `dry_run`, nothing is removed.
         """
         others = (JOURNAL_PREFIX, *self._nested())
@@ -70,19 +73,26 @@ class LateObjects:
         """
         for batch in _batches(keys):
             states = self.recovery.final_states(self.url, batch)
+            copies = self._copies([key for key in batch if key not in states] if kind == "objects" else ())
             for key in batch:
                 if is_probe_key(key):
                     yield key
                 elif key not in states:
-                    self._leave_alone(kind, key)
+                    self._leave_alone(kind, key, copies.get(key))
                 elif states[key] in late:
                     yield key
                     self.counts[f"{kind}_removed"] += 1
 
-    def _leave_alone(self, kind: str, key: str) -> None:
+    def _copies(self, unknown: Iterable[str]) -> dict[str, UUID]:
+        """Return the keys that are the names of committed chunks, with the uuids of the chunks."""
+        found = {key: UUID(match[1]) for key in unknown if (match := CHUNK_KEY.fullmatch(key))}
+        committed = self.recovery.find_committed(list(found.values())) if found else ()
+        return {key: uuid for key, uuid in found.items() if uuid in committed}
+
+    def _leave_alone(self, kind: str, key: str, copy_of: UUID | None) -> None:
         if is_chunk_key(key):
-            self.counts[f"unknown_{kind}"] += 1
-            self.emit(ObjectLeftAlone(f"{self.url.rstrip('/')}/{key}", is_upload=kind == "uploads"))
+            self.counts["unknown_copies" if copy_of else f"unknown_{kind}"] += 1
+            self.emit(ObjectLeftAlone(f"{self.url.rstrip('/')}/{key}", kind == "uploads", copy_of))
 
     def _nested(self) -> tuple[str, ...]:
         """Return the key prefixes of other stores of the catalog that are below this one."""

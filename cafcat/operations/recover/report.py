@@ -18,6 +18,8 @@ class RecoverReport:
         still_leased: Number of chunks that are being written, by writers that may be alive.
         unknown_uploads: Number of uploads with the key of a chunk that this catalog does not have. They stay.
         unknown_objects: Number of objects with the key of a chunk that this catalog does not have. They stay.
+        unknown_copies: Number of objects with the key of a chunk that this catalog has in another store, and no row
+            for this copy. They stay; `copy` enters them.
         leases_end_at: When the last lease of the chunks in `still_leased` ends, ISO 8601 in UTC; None without them.
         failed: One message for each chunk, copy or store that could not be recovered.
         files_adopted: Number of files in adopted chunks that their paths point to now. A dry run counts all files.
@@ -40,6 +42,7 @@ class RecoverReport:
     still_leased: int
     unknown_uploads: int
     unknown_objects: int
+    unknown_copies: int
     leases_end_at: str | None
     failed: tuple[str, ...]
     files_adopted: int

@@ -93,6 +93,7 @@ class Recovery:
             still_leased=counts["still_leased"],
             unknown_uploads=counts["unknown_uploads"],
             unknown_objects=counts["unknown_objects"],
+            unknown_copies=counts["unknown_copies"],
             leases_end_at=self._leases_end_at,
             failed=tuple(self._failed),
             files_adopted=counts["files_adopted"],
