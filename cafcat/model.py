@@ -695,6 +695,7 @@ class ExtractReport:
         failed: The files that failed, with their reasons; only the first thousand.
         interrupted: True if the user stopped the extract.
         files_skipped: Number of files whose path has no parts but those that are removed.
+        files_there: Number of files that existed with the same content. They stay as they are.
     """
 
     files: int = 0
@@ -703,6 +704,7 @@ class ExtractReport:
     failed: list[FileProblem] = field(default_factory=list)
     interrupted: bool = False
     files_skipped: int = 0
+    files_there: int = 0
 
 
 @dataclass(slots=True)

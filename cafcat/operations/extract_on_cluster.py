@@ -107,7 +107,7 @@ def _extract_files(session: Session, part: _Files) -> ExtractReport:
     reader = session.reader(session.progress)
     tree: OutputTree[Location]
     with OutputTree(part.output) as tree:
-        extraction = Extraction(reader, tree, progress=session.progress, strip=part.strip, keeps_same=True)
+        extraction = Extraction(reader, tree, progress=session.progress, strip=part.strip)
         try:
             extraction.write(part.locations)
         except CafcatError:
@@ -125,4 +125,5 @@ def _together(report: ExtractReport, other: ExtractReport) -> ExtractReport:
         report.files_failed + other.files_failed,
         [*report.failed, *other.failed][:REPORTED_FAILURES],
         files_skipped=report.files_skipped + other.files_skipped,
+        files_there=report.files_there + other.files_there,
     )

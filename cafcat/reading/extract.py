@@ -120,6 +120,8 @@ def report_failure(report: ExtractReport, progress: Progress, path: str, error: 
 class Extraction:
     """One extraction of files into a folder. A file that fails is reported, and the others are written.
 
+    An existing file with the same content stays as it is, so that an extraction continues an interrupted one.
+
     Attributes:
         report: The numbers so far. `files` and `bytes` count only files that have their names.
     """
@@ -131,7 +133,6 @@ class Extraction:
         *,
         progress: Progress,
         strip: int = 0,
-        keeps_same: bool = False,
     ) -> None:
         """Create an extraction. This writes nothing yet.
 
@@ -140,14 +141,11 @@ class Extraction:
             tree: The directory that receives the files.
             progress: Receives the progress, and can stop the extraction: see `extract_tree`.
             strip: Number of leading parts of the paths that are removed. Files without further parts are skipped.
-            keeps_same: True to leave an existing file with the same content as it is, and to count it as extracted;
-                False to report it as a conflict.
         """
         self._reader = reader
         self._tree = tree
         self._progress = progress
         self._strip = strip
-        self._keeps_same = keeps_same
         self.report = ExtractReport()
 
     def write(self, page: Sequence[Location]) -> None:
@@ -284,8 +282,9 @@ class Extraction:
         self._tree.write(name, blocks, location.modified_ns, location)
 
     def _report_failure(self, location: Location, error: CafcatError) -> None:
-        if self._keeps_same and isinstance(error, Conflict) and self._is_there(location):
-            self._count(1, location.size_bytes)
+        if isinstance(error, Conflict) and self._is_there(location):
+            self.report.files_there += 1
+            self._progress.advance(1, location.size_bytes)
             return
         report_failure(self.report, self._progress, location.path, error)
 

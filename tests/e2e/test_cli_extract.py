@@ -104,6 +104,22 @@ def test_files_of_a_list(tree: Cafcat) -> None:
     tree("extract", "photos", "-C", "out", "--strip", "-1", code=2)
 
 
+def test_the_same_command_continues_an_extract(tree: Cafcat) -> None:
+    tree("extract", "photos", "-C", "out", "-q")
+    (tree.folder / "out/photos/2023/a.jpg").unlink()
+    inode = (tree.folder / "out/photos/2024/a.jpg").stat().st_ino
+    result = tree("extract", "photos", "-C", "out")
+    assert result.text.startswith("extracted 1 file, 4 there already, ")
+    assert (tree.folder / "out/photos/2024/a.jpg").stat().st_ino == inode
+    (tree.folder / "out/photos/2024/a.jpg").write_bytes(b"A of 2024")
+    result = tree("extract", "photos", "-C", "out", code=3)
+    assert result.err == "cafcat: photos/2024/a.jpg: there is a file of that name already\n"
+    assert result.text.startswith(
+        "extracted 0 files, 4 there already, failed 1 (--force overwrites existing files), "
+    )
+    assert tree("extract", "photos", "-C", "out", "-f").text.startswith("extracted 5 files, ")
+
+
 def test_an_extract_on_a_cluster(tree: Cafcat) -> None:
     found, summary = extracted(
         tree, "photos/2023", "none", "--strip", "1", "--exclude", "*.raw", "--cluster", "local://1", code=3

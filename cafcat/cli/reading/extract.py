@@ -99,13 +99,14 @@ def extract(
             share_password=share_password,
             **files,
         )
-        if not (report.files or report.files_failed or report.interrupted):
+        if not (report.files or report.files_there or report.files_failed or report.interrupted):
             warn_if_lost(call, repository.session)
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}{_remedy(report)}" if report.files_failed else ""
+    there = f", {report.files_there} there already" if report.files_there else ""
     skipped = f", skipped {report.files_skipped} with too short paths" if report.files_skipped else ""
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
-    line = f"{first}extracted {plural(report.files, 'file')}{failed}{skipped}, {work}"
+    line = f"{first}extracted {plural(report.files, 'file')}{there}{failed}{skipped}, {work}"
     summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
     if include and not report.files and not report.files_failed and not report.interrupted:
         warn_of_no_match(call, include, "paths in the catalog")
