@@ -355,4 +355,4 @@ BEGIN ATOMIC
     FROM came FULL JOIN went ON went.file_path = came.file_path
     WHERE (came.size_bytes, came.crc32c) IS DISTINCT FROM (went.size_bytes, went.crc32c);
 END;
-COMMENT ON FUNCTION cafcat_ops.changes_between IS 'What changed from the end of one run to the end of a later one: files that were added, replaced or removed, by whatever command. run_id is the run of the new content.';
+COMMENT ON FUNCTION cafcat_ops.changes_between IS 'What changed from the end of one run to the end of a later one: files that were added, replaced or removed, by whatever command. run_id is the run of the new content. There are no rows if a run does not exist, or the first run did not end before the last one.';

@@ -429,6 +429,22 @@ def test_odd_queries_of_views_are_refused(world: World, query: str) -> None:
     assert world.client.get(f"/-/view?{query}".replace(" ", "+")).status in (400, 404)
 
 
+@pytest.mark.parametrize("page", ["view", "csv"])
+@pytest.mark.parametrize(
+    ("first", "last", "status", "message"),
+    [
+        (2, 1, 400, "run 1 is not the later one: run 2 ended later"),
+        (1, 99999, 404, "there is no run 99999"),
+        (99999, 1, 404, "there is no run 99999"),
+    ],
+)
+def test_changes_between_impossible_runs_are_refused(
+    world: World, page: str, first: int, last: int, status: int, message: str
+) -> None:
+    answer = world.page(f"{page}?name=changes_between&first_run={first}&last_run={last}", status)
+    assert message in text_of(answer)
+
+
 def test_pages_are_read_only(world: World) -> None:
     for method in ("POST", "PUT", "DELETE"):
         answer = world.client.get("/-/overview", method=method)
@@ -472,3 +488,16 @@ def test_an_empty_catalog_has_all_pages(databases: Databases, tmp_path: Path) ->
         for page in pages(repository).values():
             assert client.get(f"/-/{page}").status == 200
         assert "The catalog is empty" in client.get("/-/overview").text
+
+
+def test_changes_of_rebuilt_runs_are_refused(world: World, databases: Databases, tmp_path: Path) -> None:
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(
+            database_url=url, home=tmp_path / "home", store=(world.folder / "store").as_uri()
+        ) as repository,
+    ):
+        repository.rebuild()
+        with console(repository, **public(".")) as client:
+            refused = client.get("/-/view?name=changes_between&first_run=1&last_run=2")
+            assert (refused.status, "run 1 was rebuilt" in refused.text) == (400, True)

@@ -56,8 +56,9 @@ def csv_of(visit: Visit) -> tuple[str, Iterator[bytes]]:
     """Return the name of a view, and all its rows as CSV.
 
     Raises:
-        NotFound: The console shows no such view.
+        NotFound: The console shows no such view, or the catalog has no such run.
         BadRequest: A value is missing, or the view reads all files.
+        InvalidInput: The second of two runs is not the later one, or a run was rebuilt.
         CatalogUnavailable: The database does not answer.
     """
     found = view_of(visit)
@@ -84,6 +85,8 @@ def values_of(visit: Visit, view: View) -> Mapping[str, str] | None:
 
     Raises:
         BadRequest: A value does not have the type of its column.
+        NotFound: There is no run with one of the numbers.
+        InvalidInput: The second of two runs is not the later one, or a run was rebuilt.
     """
     values = {name: visit.text(name) or view.defaults.get(name, "") for name in view.parameters}
     if not all(values.values()):
@@ -94,6 +97,9 @@ def values_of(visit: Visit, view: View) -> Mapping[str, str] | None:
         elif kind in ("bigint", "integer"):
             most = (1 << 63) - 1 if kind == "bigint" else (1 << 31) - 1
             values[name] = str(min(visit.number(name, int(view.defaults.get(name, "0"))), most))
+    if view.name == "changes_between":
+        # only checks the runs, because no change is taken
+        visit.repository.changes_between(int(values["first_run"]), int(values["last_run"]))
     return values
 
 
