@@ -445,6 +445,13 @@ def test_changes_between_impossible_runs_are_refused(
     assert message in text_of(answer)
 
 
+def test_folders_have_the_paths_of_the_view(world: World) -> None:
+    def shown(depth: int) -> list[str]:
+        return [row[0] for row in rows_of(world.page(f"view?name=folders&depth={depth}"))]
+
+    assert (shown(0), shown(1)) == ([""], ["damaged/", "photos/"])
+
+
 def test_pages_are_read_only(world: World) -> None:
     for method in ("POST", "PUT", "DELETE"):
         answer = world.client.get("/-/overview", method=method)
