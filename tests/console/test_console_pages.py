@@ -497,7 +497,7 @@ def test_an_empty_catalog_has_all_pages(databases: Databases, tmp_path: Path) ->
         assert "The catalog is empty" in client.get("/-/overview").text
 
 
-def test_changes_of_rebuilt_runs_are_refused(world: World, databases: Databases, tmp_path: Path) -> None:
+def test_a_rebuilt_catalog_names_the_lost_counts(world: World, databases: Databases, tmp_path: Path) -> None:
     with (
         databases.fresh(databases.template()) as url,
         cafcat.open(
@@ -506,5 +506,7 @@ def test_changes_of_rebuilt_runs_are_refused(world: World, databases: Databases,
     ):
         repository.rebuild()
         with console(repository, **public(".")) as client:
+            assert "A rebuild does not bring back counts" in client.get("/-/overview").text
+            assert "cafcat query files-of-run 1" in client.get("/-/run?id=1").text
             refused = client.get("/-/view?name=changes_between&first_run=1&last_run=2")
             assert (refused.status, "run 1 was rebuilt" in refused.text) == (400, True)
