@@ -59,6 +59,8 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
     assert cafcat("query", "same-content", "b", "--json").documents == []
     for name in ("folder-size", "largest-files", "etags"):
         assert "the catalog has no such file or folder" in cafcat("query", name, "nothing", code=4).err
+        refused = "this is a file, not a folder (path 'b'); `cafcat stat b` shows the file\n"
+        assert cafcat("query", name, "b", code=4).err == f"cafcat: {refused}"
     assert cafcat("query", "folder-size", ".", "--json").documents[0]["files"] == 2
     for name in ("nothing", "./b"):
         assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err

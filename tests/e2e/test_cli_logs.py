@@ -199,6 +199,16 @@ def test_names_of_log_files_lead_to_units_and_search(cafcat: Cafcat, clp_program
     assert f"`cafcat units {name}`" in cafcat("rm", name, code=4).err
 
 
+def test_the_query_of_logs_takes_a_folder_of_logs(cafcat: Cafcat, clp_program: Path) -> None:
+    adopt(cafcat, clp_program)
+    in_time, before = ("2026-01-01", "2026-01-03"), ("2025-01-01", "2025-01-02")
+    assert len(cafcat("query", "logs", "day1", *in_time, "--json").documents) == 1
+    assert cafcat("query", "logs", "day1", *before, "--json").documents == []
+    refused = cafcat("query", "logs", "day1/app.log", *in_time, code=4).err
+    assert "this is a file, not a folder (path 'day1/app.log'); `cafcat units day1/app.log` shows" in refused
+    assert "no archive of logs has a log file of this name" in cafcat("query", "logs", "x", *in_time, code=4).err
+
+
 def test_undelete_names_the_other_archive(cafcat: Cafcat, clp_program: Path) -> None:
     write_logs(cafcat)
     ingest(cafcat)

@@ -1,24 +1,28 @@
 """The command `cafcat query`: its flags and output."""
 
+import shlex
 from collections.abc import Iterable
 from itertools import chain, islice, zip_longest
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
 import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.catalog.sql import show_rows
+from cafcat.cli.reading.missing_names import NO_LOGS
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX
 from cafcat.support.arguments import parse_text
-from cafcat.support.paths import folder_of
+from cafcat.support.paths import file_of, folder_of
 
 if TYPE_CHECKING:
     from cafcat.catalog.named_queries import NamedQuery
     from cafcat.packed_files import PackedFiles
 
 __all__ = ["register"]
+
+_IS_FILE: Final = "this is a file, not a folder"
 
 
 def query(
@@ -62,12 +66,33 @@ def query(
 
 
 def _check_names(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> None:
-    """Raise NotFound if one of the values is the name of a file or folder that the catalog does not have."""
+    """Raise NotFound if the catalog has no file or folder of such a name, or has a file in place of a folder."""
     for parameter, value in zip(query.parameters, values, strict=True):
         if parameter.kind == "FILE":
             repository.session.catalog.reading.files.locate(value)
-        elif parameter.kind == "FOLDER" and folder_of(value) and not any(repository.list_folder(value)):
-            raise NotFound(NO_SUCH_PREFIX, path=value, hint="`cafcat ls` lists the catalog")
+        elif parameter.kind == "FOLDER" and folder_of(value):
+            _check_folder(repository, value)
+        elif parameter.kind == "LOGS":
+            _check_logs(repository, value)
+
+
+def _check_folder(repository: "PackedFiles", name: str) -> None:
+    found = [entry.path for entry in islice(repository.list_folder(name), 2)]
+    if not found:
+        raise NotFound(NO_SUCH_PREFIX, path=name, hint="`cafcat ls` lists the catalog")
+    if found == [file_of(name)]:
+        raise NotFound(_IS_FILE, path=name, hint=f"`cafcat stat {shlex.quote(name)}` shows the file")
+
+
+def _check_logs(repository: "PackedFiles", name: str) -> None:
+    from cafcat.logs.searching import folder_of_logs
+
+    folder = folder_of_logs(name)
+    if not folder or any(unit.log_file != folder for unit in repository.session.catalog.logs.below(folder)):
+        return
+    if not repository.has_logs(name):
+        raise NotFound(NO_LOGS, path=name)
+    raise NotFound(_IS_FILE, path=name, hint=f"`cafcat units {shlex.quote(name)}` shows the log file")
 
 
 def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
