@@ -44,9 +44,9 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
     assert "replaced 1" in cafcat("ingest", "a", "b").text
     assert cafcat("runs", "diff", "1", "2").lines == ["+ b"]
     assert cafcat("query", "changes", "1", "2", "--json").document["file_path"] == "b"
-    wrong = "run 1 is not the later one: run 2 ended later; name the earlier run first: `cafcat runs diff 1 2`\n"
+    wrong = "run 1 is not the later one: run 2 ended later; name the earlier run first: "
     for verb in (["runs", "diff"], ["query", "changes"]):
-        assert cafcat(*verb, "2", "1", code=2).err == f"cafcat: {wrong}"
+        assert cafcat(*verb, "2", "1", code=2).err == f"cafcat: {wrong}`cafcat {' '.join(verb)} 1 2`\n"
         assert cafcat(*verb, "2", "2", "--json").documents == []
         assert "there is no run 0;" in cafcat(*verb, "0", "1", code=4).err
     for name in ("ended-by-run", "failed-files", "files-of-run", "shards"):

@@ -11,7 +11,7 @@ import typer
 from cafcat.cli.call import Call, verb
 from cafcat.cli.catalog.sql import show_rows
 from cafcat.cli.reading.missing_names import NO_LOGS
-from cafcat.errors import NotFound
+from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX
 from cafcat.support.arguments import parse_text
 from cafcat.support.paths import file_of, folder_of
@@ -118,7 +118,11 @@ def _values(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -
         if kind in checks and _is_whole(value)
     ]
     if kinds == ["RECORDED_RUN", "RECORDED_RUN"] and len(runs) == len(kinds):
-        repository.changes_between(*runs)  # only checks which run is later, because no change is taken
+        try:
+            repository.changes_between(*runs)  # only checks which run is later, because no change is taken
+        except InvalidInput as error:
+            error.hint = f"name the earlier run first: `cafcat query {query.name} {runs[1]} {runs[0]}`"
+            raise
     return [_whole(repository, kind, value) for kind, value in zip_longest(kinds[: len(values)], values)]
 
 
