@@ -96,7 +96,9 @@ def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]
             psycopg.InternalError,
             psycopg.NotSupportedError,
         ) as error:
-            hint = "give one SELECT, VALUES or WITH query, which changes nothing; `cafcat sql` alone opens psql"
+            hint = (
+                "give one SELECT, VALUES, TABLE or WITH query, which changes nothing; `cafcat sql` alone opens psql"
+            )
             is_no_query = isinstance(error, psycopg.errors.SyntaxError | psycopg.NotSupportedError)
             message = f"the database refused the query: {primary_message(error)}"
             raise InvalidInput(message, hint=hint if is_no_query else None) from error

@@ -134,7 +134,11 @@ def test_sql(filled: Cafcat) -> None:
         "1    a\\nb",
     ]
     assert filled("sql", "-c", "SELECT file_path FROM file_locations").out.count(b"\n") == len(TREE) + 2
-    assert "`cafcat sql` alone opens psql" in filled("sql", "-c", "SET work_mem = '8MB'", code=2).err
+    assert filled("sql", "--json", "-c", "TABLE cafcat_ops.single_copy").documents
+    remedy = "give one SELECT, VALUES, TABLE or WITH query, which changes nothing; `cafcat sql` alone opens psql"
+    for command in ("SET work_mem = '8MB'", "EXPLAIN SELECT 1", "SHOW work_mem"):
+        assert remedy in filled("sql", "-c", command, code=2).err
+    assert "SELECT, VALUES, TABLE or WITH" in " ".join(filled("sql", "--help").text.split())
     assert filled("sql", "-c", "COMMIT; DELETE FROM file_locations", code=2).err.count("\n") == 1
     assert filled("sql", "-c", "DELETE FROM file_locations", "--json", code=2).error["kind"] == "invalid_input"
     assert "nonsense" in filled("sql", "-c", "nonsense", code=2).err

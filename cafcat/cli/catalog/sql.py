@@ -31,7 +31,7 @@ def sql(
             "-c",
             metavar="QUERY",
             parser=parse_text,
-            help="Run this read-only query, and print the rows.",
+            help="Run this SELECT, VALUES, TABLE or WITH query, and print the rows.",
         ),
     ] = None,
 ) -> None:
