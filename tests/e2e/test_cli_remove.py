@@ -150,10 +150,23 @@ def test_undelete_refuses_newer_and_pruned_files(tree: Cafcat) -> None:
     assert "no removed file that can come back matches this pattern (path 'tree/b.*')" in pattern
     gone = tree("undelete", "tree/b.bin", code=4)
     assert "no longer exist" in gone.err
-    assert tree("undelete", "-r", "tree").text == (
+    assert tree("undelete", "-r", "tree", code=3).text == (
         "brought back 0 files (0 B); left alone 1 that have a file again; gone for good with their chunks: 12\n"
     )
     assert tree("undelete", "--list").text == ""
+
+
+def test_undelete_of_a_folder_only_counts_the_files_that_it_leaves_alone(tree: Cafcat) -> None:
+    tree("rm", "-r", "tree", "--yes")
+    tree("ingest", "tree", "-q")
+    count = f"left alone {len(TREE)} that have a file again"
+    assert count in tree("undelete", "-r", "tree", code=3).text
+    [document] = tree("undelete", "-r", "tree", "--json", code=3).documents
+    assert document["summary"]["files_live"] == len(TREE)
+    assert len(tree("undelete", "-r", "tree", "--json", "-v", code=3).documents) == len(TREE) + 1
+    tree("rm", "tree/a.txt")
+    some = f"brought back 1 file (11 B); left alone {len(TREE) - 1} that have a file again\n"
+    assert tree("undelete", "-r", "tree").text == some
 
 
 def test_only_a_dot_means_the_whole_catalog(tree: Cafcat) -> None:

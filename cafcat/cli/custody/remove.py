@@ -39,7 +39,8 @@ class _Progress(ShownProgress):
     """Progress of `cafcat rm` and `undelete`.
 
     If the user gave a single name, a problem with this name is raised: NotFound if it is missing, Conflict if its
-    path has a newer file. Every other problem is counted and printed.
+    path has a newer file. Every other failure is printed. Files that are left alone below a folder are printed with
+    -v only.
     """
 
     def __init__(self, call: Call, *, single: bool, removes: bool, is_second: bool = False) -> None:
@@ -64,7 +65,7 @@ class _Progress(ShownProgress):
             elif isinstance(error, NotFound):
                 error.hint = error.hint or "`cafcat undelete --list` lists the removed files"
             raise error
-        if not self._is_second:
+        if not self._is_second and (problem.kind.is_failure or self._call.verbose):
             super().problem(problem)
 
 
@@ -211,7 +212,7 @@ def undelete(
     if report.files_damaged:
         return DAMAGE
     pruned = report.files_pruned + report.files_let_go
-    left = 0 if recursive and report.files + report.files_live else report.files_live + pruned
+    left = 0 if recursive and report.files else report.files_live + pruned
     return SOME_FAILED if report.files_failed + report.files_taken + left else 0
 
 
