@@ -64,12 +64,14 @@ def existing_store(session: Session, given: str) -> Store:
     Raises:
         Unavailable: The catalog has the store, and the folder of the store does not exist.
         NotFound: The given folder does not exist.
-        InvalidInput, Unsupported: As `named_store` raises them.
+        InvalidInput: The given folder is a file; or as `named_store` raises it.
+        Unsupported: As `named_store` raises it.
     """
     store = named_store(session, given)
     if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
         if session.catalog.stores.has(store.url):
             raise elsewhere(store.url, "its folder does not exist")
+        _refuse_file(store)
         is_word = possible_name(given, session.settings.stores) is not None
         hint = "names of stores are lost with their catalog: give the path or the URL" if is_word else None
         raise NotFound(f"no store and no folder is called {given}", hint=hint)
@@ -86,7 +88,7 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
     Raises:
         InvalidInput: The text is a bare word, and neither a store nor a folder has this name; or it is the path of
             a folder in a folder that does not exist: a typing error, or a disk that is not mounted, must not create
-            a new store. Or the text is not a valid URL or path.
+            a new store. Or the text is the path of a file, or not a valid URL or path.
         Unsupported: No kind of store has the scheme of the URL.
     """
     settings = session.settings
@@ -100,7 +102,7 @@ def store_for_new_objects(session: Session, given: str | None = None) -> Store:
 
 
 def check_new_store(store: Store, word: str | None, *, needs_parent: bool = True) -> None:
-    """Raise InvalidInput if a store is a folder that does not exist, and its name may be a typing error.
+    """Raise InvalidInput if a store is a file, or a folder that does not exist and may be a typing error.
 
     Args:
         store: The store.
@@ -109,6 +111,7 @@ def check_new_store(store: Store, word: str | None, *, needs_parent: bool = True
     """
     if not isinstance(store, FolderStore) or os.path.isdir(store.folder):
         return
+    _refuse_file(store)
     if word is not None:
         hint = f"run `cafcat store add {word} URL` to name a store, or write ./{word} for a new folder"
         raise InvalidInput(f"no store and no folder is called {word}", hint=hint)
@@ -120,16 +123,24 @@ def check_new_store(store: Store, word: str | None, *, needs_parent: bool = True
 
 
 def check_parent(store: Store) -> None:
-    """Raise InvalidInput if a new store is a folder in a folder that does not exist.
+    """Raise InvalidInput if a new store is a file, or a folder in a folder that does not exist.
 
     A typing error, or a disk that is not mounted, must not create a new store.
     """
     if not isinstance(store, FolderStore):
         return
+    _refuse_file(store)
     parent = os.path.dirname(store.folder)
     if not os.path.isdir(store.folder) and not os.path.isdir(parent):
         hint = "mount its disk, correct the name (a bucket is s3://BUCKET/PREFIX), or make the folder with mkdir -p"
         raise InvalidInput(f"there is no folder {parent} for the new store {store.folder}", hint=hint)
+
+
+def _refuse_file(store: FolderStore) -> None:
+    """Raise InvalidInput if the folder of a store is a file."""
+    if os.path.exists(store.folder) and not os.path.isdir(store.folder):
+        hint = "name a folder, or a URL such as s3://BUCKET/PREFIX"
+        raise InvalidInput(f"{store.folder} is a file, and a store needs a folder", hint=hint)
 
 
 def store_to_write(session: Session, given: str | None = None, *, dry_run: bool = False) -> Store:

@@ -347,6 +347,29 @@ def test_a_new_store_needs_the_folder_that_it_is_in(cafcat: Cafcat, command: str
     assert not (cafcat.folder / "mnt").exists()
 
 
+@pytest.mark.parametrize("name", ["env.sh", "./env.sh"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ingest tree --store",
+        "backup --to",
+        "backup --list --to",
+        "copy --all --to",
+        "store migrate store",
+        "store add f",
+        "store check",
+        "rebuild",
+    ],
+)
+def test_a_file_is_no_store(cafcat: Cafcat, command: str, name: str) -> None:
+    fill(cafcat)
+    file = cafcat.folder / "env.sh"
+    file.write_text("export A=1\n")
+    result = cafcat(*command.split(), name, code=2)
+    assert f"{file} is a file, and a store needs a folder" in result.err
+    assert len(cafcat("store", "ls").lines) == 1
+
+
 def test_a_name_with_a_colon_makes_no_store(cafcat: Cafcat) -> None:
     fill(cafcat)
     result = cafcat("ingest", "tree", "--force", "--store", "rclone:remote", code=2)

@@ -53,7 +53,8 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
 
     Raises:
         InvalidInput: The text is not a valid URL or path, or the URL cannot be opened. Or it names no store, and is
-            a bare word without a folder of this name, or the path of a folder in a folder that does not exist.
+            a bare word without a folder of this name, the path of a file, or of a folder in a folder that does not
+            exist.
         Unsupported: No kind of store has the scheme of the URL.
         NotFound: There is no such bucket or folder.
         AccessDenied: The store refuses the credentials.

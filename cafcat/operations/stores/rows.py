@@ -48,7 +48,7 @@ def add_store(session: Session, name: str, url: str) -> StoreRow:
 
     Raises:
         InvalidInput: The name is not valid for a store, or the URL or path is not valid, or the path is that of a
-            folder in a folder that does not exist.
+            file, or of a folder in a folder that does not exist.
         Unsupported: No kind of store has the scheme of the URL.
         Conflict: Another store has the name, or the store has another name.
         NotFound: There is no such bucket.
