@@ -297,25 +297,45 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
 def test_delete_names_files_of_unknown_source(cafcat: Cafcat) -> None:
     """After a rebuild, sources of files are unknown. An empty folder, as of an unmounted disk, is an error."""
     (cafcat.folder / "tree").mkdir()
-    for name in "ab":
+    for name in "abc":
         (cafcat.folder / "tree" / name).write_bytes(b"a")
     cafcat("ingest", "tree", "-q")
     cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
     (cafcat.folder / "tree" / "a").unlink()
     result = cafcat("ingest", "tree", "--delete")
-    assert "tree lacks 1 file of the catalog whose source is unknown, as after a rebuild: they stay" in result.err
+    unknown = "of the catalog whose source is unknown, as after a rebuild"
+    listed = "it stays; `cafcat verify --level source` lists it, and `cafcat rm` removes it"
+    assert f"tree lacks 1 file {unknown}: {listed}\n" in result.err
     assert "removed 0" in result.text
-    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
+    assert "absent tree/a: " in cafcat("verify", "--level", "source", "tree").text
     (cafcat.folder / "tree" / "b").unlink()
+    listed = "they stay; `cafcat verify --level source` lists them, and `cafcat rm` removes them"
+    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
+    assert f"tree lacks 2 files {unknown}: {listed}\n" in cafcat("ingest", "tree", "--delete").err
+    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
+    (cafcat.folder / "tree" / "c").unlink()
     refused = cafcat("ingest", "tree", "--delete", code=9)
     reason = (
-        "tree is empty, and the source of 2 files of the catalog is unknown, as after a rebuild; check the source"
+        "tree is empty, and the source of 3 files of the catalog is unknown, as after a rebuild; check the source"
     )
     assert f"no file was removed, because {reason}" in refused.err
     assert "max-delete" not in refused.err
     assert "no file would be removed" in cafcat("ingest", "tree", "--delete", "--dry-run").err
     assert "removed 0" in cafcat("ingest", "tree", "--delete", "--max-delete", "100").text
-    assert paths(cafcat) == ["tree/a", "tree/b"]
+    assert paths(cafcat) == ["tree/a", "tree/b", "tree/c"]
+
+
+def test_delete_of_the_current_folder_does_not_name_verify(cafcat: Cafcat) -> None:
+    """`verify --level source .` does not look for files that the source lacks."""
+    (cafcat.folder / "tree").mkdir()
+    for name in "ab":
+        (cafcat.folder / "tree" / name).write_bytes(b"a")
+    cafcat("ingest", ".", "-q", cwd=cafcat.folder / "tree")
+    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
+    (cafcat.folder / "tree" / "a").unlink()
+    result = cafcat("ingest", ".", "--delete", cwd=cafcat.folder / "tree")
+    assert "as after a rebuild: it stays, and `cafcat rm` removes it\n" in result.err
+    assert "absent" not in cafcat("verify", "--level", "source", ".", cwd=cafcat.folder / "tree").text
 
 
 @pytest.mark.parametrize(

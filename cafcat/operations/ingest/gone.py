@@ -126,10 +126,7 @@ class GoneFiles:
             )
             return
         if self._unknown and self._options.delete:
-            self._session.warn(
-                f"{source.name} lacks {unknown} of the catalog whose source is unknown, as "
-                "after a rebuild: they stay, and cafcat rm removes them"
-            )
+            self._warn_of_unknown(source)
         if is_too_much:
             are = "is" if gone == 1 else "are"
             self._refusal = _Refusal(
@@ -137,6 +134,15 @@ class GoneFiles:
                 f"more than {self._options.max_delete} %",
                 "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT",
             )
+
+    def _warn_of_unknown(self, source: WholeFolderSource) -> None:
+        stay, them = ("it stays", "it") if self._unknown == 1 else ("they stay", "them")
+        # Below no folder of the catalog, verify does not look for files that the source lacks.
+        lists = f"; `cafcat verify --level source` lists {them}" if source.catalog_folder else ""
+        self._session.warn(
+            f"{source.name} lacks {plural(self._unknown, 'file')} of the catalog whose source is unknown, as after "
+            f"a rebuild: {stay}{lists}, and `cafcat rm` removes {them}"
+        )
 
     def _add(self, files: Iterable[SourceVersion]) -> None:
         for file in files:
