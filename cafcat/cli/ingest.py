@@ -126,7 +126,7 @@ def ingest(
     progress = _Progress(call, removes=options.delete)
     with (
         executor_of(cluster) as executor,
-        operation(call, progress, at_hand="the open chunk", if_interrupted=lambda: _committed(progress)) as session,
+        operation(call, progress, at_hand="any open chunk", if_interrupted=lambda: _committed(progress)) as session,
     ):
         from cafcat.operations.ingest.run import run
 

@@ -43,7 +43,7 @@ def operation(
         progress: Shows the progress and events of the operation.
         if_interrupted: Text about the state after a KeyboardInterrupt, which is printed after "interrupted; "; or a
             function that returns this text.
-        at_hand: Name of the object that is finished after the first signal, for the message, such as "the open
+        at_hand: Name of the object that is finished after the first signal, for the message, such as "any open
             chunk". None: the first signal raises KeyboardInterrupt.
         finishes: False if the first signal drops the object instead of finishing it.
 

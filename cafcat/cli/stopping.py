@@ -28,7 +28,8 @@ class StopOnSignal:
         """Prepare the messages. Signals are handled from the start of the `with` statement.
 
         Args:
-            what: Name of the object that is finished after the first signal, such as "the open chunk".
+            what: Name of the object that is finished after the first signal, such as "any open chunk": there
+                may be none.
             as_json: True to print the messages as JSON.
             finishes: False if the object is dropped after the first signal; this changes only the message.
         """

@@ -57,7 +57,7 @@ def test_ctrl_c_stops_adopt_after_the_current_archive(cafcat: Cafcat) -> None:
     archive(cafcat, "other.caf")
     cafcat("db", "init")
     result, [said] = interrupted(cafcat, "adopt", "old.caf", "other.caf")
-    assert "dropping the archive, unless all of it was read" in said
+    assert "dropping any open archive, unless all of it was read" in said
     assert (result.code, result.text) == (130, "interrupted; adopted 1 archive: 2 files, 3.0 kB\n")
 
 

@@ -225,7 +225,7 @@ def test_ctrl_c_finishes_the_current_copy(cafcat: Cafcat, as_json: bool) -> None
     fill(cafcat, "a", "b")
     flags = ["--json"] if as_json else []
     result, [said] = interrupted(cafcat, "copy", "--all", "--to", "./second", *flags)
-    assert "press Ctrl-C again" in said
+    assert "finishing any open copy; press Ctrl-C again" in said
     assert result.code == 130
     if as_json:
         assert b'"interrupted": true' in result.out

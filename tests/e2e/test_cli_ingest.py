@@ -177,7 +177,7 @@ def test_first_signal_commits_the_open_chunk(many: Cafcat, signal_number: signal
     process.send_signal(signal_number)
     assert process.stderr
     said = process.stderr.readline()
-    assert said == b"cafcat: finishing the open chunk; press Ctrl-C again to drop it\n"
+    assert said == b"cafcat: finishing any open chunk; press Ctrl-C again to drop it\n"
     out, err = process.communicate(b"many/0000\n", timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert err == b""
@@ -200,7 +200,7 @@ def test_second_signal_drops_the_open_chunk(many: Cafcat) -> None:
     assert process.returncode == 130
     assert out == b""
     dropping, _, err = err.partition(b"\n")
-    assert b'"warning": "dropping the open chunk' in dropping
+    assert b'"warning": "dropping any open chunk' in dropping
     assert err == b'{"notice": "interrupted; committed before: 0 files, 0 B in 0 chunks"}\n'
     assert paths(many) == []
     store = many.folder / "store"

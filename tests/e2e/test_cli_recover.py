@@ -168,7 +168,7 @@ def test_ctrl_c_finishes_the_current_chunk(cafcat: Cafcat, as_json: bool) -> Non
     leave_whole(cafcat, "second", lease="1 hour")
     end_leases(cafcat)
     result, [said] = interrupted(cafcat, "recover", *(["--json"] if as_json else []))
-    assert "press Ctrl-C again" in said
+    assert "finishing any open check; press Ctrl-C again" in said
     assert result.code == 130
     if as_json:
         assert b'"interrupted": true' in result.out

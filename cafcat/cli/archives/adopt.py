@@ -41,7 +41,7 @@ def adopt(call: Call, options: AdoptOptions) -> int:
     with operation(
         call,
         _Progress(call),
-        at_hand="the archive",
+        at_hand="any open archive",
         finishes=False,
         if_interrupted="adopted archives stay in the catalog",
     ) as session:

@@ -223,7 +223,7 @@ def migrate(
         operation(
             call,
             _Progress(call),
-            at_hand="the copy of a chunk",
+            at_hand="any open copy",
             if_interrupted="migrated objects stay in the new store; run the same migrate again to continue",
         ) as session,
     ):

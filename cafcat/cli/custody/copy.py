@@ -64,7 +64,7 @@ def copy(
         operation(
             call,
             _Progress(call),
-            at_hand="the copy of a chunk",
+            at_hand="any open copy",
             if_interrupted="finished copies stay; run the same copy again to continue",
         ) as session,
     ):

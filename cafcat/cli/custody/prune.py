@@ -64,7 +64,7 @@ def _prune(call: Call, options: PruneOptions) -> tuple[int, "PruneReport"]:
     with operation(
         call,
         _Progress(call, dry_run=options.dry_run),
-        at_hand="the removal of a chunk",
+        at_hand="any open removal",
         if_interrupted="pruned chunks are gone; run prune again to continue",
     ) as session:
         from cafcat.operations.prune.run import run

@@ -56,7 +56,7 @@ def recover(call: Call, options: RecoverOptions) -> int:
     with operation(
         call,
         _Progress(call, dry_run=options.dry_run),
-        at_hand="the check of a chunk",
+        at_hand="any open check",
         if_interrupted="recovered chunks stay as they are; run recover again to continue",
     ) as session:
         from cafcat.operations.recover.run import run

@@ -78,7 +78,7 @@ def _repack(call: Call, options: RepackOptions, cluster: str | None) -> tuple[in
         operation(
             call,
             _Progress(call, dry_run=options.dry_run),
-            at_hand="the open chunk",
+            at_hand="any open chunk",
             if_interrupted="committed chunks stay; everything else is unchanged",
         ) as session,
     ):

@@ -48,7 +48,7 @@ def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
     with operation(
         call,
         ShownProgress(call),
-        at_hand="the open chunk",
+        at_hand="any open chunk",
         if_interrupted="committed chunks stay; everything else is unchanged",
     ) as session:
         from cafcat.operations.repair.run import run

@@ -104,7 +104,7 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
         operation(
             call,
             progress,
-            at_hand="the chunk at hand",
+            at_hand="any open chunk",
             if_interrupted="results so far are in the catalog; run the same verify again to continue",
         ) as session,
     ):

@@ -83,7 +83,7 @@ def extract(
 
         with call.reading() as repository:
             return show_plan(call, repository.plan_extract(**files))
-    stop = StopOnSignal("the open file", as_json=call.json)
+    stop = StopOnSignal("any open file", as_json=call.json)
     with (
         executor_of(cluster) as executor,
         stop,
