@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from cafcat.cli.errors import USAGE, describe
 from cafcat.cli.groups import Group, ListGroup, Panels, verb_class
 from cafcat.cli.output import Output
-from cafcat.errors import NotFound
+from cafcat.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from cafcat.cli.job_metrics import JobMetrics
@@ -279,7 +279,8 @@ def with_shared_options(
 
     If the second parameter of `function` is `options`, annotated with the options of an operation, the command also
     gets their arguments and flags (`parameters_of`). Without a command, the program prints its help, as `cafcat
-    help` does. A group without a function of its own prints its help on stderr, and ends with exit code 2.
+    help` does. A group without a function of its own prints its help on stderr (with --json, an error), and ends
+    with exit code 2.
 
     Args:
         function: The function of the command. Its first parameter is a Call; it returns the exit code; None is 0.
@@ -329,6 +330,9 @@ def with_shared_options(
                 call.output.show({"help": context.get_help()}, [context.get_help()])
                 return None
             if not is_group and context.invoked_subcommand is None:
+                if call.json:
+                    program = context.command_path
+                    raise InvalidInput(f"`{program}` needs a command", hint=f"see {program} --help")
                 typer.echo(context.get_help(), err=True)
                 raise typer.Exit(USAGE)
         if options is None:

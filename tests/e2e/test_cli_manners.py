@@ -38,6 +38,9 @@ def test_version_and_help(alone: Cafcat) -> None:
     process = subprocess.run(alone.command("db"), capture_output=True, check=False)
     assert process.returncode == 2
     assert b"Usage: cafcat db" in process.stderr
+    for arguments in (("--json", "db"), ("db", "--json")):
+        error = alone(*arguments, code=2).error
+        assert (error["message"], error["hint"]) == ("`cafcat db` needs a command", "see cafcat db --help")
 
 
 def test_help_of_a_command(alone: Cafcat) -> None:
