@@ -94,6 +94,12 @@ def test_sql_of_a_query_needs_no_database_for_complete_values(cafcat: Cafcat) ->
         assert argument in unreachable("query", name, argument, "--sql").text
 
 
+def test_an_unknown_query_names_queries_that_look_alike(cafcat: Cafcat) -> None:
+    near = "there is no query 'histori'; did you mean 'history', 'stores'? `cafcat query` lists the queries"
+    assert cafcat("query", "histori", "x", code=4).err == f"cafcat: {near}\n"
+    assert cafcat("query", "zzz", "--json", code=4).error["hint"] == "`cafcat query` lists the queries"
+
+
 def test_a_query_that_ends_at_its_limit(cafcat: Cafcat) -> None:
     for n in range(20):
         cafcat.folder.joinpath(f"{n:02}").write_bytes(b"x")

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
@@ -47,7 +48,11 @@ def query(
         _list(call, named_queries().values())
         return
     if name not in named_queries():
-        raise NotFound(f"there is no query {name!r}", hint="`cafcat query` lists the queries")
+        near = ", ".join(map(repr, get_close_matches(name, named_queries())))
+        hint = (
+            f"did you mean {near}? `cafcat query` lists the queries" if near else "`cafcat query` lists the queries"
+        )
+        raise NotFound(f"there is no query {name!r}", hint=hint)
     chosen, values = named_queries()[name], arguments or []
     if sql:
         text = chosen.text(_looked_up(call, chosen, values)) if values else chosen.sql
