@@ -80,7 +80,13 @@ class SourceOptions:
     comparison: Comparison = Comparison.TIME
 
     def __post_init__(self) -> None:
-        """Convert texts to the members of enums. Raises InvalidInput for an unknown text, or `..` in prefix."""
+        """Convert texts to the members of enums.
+
+        Raises:
+            InvalidInput: A text is unknown, `prefix` has a part `..`, or `null_separated` is without `files_from`.
+        """
+        if self.null_separated and self.files_from is None:
+            raise InvalidInput("-0 is for the names in the list of --files-from: give --files-from, too")
         if ".." in self.prefix.split("/"):
             raise InvalidInput(f"the folder {self.prefix!r} has a part '..'", hint="write it as photos/2026")
         # Code below compares the members by identity.

@@ -227,6 +227,13 @@ def test_checksum_and_force_on_the_command_line(cafcat: Cafcat) -> None:
     assert "leave one of them out" in cafcat("ingest", "tree", "--force", "--checksum", code=2).err
 
 
+@pytest.mark.parametrize("also", [(), ("--estimate",)])
+def test_names_that_end_with_nul_need_a_list(cafcat: Cafcat, also: tuple[str, ...]) -> None:
+    (cafcat.folder / "f").write_bytes(b"one")
+    message = "-0 is for the names in the list of --files-from: give --files-from, too"
+    assert message in cafcat("ingest", "f", "-0", *also, code=2).err
+
+
 def test_changes_are_listed(cafcat: Cafcat) -> None:
     tree = cafcat.folder / "tree"
     tree.mkdir()
