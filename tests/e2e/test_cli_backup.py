@@ -102,7 +102,11 @@ def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     cafcat("backup", "--to", "./safe", "-q")
     nothing = cafcat("backup", "--list")
     assert nothing.out == b""
-    assert nothing.err.startswith("cafcat: there are no backups in this store; ")
+    store = (cafcat.folder / "store").as_uri()
+    assert nothing.err.startswith(f"cafcat: there are no backups in {store}; ")
+    (cafcat.folder / "empty").mkdir()
+    empty = (cafcat.folder / "empty").as_uri()
+    assert f"no backups in {empty}; " in cafcat("backup", "--list", "--to", "empty").err
     assert cafcat("backup", "--list", "--json").err == cafcat("backup", "--list", "-q").err == ""
     assert len(cafcat("backup", "--list", "--to", "./safe").lines) == 1
     assert "there is no backup in" in lost("restore", code=4).err

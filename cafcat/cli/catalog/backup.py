@@ -49,8 +49,11 @@ def _list(call: Call, store: str | None) -> int:
             is_empty = False
             line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"
             call.output.show(found._asdict(), [line])
-    if is_empty:
-        call.note("there are no backups in this store; `cafcat backup` writes one, and --to names another store")
+        if is_empty:
+            from cafcat.operations.backup.run import store_of_backups
+
+            url = call.output.shown(store_of_backups(repository.session, store).url)
+            call.note(f"there are no backups in {url}; `cafcat backup` writes one, and --to names another store")
     return 0
 
 
