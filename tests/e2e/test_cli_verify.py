@@ -165,6 +165,18 @@ def test_source(cafcat: Cafcat) -> None:
     assert last == "verified 1 source (source): 1 ok; 1 file not in the source any more; 1 file, 5 B read"
 
 
+def test_a_file_of_a_source_that_cannot_be_read_is_one_line(cafcat: Cafcat) -> None:
+    pack(cafcat, {"t/a": b"first"})
+    (cafcat.folder / "t" / os.fsdecode(b"\xff")).write_bytes(b"bad name")
+    (cafcat.folder / "t" / "link").symlink_to("a")
+    result = cafcat("verify", "--level", "source", "t", code=3)
+    assert result.lines[0].startswith(r"t: unreadable t/\xff: the name is not valid UTF-8")
+    assert (len(result.lines), result.err) == (2, "")
+    documents = cafcat("verify", "--level", "source", "t", "--json", code=3).documents
+    assert [next(iter(document)) for document in documents] == ["problem", "finding", "summary"]
+    assert documents[0]["problem"]["kind"] == "symlink"
+
+
 def test_files_of_a_source_that_are_not_packed(cafcat: Cafcat) -> None:
     """Whoever removes the originals after this command must not lose a file."""
     pack(cafcat, {"t/a": b"first"})

@@ -108,9 +108,10 @@ class SourceCheck:
             self._findings.add(FindingKind.ABSENT, reason, file.path)
 
     def _handle_problem(self, problem: FileProblem, missing: MissingFiles[Location] | None) -> None:
-        self._progress.emit(problem)
         if problem.kind.is_failure:
             self._findings.add(FindingKind.UNREADABLE, problem.message, problem.path)
+        else:
+            self._progress.emit(problem)
         if missing is not None:
             missing.add_problem(problem)
 
