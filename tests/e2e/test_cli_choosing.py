@@ -141,6 +141,18 @@ def test_a_pattern_without_files_points_to_find(filled: Cafcat, arguments: list[
     assert error["message"] == (pattern if takes_patterns else name)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["get", "none/**"], "`cafcat ls none` lists this folder, if it exists"),
+        (["ls", "tree/a b/*"], "`cafcat ls 'tree/a b'` lists this folder, if it exists"),
+        (["find", "**/"], "`cafcat ls` lists the catalog"),
+    ],
+)
+def test_a_pattern_of_asterisks_points_to_ls(filled: Cafcat, arguments: list[str], hint: str) -> None:
+    assert filled(*arguments, "--json", code=4).error["hint"] == hint
+
+
 @pytest.mark.parametrize("verb", [["cat"], ["get", "-o", "."], ["stat"], ["rm"]])
 def test_names_in_a_list_are_no_patterns(filled: Cafcat, verb: list[str]) -> None:
     (filled.folder / "list").write_text("tree/*.none\n")

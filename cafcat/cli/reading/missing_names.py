@@ -93,6 +93,8 @@ def pattern_hint(pattern: str) -> str:
     if "{" in pattern:
         return "{a,b} has no meaning in a pattern: give several patterns"
     folder = literal_prefix(pattern).rpartition("/")[0]
-    name = shlex.quote(pattern.rstrip("/").rpartition("/")[2])
-    where = f"{shlex.quote(folder)} " if folder else ""
-    return f"`cafcat find {where}--name {name}` finds files by a pattern"
+    where = f" {shlex.quote(folder)}" if folder else ""
+    name = pattern.rstrip("/").rpartition("/")[2]
+    if not name.strip("*"):
+        return f"`cafcat ls{where}` lists this folder, if it exists" if folder else "`cafcat ls` lists the catalog"
+    return f"`cafcat find{where} --name {shlex.quote(name)}` finds files by a pattern"
