@@ -134,3 +134,6 @@ def test_adopted_archives_are_left_out_of_copies_and_counted(cafcat: Cafcat) -> 
     assert "1 adopted archive without a copy: cafcat copies none" in doctor
     [row] = cafcat("sql", "-c", "SELECT is_adopted FROM cafcat_ops.single_copy", "--json").documents
     assert row == {"is_adopted": True}
+    (cafcat.folder / "new").write_bytes(b"new")
+    cafcat("ingest", "new", "-q")
+    assert "1 chunk without a second copy (cafcat copy)" in cafcat.unchecked("doctor").text

@@ -86,6 +86,15 @@ def test_a_catalog_in_order_has_no_complaints_but_those_of_the_servers_of_tests(
     ]
 
 
+def test_chunks_without_a_copy_are_a_warning_if_others_have_one(local: cafcat.Repository, tmp_path: Path) -> None:
+    pack(local)
+    assert found(local.doctor(), "copies") == [(Level.OK, "1 chunk without a second copy (cafcat copy)")]
+    local.copy(to=str(tmp_path / "second"))
+    assert found(local.doctor(), "copies") == [(Level.OK, "0 chunks without a second copy (cafcat copy)")]
+    pack(local, "b")
+    assert complaint(local.doctor(), "copies") == "warning: 1 chunk without a second copy, but 1 chunk has one"
+
+
 def test_settings_of_the_server_that_lose_commits(local: cafcat.Repository) -> None:
     report = local.doctor()
     levels = {text.partition(" ")[0]: level for level, text in found(report, "durability")}

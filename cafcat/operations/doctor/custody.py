@@ -84,9 +84,16 @@ def _verified(totals: "CatalogTotals") -> str:
 
 
 def copies(examination: Examination) -> Iterator[Found]:
-    """Show how many chunks have no second copy. The user may have decided to keep one copy only."""
+    """Check that all chunks have a second copy, or none has: then the user decided to keep one copy only."""
     totals = examination.totals
-    yield ok(f"{plural(totals.without_copy, 'chunk')} without a second copy (cafcat copy)")
+    committed = totals.chunks.get("committed")
+    with_copy = (committed.chunks if committed else 0) - totals.without_copy - totals.adopted
+    text = f"{plural(totals.without_copy, 'chunk')} without a second copy"
+    if with_copy and totals.without_copy:
+        have = f"{plural(with_copy, 'chunk')} {'has' if with_copy == 1 else 'have'} one"
+        yield warning(f"{text}, but {have}", "run: cafcat copy --all --to STORE, for example after each ingest")
+    else:
+        yield ok(f"{text} (cafcat copy)")
     if totals.adopted:
         archives = plural(totals.adopted, "adopted archive")
         yield ok(f"{archives} without a copy: cafcat copies none (cafcat repack --chunk moves their files)")
