@@ -168,6 +168,7 @@ def test_extract_restores_the_tree(filled: Cafcat, tmp_path: Path) -> None:
         "failed": [],
         "interrupted": False,
         "files_skipped": 0,
+        "files_there": 0,
     }
     assert [name for _, _, names in os.walk(tmp_path / "part") for name in names] == ["c.txt", "d.TXT"]
     assert filled("extract", ".", "-C", tmp_path / "dot", "-q").out == b""
