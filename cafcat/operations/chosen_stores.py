@@ -13,6 +13,7 @@ from cafcat.stores.presence import elsewhere
 from cafcat.stores.registry import shown_schemes
 
 __all__ = [
+    "check_folder",
     "check_new_store",
     "check_parent",
     "chosen_store",
@@ -68,14 +69,20 @@ def existing_store(session: Session, given: str) -> Store:
         Unsupported: As `named_store` raises it.
     """
     store = named_store(session, given)
+    check_folder(session, store)
     if isinstance(store, FolderStore) and not os.path.isdir(store.folder):
-        if session.catalog.stores.has(store.url):
-            raise elsewhere(store.url, "its folder does not exist")
         _refuse_file(store)
         is_word = possible_name(given, session.settings.stores) is not None
         hint = "names of stores are lost with their catalog: give the path or the URL" if is_word else None
         raise NotFound(f"no store and no folder is called {given}", hint=hint)
     return store
+
+
+def check_folder(session: Session, store: Store) -> None:
+    """Raise Unavailable if the catalog has a store whose folder does not exist."""
+    is_missing = isinstance(store, FolderStore) and not os.path.isdir(store.folder)
+    if is_missing and session.catalog.stores.has(store.url):
+        raise elsewhere(store.url, "its folder does not exist")
 
 
 def store_for_new_objects(session: Session, given: str | None = None) -> Store:

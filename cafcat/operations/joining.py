@@ -130,7 +130,7 @@ class _Joining:
             if known is not None and not allow_shared:
                 self._stores.open(store.url)  # another disk may be mounted there now
             if not dry_run:
-                self._record(store, self._with_own_identity(store, marker))
+                self._record(store, marker if known else self._with_own_identity(store, marker))
 
     def _database(self) -> str:
         """Return the URL of the database without user and password; of the embedded database, that of the home."""
@@ -140,8 +140,8 @@ class _Joining:
     def _with_own_identity(self, store: Store, marker: Marker) -> Marker:
         """Give a copy of another store of this catalog an identity of its own, and return its marker.
 
-        The folder of a store was copied with its marker, and the catalog goes on to use both. The journal names
-        stores by their identities: with the identity of the original, a rebuild would not miss the copy.
+        The folder of a store was copied with its marker, and the catalog begins to use the copy, too. The journal
+        names stores by their identities: with that of the original, a rebuild would not miss the copy.
 
         Returns:
             The new marker. The given marker if the catalog has no other store with this identity, both URLs mean

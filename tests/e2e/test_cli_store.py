@@ -88,6 +88,7 @@ def test_moved_store_is_explained_and_repaired(cafcat: Cafcat) -> None:
     assert "cafcat store move" in cafcat("ingest", "tree", code=1).err
     assert "cafcat store move" in cafcat("store", "check", "store", code=1).err
     assert "cafcat store move" in cafcat("backup", "--list", "--to", "store", code=1).err
+    assert "cafcat store move" in cafcat("backup", "--list", code=1).err
     assert "cafcat store move" in cafcat("restore", "--from", "store", code=1).err
     assert not old.exists()
     result = cafcat("verify", code=3)
@@ -384,6 +385,21 @@ def test_a_bare_word_in_the_environment_names_a_store_or_a_folder(cafcat: Cafcat
     (cafcat.folder / "disk9").mkdir()
     other("ingest", "tree", "--force", "-q")
     assert list((cafcat.folder / "disk9").glob("*.caf"))
+
+
+def test_a_name_in_the_environment_is_that_of_the_catalog_also_for_doctor_and_config(cafcat: Cafcat) -> None:
+    place = cafcat.folder / "third place"
+    place.mkdir()
+    cafcat("store", "add", "three", place)
+    named = Cafcat(cafcat.folder, cafcat.database_url, {"CAFCAT_STORE": "three"})
+    (cafcat.folder / "file").write_bytes(b"1")
+    named("ingest", "file", "-q")
+    checks = named("doctor", "--json", code=1).document["checks"]  # the server of the tests does not sync
+    space = [check["found"].partition(" free for ")[2] for check in checks if check["check"] == "store space"]
+    assert [text.partition(":")[0] for text in space] == [str(place)]
+    beside = cafcat.folder / "three"
+    line = f"store = three: the store of this name in the catalog, else {beside}  (environment CAFCAT_STORE)"
+    assert line in named("config").lines
 
 
 def test_a_setting_that_means_a_name_of_before_is_reported(cafcat: Cafcat) -> None:

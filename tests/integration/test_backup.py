@@ -100,6 +100,18 @@ def test_a_restore_that_failed_does_not_refuse_the_next_one(world: World) -> Non
     assert empty.restore().rows["file_locations"] == 4
 
 
+@pytest.mark.parametrize("level", ["index", "data", "catalog"])
+def test_a_verify_of_an_empty_catalog_does_not_refuse_a_restore(world: World, level: str) -> None:
+    """As a nightly job runs it after the loss of the catalog."""
+    fill(world)
+    world.repository.verify()
+    world.repository.backup()
+    empty = world.empty()
+    empty.verify(level=level)
+    restored = empty.restore().rows
+    assert (restored["file_locations"], restored["verify_runs"]) == (4, 2)
+
+
 def test_restored_catalog_accepts_new_rows(local: World) -> None:
     fill(local)
     local.repository.backup()
@@ -466,7 +478,7 @@ def test_database_without_a_schema_is_refused(databases: Databases, tmp_path: Pa
     with databases.fresh() as url:
         empty = cafcat.open(database_url=url, home=tmp_path, store=str(tmp_path / "store"))
         store = LocalStore(tmp_path / "store")
-        with empty, pytest.raises(NotFound):
+        with empty, pytest.raises(CatalogOutdated):
             empty.restore()
         with empty, pytest.raises(CatalogOutdated):
             empty.backup()

@@ -283,6 +283,13 @@ def test_journal_records_that_a_store_lacks(local: cafcat.Repository) -> None:
     assert complaint(local.doctor(), "journal") == "warning: journal records that a store lacks: 1"
 
 
+def test_a_store_whose_journal_was_removed(local: cafcat.Repository, folder: Folder) -> None:
+    pack(local)
+    assert "stores" not in complaints(local.doctor())
+    (Path(folder.folder) / "journal").rename(Path(folder.folder) / "away")
+    assert "lacks its journal record journal/0" in complaint(local.doctor(), "stores")
+
+
 def test_verifications_that_are_late(local: cafcat.Repository) -> None:
     commit(local, {"a": b"first"})
     assert found(local.doctor(), "verification") == [(Level.OK, "1 chunk never verified")]

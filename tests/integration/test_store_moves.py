@@ -207,6 +207,29 @@ def test_a_new_place_without_the_journal_is_refused(
             repository.move_store(str(first), new.url, look_at_all=look_at_all)
 
 
+@pytest.mark.parametrize("missing", ["all", "of a removal", "none"])
+def test_a_new_place_of_copies_without_the_journal_is_refused(
+    repository: cafcat.Repository, new: Folder, tmp_path: Path, missing: str
+) -> None:
+    copies = Folder(tmp_path / "copies")
+    commit(repository, {"b": b"b"})
+    repository.rm(["b"])
+    repository.copy(to=copies.url)
+    commit(repository, {"c": b"c"})
+    repository.copy(to=copies.url)
+    repository.rm(["c"])
+    shutil.copytree(copies.folder, new.folder)
+    records = sorted((new.folder / "journal").iterdir())
+    assert len(records) == 4
+    for record in {"all": records, "of a removal": records[1:2], "none": []}[missing]:
+        record.unlink()
+    if missing == "none":
+        assert repository.move_store(copies.url, new.url, look_at_all=True).looked_at == 2
+    else:
+        with pytest.raises(StoreFailed, match=r"journal/0+3-.* is missing"):
+            repository.move_store(copies.url, new.url, look_at_all=True)
+
+
 # Concurrent verbs
 
 

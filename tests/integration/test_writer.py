@@ -220,7 +220,8 @@ def test_a_writer_is_used_in_its_block_only(repository: cafcat.Repository) -> No
 
 
 def test_a_store_that_fails_leaves_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:
-    (tmp_path / "store").write_text("no folder")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "catalogs").write_text("no folder")
     with pytest.raises(StoreFailed), repository.writer() as writer:
         writer.add("a", b"1")
     assert contents(repository) == {}

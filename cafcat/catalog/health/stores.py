@@ -20,6 +20,15 @@ FROM stores AS s ORDER BY s.id
 """  # noqa: S608
 
 
+_NEWEST_RECORD: Final = """
+SELECT j.id, j.uuid FROM chunks AS c JOIN journal AS j ON j.chunk_id = c.id
+WHERE c.store = %(url)s AND c.state = 'committed' AND c.adopted_prefix IS NULL
+  AND NOT j.unwritten @> ARRAY[%(url)s]
+  AND EXISTS (SELECT FROM events AS e WHERE e.chunk_id = c.id AND e.kind = 'chunk_begun')
+ORDER BY c.id DESC LIMIT 1
+"""
+
+
 class StoreFacts(NamedTuple):
     """Facts about a store in the catalog.
 
@@ -53,6 +62,16 @@ class StoreHealth:
         with brief_read(self._connection) as connection:
             [(uuid,)] = connection.execute("SELECT uuid FROM catalog_identity").fetchall()
         return UUID(str(uuid))
+
+    def newest_record(self, url: str) -> tuple[int, UUID] | None:
+        """Return journal.id and journal.uuid of the record of the newest chunk in a store.
+
+        Returns:
+            None if the store is not certain to have a record: its chunks are from before a rebuild, or it has none.
+        """
+        with brief_read(self._connection) as connection:
+            row = connection.execute(_NEWEST_RECORD, {"url": url}).fetchone()
+        return None if row is None else (int(row[0]), UUID(str(row[1])))
 
     def stores(self) -> list[StoreFacts]:
         """Return the stores, the oldest first. Their objects are not counted."""

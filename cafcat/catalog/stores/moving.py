@@ -56,12 +56,18 @@ _DROP_DUPLICATE_BACKUPS: Final = tuple(
 # Journal records that a store certainly has: those of chunks that were written there, and of all removals since the
 # first of them. A chunk that was migrated or rebuilt has no event for this store. The parameter urls has the
 # present and all former URLs of the store.
+# A copy of a chunk brings its record, and the records of all later removals.
 _RECORDS: Final = """
 WITH own AS (
     SELECT j.id FROM journal AS j JOIN chunks AS c ON c.id = j.chunk_id JOIN events AS e ON e.chunk_id = c.id
     WHERE c.store = %(url)s AND c.adopted_prefix IS NULL AND c.state IN ('committed', 'retired')
       AND e.kind = 'chunk_begun'
       AND e.detail IN (SELECT u || ' ' || c.object_key FROM unnest(%(urls)s::text[]) AS u)
+    UNION ALL
+    SELECT j.id FROM journal AS j JOIN chunks AS c ON c.id = j.chunk_id JOIN chunk_copies AS k ON k.chunk_id = c.id
+    WHERE k.store = %(url)s AND k.state = 'committed' AND k.retired_at IS NULL
+      AND c.state IN ('committed', 'retired')
+      AND EXISTS (SELECT FROM events AS e WHERE e.chunk_id = c.id AND e.kind = 'chunk_begun')
 )
 SELECT id, uuid FROM journal
 WHERE (id IN (SELECT id FROM own) OR (chunk_id IS NULL AND id > (SELECT min(id) FROM own)))

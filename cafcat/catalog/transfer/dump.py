@@ -57,9 +57,9 @@ HOW_TO_EMPTY: Final = (
 )
 """Hint of the errors about a catalog that is not empty."""
 
-_ALWAYS_FILLED: Final = ("catalog_identity", "stores", "sources")
-"""Tables that may have rows even in a new catalog. A restore replaces the rows; no other table refers to them
-yet."""
+_MAYBE_FILLED: Final = ("findings", "verifications", "verify_runs", "catalog_identity", "stores", "sources")
+"""Tables that may have rows even in an empty catalog, in an order in which they can be emptied. Each new catalog
+has rows, and a `verify` that found nothing to check leaves some. A restore replaces them all."""
 
 _ORDER: Final = {
     "limits": "url",
@@ -378,7 +378,7 @@ class Loader:
 
 
 def _lock_empty(connection: PgConnection) -> None:
-    """Lock all tables against other writers. Check that they are empty, and empty those of _ALWAYS_FILLED.
+    """Lock all tables against other writers. Check that they are empty, and empty those of _MAYBE_FILLED.
 
     Events of commands are no content: a restore that failed has left one. They are removed, too.
 
@@ -393,10 +393,10 @@ def _lock_empty(connection: PgConnection) -> None:
         raise Locked(f"another command is writing to the catalog: {error.message}", hint=error.hint) from error
     connection.execute("DELETE FROM events WHERE kind = 'command'")
     for table in TABLES:
-        if table in _ALWAYS_FILLED:
+        if table in _MAYBE_FILLED:
             continue
         if connection.execute(f"SELECT FROM {table} LIMIT 1".encode()).fetchone() is not None:
             message = f"the catalog is not empty: a restore of the catalog needs an empty one, but {table} has rows"
             raise Conflict(message, hint=f"to copy files to disk, run `cafcat extract -C DIR`; {HOW_TO_EMPTY}")
-    for table in _ALWAYS_FILLED:
+    for table in _MAYBE_FILLED:
         connection.execute(f"DELETE FROM {table}".encode())  # noqa: S608

@@ -42,6 +42,8 @@ def config(call: Call) -> None:
     reason = why_unused()
     document["native"] = {"value": reason is None, "origin": reason or "default"}
     shown = {name: _shown(name, value) for name, value in values.items()}
+    if settings.store_name is not None:
+        shown["store"] = f"{settings.store_name}: the store of this name in the catalog, else {values['store']}"
     shown |= {f"stores.{name}": _line(options) for name, options in stores.items()}
     lines = [f"{name} = {text}  ({origins[name]})" for name, text in shown.items()]
     lines.append("native = used  (default)" if reason is None else f"native = not used  ({reason})")

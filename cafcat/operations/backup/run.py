@@ -15,7 +15,7 @@ from cafcat.operations.backup.keys import backup_key, backup_time
 from cafcat.operations.backup.options import BackupOptions
 from cafcat.operations.backup.report import BackupReport
 from cafcat.operations.backup.tar import HEAD_NAME, MANIFEST_NAME, VERSION, TarWriter
-from cafcat.operations.chosen_stores import default_store, existing_store, store_to_write
+from cafcat.operations.chosen_stores import check_folder, default_store, existing_store, store_to_write
 from cafcat.operations.joining import join_store
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.session import Session
@@ -175,10 +175,15 @@ def store_of_backups(session: Session, given: str | None) -> Store:
     """Return the store that the user named for its backups; that of the settings for None.
 
     Raises:
+        Unavailable: The catalog has the store, and the folder of the store does not exist.
         NotFound: The given folder does not exist.
         InvalidInput: The text is not a valid URL or path.
     """
-    return default_store(session) if given is None else existing_store(session, given)
+    if given is not None:
+        return existing_store(session, given)
+    store = default_store(session)
+    check_folder(session, store)
+    return store
 
 
 def backups_of(store: Store) -> list[FoundBackup]:

@@ -34,7 +34,8 @@ def _problems(examination: Examination) -> Iterator[Found]:
     if settings.read_database_url is not None and settings.read_database_url == settings.database_url:
         remedy = "leave read_database_url out, or point it to a standby server"
         yield warning("read_database_url is the same as database_url", remedy)
-    folder = settings.store if settings.store.startswith("/") else None
+    # A bare word may be the name of a store in the catalog.
+    folder = settings.store if settings.store.startswith("/") and settings.store_name is None else None
     if folder is not None and Path(folder).is_relative_to(settings.home / "postgres"):
         yield warning(f"the store {folder} is inside the data of the embedded database", "use another folder")
     for name, place in (("home", str(settings.home)), ("store", folder)):

@@ -64,7 +64,7 @@ def journal(examination: Examination) -> Iterator[Found]:
             f"journal records that a store lacks, for less than a quarter of an hour: {totals.unwritten_records}"
         )
     else:
-        yield ok("the stores have all journal records")
+        yield ok("no journal record waits for a store")
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from cafcat.errors import CafcatError
 from cafcat.operations.doctor.examination import Examination
 from cafcat.operations.doctor.found import Found, error, ok, warning
+from cafcat.operations.doctor.stores import used_stores
 from cafcat.stores.base import FolderStore
 from cafcat.support.quantities import format_size
 from cafcat.support.time_limit import call_all_within
@@ -37,7 +38,10 @@ def home(examination: Examination) -> Iterator[Found]:
 
 def stores(examination: Examination) -> Iterator[Found]:
     """Compare the free space of each store that is a folder with the size of one chunk."""
-    urls = dict.fromkeys([*(store.url for store in examination.known_stores), examination.settings.store])
+    try:
+        urls = list(used_stores(examination))
+    except CafcatError:
+        urls = []  # the store of the settings cannot be opened, which another check reports
     folders = dict.fromkeys(filter(None, (_folder(examination, url) for url in urls)))
     reads = {folder: (lambda folder=folder: _free(Path(folder))) for folder in folders}
     for folder, free in call_all_within(reads, examination.timeout_seconds).items():

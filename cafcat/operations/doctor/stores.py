@@ -12,21 +12,26 @@ from cafcat.errors import CafcatError
 from cafcat.operations.doctor.examination import Examination, Reach
 from cafcat.operations.doctor.found import Found, error, failed, ok, warning
 from cafcat.operations.doctor.report import Level
-from cafcat.stores.base import FolderStore, Store
+from cafcat.stores.base import FolderStore, Store, has
 from cafcat.stores.marker import marker_key, read_marker, read_markers
 from cafcat.stores.presence import why_not_there
 from cafcat.support.time_limit import call_all_within
+from cafcat.writing.journal import journal_key
 
-__all__ = ["stores"]
+__all__ = ["stores", "used_stores"]
 
 _LOOK: Final = "check its disk, its server and the network"
 
 
 def stores(examination: Examination) -> Iterator[Found]:
     """Check all stores at the same time, with a few read requests for each store."""
-    catalog = examination.catalog.store_health.catalog() if examination.reach >= Reach.CATALOG else None
-    facts_of = _all(examination)
-    checks = {url: partial(_check, examination, facts, catalog) for url, facts in facts_of.items()}
+    health = examination.catalog.store_health if examination.reach >= Reach.CATALOG else None
+    catalog = health.catalog() if health else None
+    facts_of = used_stores(examination)
+    records = {url: health.newest_record(url) for url, facts in facts_of.items() if health and facts.has_own}
+    checks = {
+        url: partial(_check, examination, facts, catalog, records.get(url)) for url, facts in facts_of.items()
+    }
     for url, found in call_all_within(checks, examination.timeout_seconds).items():
         level = Level.ERROR if facts_of[url].has_own or url == _default(examination) else Level.WARNING
         if isinstance(found, CafcatError | OSError) and not isinstance(found, TimeoutError):
@@ -46,7 +51,7 @@ def _default(examination: Examination) -> str:
     return named[0] if named else examination.stores[examination.settings.store].url
 
 
-def _all(examination: Examination) -> dict[str, StoreFacts]:
+def used_stores(examination: Examination) -> dict[str, StoreFacts]:
     """Return by URL the stores of the catalog, and the store for new chunks, which the catalog may not have.
 
     Stores that were used, and have no objects any more, are left out: nothing has to be read or written there.
@@ -61,11 +66,22 @@ def _all(examination: Examination) -> dict[str, StoreFacts]:
     return {url: new} | {facts.url: facts for facts in in_use}
 
 
-def _check(examination: Examination, facts: StoreFacts, catalog: UUID | None) -> list[Found]:
-    """Return the results for one store. Raises the errors of a store that does not answer."""
+def _check(
+    examination: Examination, facts: StoreFacts, catalog: UUID | None, record: tuple[int, UUID] | None
+) -> list[Found]:
+    """Return the results for one store. Raises the errors of a store that does not answer.
+
+    Args:
+        examination: The examination.
+        facts: The store.
+        catalog: UUID of the catalog; None without a catalog.
+        record: journal.id and journal.uuid of a record that the store must have; None if there is none.
+    """
     store = examination.stores[facts.url]
     others = {known.uuid: known.url for known in examination.known_stores if known.url != facts.url}
     found = [_belonging(store, facts, catalog, others)]
+    if found[0].level is not Level.ERROR and record is not None:
+        found += _journal(store, journal_key(*record))
     if isinstance(store, FolderStore):
         found += _writable(store.folder)
     elif not facts.is_tested:
@@ -99,6 +115,15 @@ def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None, others: Ma
         return warning(text, remedy)
     text = f"{facts.url} is another store than the catalog has there: its marker has the UUID {marker.store}"
     return error(text, "mount the right disk, or enter the new place: cafcat store move")
+
+
+def _journal(store: Store, key: str) -> list[Found]:
+    """Look for the journal record of the newest chunk of a store. This sends one request."""
+    if has(store, key):
+        return []
+    text = f"{store.url} lacks its journal record {key}: a rebuild would bring removed files back"
+    remedy = "bring the folder journal back, or another store with copies; until then, run: cafcat backup"
+    return [error(text, remedy)]
 
 
 def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:

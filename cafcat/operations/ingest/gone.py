@@ -128,9 +128,9 @@ class GoneFiles:
         if self._unknown and self._options.delete:
             self._warn_of_unknown(source)
         if is_too_much:
-            are = "is" if gone == 1 else "are"
+            are = "is" if self._gone == 1 else "are"
             self._refusal = _Refusal(
-                f"{gone} of {plural(expected, 'file')} from {source.name} {are} gone, "
+                f"{self._gone} of {plural(self._known, 'file')} from {source.name} {are} gone, "
                 f"more than {self._options.max_delete} %",
                 "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT",
             )
