@@ -213,7 +213,7 @@ def _in_words(progress: ShownProgress) -> str:
     """
     files, size_bytes = progress.files, progress.size_bytes
     of_files, of_bytes = progress.files_expected, progress.bytes_expected
-    parts = [f"{files}{f' of {of_files}' if of_files is not None else ''} files"]
+    parts = [plural(files, "file") if of_files is None else f"{files} of {plural(of_files, 'file')}"]
     if size_bytes or of_bytes is not None:
         parts.append(format_size(size_bytes) + (f" of {format_size(of_bytes)}" if of_bytes is not None else ""))
     parts.append(_rate(progress))
@@ -233,7 +233,7 @@ def _in_width(progress: ShownProgress, columns: int) -> str:
         progress: The counters.
         columns: Largest length of the text. Only the number of files may be longer.
     """
-    files, size_bytes = f"{progress.files} files", progress.size_bytes
+    files, size_bytes = plural(progress.files, "file"), progress.size_bytes
     speeds = _rate(progress).split(", ")
     head = [f"{progress.verb}: {files}", *([format_size(size_bytes)] if size_bytes else [])]
     texts = [[*head, *speeds], [*head, speeds[-1]], head, head[:1], [files]]
