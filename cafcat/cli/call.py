@@ -201,20 +201,25 @@ class Call:
         If the `with` block raises NotFound, and the catalog seems to be lost (`warn_if_lost`), a warning with the
         remedies is printed first. NotFound is raised in any case.
         """
-        with self.files() as repository:
-            try:
-                yield repository
-            except NotFound as error:
-                from cafcat.cli.reading.lost import warn_if_lost
-                from cafcat.cli.reading.missing_names import explain_missing
+        with self.files() as repository, self.explaining(repository):
+            yield repository
 
-                warn_if_lost(self, repository.session)
-                explain_missing(repository, error)
-                if error.hint is None and error.path:
-                    name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])
-                    find = f"`cafcat find --name {name}` looks for a file of this name in all folders"
-                    error.hint = f"{find}, and `cafcat ls` lists folders"
-                raise
+    @contextmanager
+    def explaining(self, repository: "PackedFiles") -> Iterator[None]:
+        """Explain a NotFound of the `with` block as `reading` does."""
+        try:
+            yield
+        except NotFound as error:
+            from cafcat.cli.reading.lost import warn_if_lost
+            from cafcat.cli.reading.missing_names import explain_missing
+
+            warn_if_lost(self, repository.session)
+            explain_missing(repository, error)
+            if error.hint is None and error.path:
+                name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])
+                find = f"`cafcat find --name {name}` looks for a file of this name in all folders"
+                error.hint = f"{find}, and `cafcat ls` lists folders"
+            raise
 
     def database(self) -> "Database":
         """Return the database of the settings, for `cafcat db` and psql. It is not connected yet."""

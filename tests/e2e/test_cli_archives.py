@@ -234,7 +234,9 @@ def test_every_damaged_caf_is_exit_code_5(alone: Cafcat, name: str) -> None:
 def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
     out = alone.folder
     assert "--output" in filled("export", "tree", code=2).err
-    assert "no such file or folder" in filled("export", "tree", "nothing", "-o", out / "x.caf", code=4).err
+    refused = filled("export", "tree", "nothing", "-o", out / "x.caf", code=4)
+    assert "no such file or folder" in refused.err
+    assert "`cafcat find --name nothing`" in refused.err
     error = filled("export", "tree", "-o", out / "x.rar", "--json", code=2).error
     assert (error["kind"], error["path"]) == ("invalid_input", str(out / "x.rar"))
     assert "caf (.caf), car (.car), chunkio (.cio)" in error["hint"]
@@ -277,7 +279,7 @@ def test_export_to_standard_output(filled: Cafcat) -> None:
     summary = json.loads(result.err)["summary"]
     assert (summary["output"], summary["files"], summary["size_bytes"]) == ("-", len(TREE), len(result.out))
     assert filled("export", "tree", "-o", "-", "--format", "caf", "-q").err == ""
-    assert "no such file or folder" in filled("export", "none*", "-o", "-", "--format", "tar", code=4).err
+    assert "no file has this name or matches" in filled("export", "none*", "-o", "-", "--format", "tar", code=4).err
 
 
 def test_export_refuses_a_terminal(filled: Cafcat) -> None:

@@ -139,6 +139,7 @@ def test_damage_is_5_and_nothing_is_restored(cafcat: Cafcat, lost: Cafcat) -> No
     file.write_bytes(bytes(data))
     result = lost("restore", code=5)
     assert "the backup is damaged" in result.err
+    assert f"`cafcat backup --list --to {(cafcat.folder / 'store').as_uri()}` lists the backups" in result.err
     assert lost("ls", "-R").out == b""
 
 

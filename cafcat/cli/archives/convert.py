@@ -129,7 +129,7 @@ def export(
     target = _stdout(call) if output == "-" else output
 
     def work(progress: ShownProgress) -> "ExportReport":
-        with call.repository() as repository:
+        with call.repository() as repository, call.explaining(repository):
             writing = repository.with_progress(progress)
             report = writing.export(prefixes or [], target, format=format, overwrite=overwrite)
             if not report.files:

@@ -1,5 +1,6 @@
 """Restores a backup into an empty catalog, in one transaction. The whole backup is checked before the commit."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -43,6 +44,12 @@ def run(session: Session, options: RestoreOptions) -> RestoreReport:
     store = store_of_backups(session, options.source)
     try:
         return _Restore(session).run(store, options.name)
+    except Corrupt as error:
+        lists = f"`cafcat backup --list --to {shlex.quote(store.url)}` lists the backups"
+        error.hint = (
+            error.hint or f"{lists}, `cafcat restore NAME` takes an older one, and `cafcat rebuild` needs none"
+        )
+        raise
     finally:
         session.progress.end()
 
