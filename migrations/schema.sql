@@ -448,7 +448,7 @@ COMMENT ON COLUMN public.events.run_id IS 'The run it belongs to.';
 
 COMMENT ON COLUMN public.events.chunk_id IS 'The chunk it is about.';
 
-COMMENT ON COLUMN public.events.happened_at IS 'When it was recorded.';
+COMMENT ON COLUMN public.events.happened_at IS 'When it was recorded; of chunk_rebuilt, since when the files are current.';
 
 COMMENT ON COLUMN public.events.kind IS 'chunk_begun, chunk_committed, chunk_abandoned, file_failed, ...';
 

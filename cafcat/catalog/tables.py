@@ -439,7 +439,7 @@ events = Table(
     Column("id", BigInteger, Identity(always=True), primary_key=True, comment="Order of the events."),
     Column("run_id", BigInteger, ForeignKey("ingest_runs.id"), comment="The run it belongs to."),
     Column("chunk_id", BigInteger, ForeignKey("chunks.id"), comment="The chunk it is about."),
-    _time("happened_at", "When it was recorded.", default=True),
+    _time("happened_at", "When it was recorded; of chunk_rebuilt, since when the files are current.", default=True),
     Column("kind", Text, nullable=False, comment="chunk_begun, chunk_committed, chunk_abandoned, file_failed, ..."),
     Column("file_path", Text, comment="The file it is about, with undecodable bytes escaped."),
     Column("detail", Text, comment="What happened, in one line."),

@@ -497,6 +497,12 @@ def test_an_empty_catalog_has_all_pages(databases: Databases, tmp_path: Path) ->
         assert "The catalog is empty" in client.get("/-/overview").text
 
 
+def test_options_of_runs_are_json_in_the_table_of_the_view(world: World) -> None:
+    options = [cell for row in rows_of(world.page("view?name=runs")) for cell in row if cell.startswith("{")]
+    assert options
+    assert not any("None" in text or "'" in text for text in options)
+
+
 def test_a_rebuilt_catalog_names_the_lost_counts(world: World, databases: Databases, tmp_path: Path) -> None:
     with (
         databases.fresh(databases.template()) as url,
@@ -507,6 +513,8 @@ def test_a_rebuilt_catalog_names_the_lost_counts(world: World, databases: Databa
         repository.rebuild()
         with console(repository, **public(".")) as client:
             assert "A rebuild does not bring back counts" in client.get("/-/overview").text
-            assert "cafcat query files-of-run 1" in client.get("/-/run?id=1").text
+            page = client.get("/-/run?id=1").text
+            assert "cafcat query files-of-run 1" in page
+            assert ", process" not in page
             refused = client.get("/-/view?name=changes_between&first_run=1&last_run=2")
             assert (refused.status, "run 1 was rebuilt" in refused.text) == (400, True)

@@ -359,3 +359,9 @@ def test_a_run_whose_process_died_has_its_counts(local: cafcat.Repository) -> No
     found = local.runs(1)[0]
     assert (found.files_added, found.files_replaced, found.bytes_added, found.chunks_committed) == (1, 1, 6, 1)
     assert found.state == "failed"
+    late = begin(local, {"late": b"123"}, all_new=False)
+    sql(local, "UPDATE chunks SET run_id = %s WHERE state = 'writing'", run)
+    late.finish(OnConflict.REPLACE, Progress())
+    found = local.runs(2)[1]
+    assert found.id == run
+    assert (found.files_added, found.files_replaced, found.bytes_added, found.chunks_committed) == (2, 1, 9, 2)

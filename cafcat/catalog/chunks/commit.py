@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from cafcat.catalog.by_key import BY_INDEX, NOT_BY_INDEX
 from cafcat.catalog.chunks.file_rows import ChunkCommit, CommitRules, add_files, move_files
@@ -17,6 +18,13 @@ from cafcat.model import NO_UNITS, ArchiveUnits, ChunkState, ChunkSummary, Journ
 from cafcat.support.checksums import to_base64
 
 __all__ = ["ChunkCommit", "Commit", "record_commit"]
+
+# A worker that outlived the process of its run can commit a chunk after the counts of the run were recorded.
+_COUNT_AFTER_END: Final = """
+UPDATE ingest_runs SET chunks_committed = chunks_committed + 1, files_added = files_added + %s,
+       files_replaced = files_replaced + %s, bytes_added = bytes_added + %s
+WHERE id = (SELECT run_id FROM chunks WHERE id = %s) AND state IN ('failed', 'interrupted')
+"""
 
 
 class Commit:
@@ -201,6 +209,9 @@ def record_commit(connection: PgConnection, chunk_id: int, commit: ChunkCommit, 
     """
     growth = {} if moves else {"files_change": commit.added, "bytes_change": commit.bytes_change}
     record_event(connection, "chunk_committed", commit.detail(moves=moves), chunk_id=chunk_id, **growth)
+    if not moves:
+        values = (commit.added, commit.replaced, commit.live_bytes, chunk_id)
+        connection.execute(_COUNT_AFTER_END, values)
 
 
 def _record_skipped(connection: PgConnection, journal_id: int, chunk_id: int) -> None:

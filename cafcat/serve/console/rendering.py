@@ -1,5 +1,6 @@
 """Renders the templates of the console with Jinja, which escapes all values."""
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -97,6 +98,8 @@ def _plain(value: object) -> str:
     """Return any value of a table as text."""
     if isinstance(value, datetime):
         return _time(value)
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
