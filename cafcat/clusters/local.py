@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from threading import Lock
+from multiprocessing.connection import wait
+from threading import Lock, Thread
 from typing import Any, Final
 
 __all__ = ["LocalExecutor", "open_local"]
+
+_in_call: Final = Lock()
+"""Held while a process of the pool runs a call."""
 
 
 @contextmanager
@@ -55,16 +59,16 @@ class LocalExecutor(Executor):
     def _new_pool(self) -> ProcessPoolExecutor:
         # A fork would copy connections and locks of this process.
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._count, mp_context=context, initializer=_ignore_interrupts)
+        return ProcessPoolExecutor(self._count, mp_context=context, initializer=_begin_process)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """Run a call in one of the processes, and return its future."""
         with self._lock:
             try:
-                return self._pool.submit(fn, *args, **kwargs)
+                return self._pool.submit(_call, fn, *args, **kwargs)
             except BrokenProcessPool:
                 self._pool = self._new_pool()
-                return self._pool.submit(fn, *args, **kwargs)
+                return self._pool.submit(_call, fn, *args, **kwargs)
 
     def worker_count(self) -> int:
         """Return the number of processes."""
@@ -88,6 +92,21 @@ class LocalExecutor(Executor):
             process.kill()
 
 
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a process of the pool: the parent process ends it."""
+def _begin_process() -> None:
+    """Prepare a process of the pool. Ctrl-C is ignored: the parent process ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, name="end with the parent", daemon=True).start()
+
+
+def _call(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    with _in_call:
+        return fn(*args, **kwargs)
+
+
+def _end_with_parent() -> None:
+    """End this process if its parent was killed, after the current call. It would wait for ever for the next."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # noqa: S101 - this process was started by a pool
+    wait([parent.sentinel])
+    with _in_call:
+        os._exit(1)

@@ -228,17 +228,16 @@ class Extraction:
         self._count_finished()
 
     def commit_after(self, error: CafcatError) -> None:
-        """Commit the complete files after an error that ends the extraction. Their number becomes the error's hint.
+        """Commit the complete files after an error that ends the extraction. The error's hint gets their number.
 
-        An error of the commit itself is ignored. A hint that the error already has stays.
+        An error of the commit itself is ignored.
         """
         with suppress(CafcatError):
             self.commit()
         self._count_finished()
-        if error.hint is None and self.report.files:
-            error.hint = (
-                f"number of files that were extracted before this error, and are complete: {self.report.files}"
-            )
+        if self.report.files:
+            done = f"number of files that were extracted before this error, and are complete: {self.report.files}"
+            error.hint = done if error.hint is None else f"{error.hint}; {done}"
 
     def _count_finished(self) -> None:
         files = size_bytes = 0

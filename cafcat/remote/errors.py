@@ -200,8 +200,10 @@ def _from_obstore(error: Exception, doing: str, where: str) -> CafcatError | Non
         return OutOfRange(f"cannot {doing} {where}: the range begins beyond the end")
     if isinstance(error, FileNotFoundError):
         return NotFound(f"cannot {doing} {where}: it does not exist")
-    if isinstance(error, PermissionError):
-        return denied("access denied", doing, where)
+    if isinstance(error, PermissionError) or type(error).__name__ == "UnauthenticatedError":
+        # obstore's text has that of a provider of credentials inside.
+        why = re.search(r"no usable credentials were found[^;\n]*", text)
+        return denied(why[0] if why else "access denied", doing, where)
     if type(error).__module__.startswith("obstore"):
         reason = text.partition("\n")[0].rpartition(" - ")[2]
         hint = _reach(where) if "error sending request" in reason else _AGAIN

@@ -116,7 +116,6 @@ def _named_store(name: str, table: Mapping[str, Any], file: Path) -> NamedStore:
     prefix = f"stores.{name}."
     given = {key: GivenValue(value, f"file {file}: {prefix}{key}", file.parent) for key, value in table.items()}
     if "url" not in given:
-        check_keys(table, ("url",), file, prefix)
         raise InvalidInput(
             f"stores.{name} in {file} has no url", hint='write url = "s3://BUCKET/PREFIX", or a folder'
         )

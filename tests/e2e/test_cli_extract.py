@@ -120,6 +120,18 @@ def test_the_same_command_continues_an_extract(tree: Cafcat) -> None:
     assert tree("extract", "photos", "-C", "out", "-f").text.startswith("extracted 5 files, ")
 
 
+def test_an_error_that_ends_an_extract_has_the_number_of_complete_files(tree: Cafcat) -> None:
+    second = Cafcat(tree.folder, tree.database_url, {**tree.extra, "CAFCAT_STORE": str(tree.folder / "third")})
+    (tree.folder / "zz").write_bytes(b"read last, by the URL of the store")
+    second("ingest", "zz", "-q")
+    (tree.folder / "third").rename(tree.folder / "away")
+    result = tree("extract", "-C", "out", code=1)
+    assert "is its disk mounted?" in result.err
+    files = len([path for path in (tree.folder / "out").rglob("*") if path.is_file()])
+    assert files
+    assert f"number of files that were extracted before this error, and are complete: {files}\n" in result.err
+
+
 def test_an_extract_on_a_cluster(tree: Cafcat) -> None:
     found, summary = extracted(
         tree, "photos/2023", "none", "--strip", "1", "--exclude", "*.raw", "--cluster", "local://1", code=3

@@ -4,6 +4,8 @@ Dask and Ray run in processes of their own on this host. Tests of an engine that
 """
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -131,3 +133,35 @@ def test_a_call_that_kills_its_workers_of_dask_is_given_up(dask: DaskPrograms) -
         with pytest.raises(Unavailable, match="died"):
             cluster.executor.submit(calls.die).result(PATIENCE)
         assert cluster.executor.submit(calls.add, 1).result(PATIENCE) == 1
+
+
+_KILLED_COMMAND = """
+import os, signal, time
+from cafcat.clusters.local import LocalExecutor
+if __name__ == "__main__":
+    executor = LocalExecutor(2)
+    print(executor.submit(os.getpid).result(), flush=True)
+    executor.submit(time.sleep, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_after_the_command_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(_KILLED_COMMAND)
+    with (tmp_path / "printed").open("w") as printed:  # the processes would keep a pipe open
+        done = subprocess.run([sys.executable, script], stdout=printed, check=False)
+    assert done.returncode == -signal.SIGKILL
+    worker = int((tmp_path / "printed").read_text())
+    until = time.monotonic() + 30
+    while time.monotonic() < until and _runs(worker):
+        time.sleep(0.05)
+    assert not _runs(worker)
+
+
+def _runs(process: int) -> bool:
+    """Return True if a process runs. A zombie, which nobody waits for in some containers, does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -5,7 +5,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from obstore.store import MemoryStore
 
-from cafcat.errors import ServerFailed
+from cafcat.errors import AccessDenied, ServerFailed
 from cafcat.remote.answers import quoted, unquoted
 from cafcat.remote.errors import OutOfRange, translated
 
@@ -30,3 +30,14 @@ def test_a_server_that_does_not_answer_is_named() -> None:
         raise EndpointConnectionError(endpoint_url=url)
     assert failure.value.message == "cannot list s3://bucket/x: nobody answers at http://127.0.0.1:1"
     assert "AWS_ENDPOINT_URL" in (failure.value.hint or "")
+
+
+def test_missing_credentials_of_google_are_denied_access() -> None:
+    text = (
+        "The operation lacked valid authentication credentials for path External GCP credential provider: "
+        "AccessDenied: cannot use gs://bucket: no usable credentials were found: none; check GOOGLE_..."
+    )
+    with pytest.raises(AccessDenied) as refused, translated("read", "gs://bucket/x"):
+        raise obstore.exceptions.UnauthenticatedError(text)
+    assert refused.value.message == "cannot read gs://bucket/x: no usable credentials were found: none"
+    assert "gcloud auth" in (refused.value.hint or "")

@@ -419,6 +419,7 @@ def test_addressing_is_one_of_three(write: Write, addressing: str) -> None:
         ("stores.a = 's3://b'", "stores in .* are not tables"),
         ("[[stores]]\nurl = 's3://b'", "stores in .* are not tables"),
         ("[stores.a]", "stores.a in .* has no url"),
+        ("[stores.a]\nregion = 'eu'", "stores.a in .* has no url"),
         ("[stores.a]\nurl = ''", r"url \(file .*: stores.a.url\) must be a text"),
         ("[stores.a]\nurl = 3", r"url \(file .*: stores.a.url\) must be a text"),
         ("[stores.a]\nurl = 's3://'", r"url \(file .*: stores.a.url\) is not s3://BUCKET"),

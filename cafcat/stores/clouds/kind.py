@@ -71,7 +71,10 @@ class _CloudKind(StoreKind):
             address = None
         if address is None or _UNPRINTABLE.search(address.key):
             what = "BUCKET" if self._scheme == "gs" else "CONTAINER"
-            hint = "a URL holds no account, password or query: docs/clouds.md has the options of [stores.NAME]"
+            hint = (
+                "a name has at least 3 small letters, digits and -, in Google Cloud Storage also _ and .; a URL "
+                "holds no account, password or query: docs/clouds.md has the options of [stores.NAME]"
+            )
             raise InvalidInput(f"is not {self._scheme}://{what} or {self._scheme}://{what}/PREFIX", hint=hint)
         return f"{address.url}/{address.key.lstrip('/')}".rstrip("/")
 
