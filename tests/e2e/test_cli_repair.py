@@ -28,7 +28,7 @@ def damaged(cafcat: Cafcat) -> str:
 
 
 def test_nothing_to_repair(cafcat: Cafcat) -> None:
-    nothing = "nothing to repair: no chunk is known to be damaged (cafcat verify looks for damage)\n"
+    nothing = "nothing to repair: no live file is known to be damaged (cafcat verify looks for damage)\n"
     assert cafcat("repair", "--from-copy").text == nothing
     assert cafcat("repair", "--from-copy", "-q").out == b""
     summary = cafcat("repair", "--from-copy", "--yes", "--json").document["summary"]
@@ -87,7 +87,9 @@ def test_a_store_out_of_reach_is_named_with_exit_code_3(cafcat: Cafcat) -> None:
     store = (cafcat.folder / "store").as_uri()
     assert f"cannot find the store {store}: its folder does not exist" in result.err
     assert f"cafcat store rm {store} --lost" in result.err
-    assert result.text.startswith("nothing to repair: no chunk is known to be damaged in the stores within reach")
+    assert result.text.startswith(
+        "nothing to repair: no live file is known to be damaged in the stores within reach"
+    )
     assert cafcat("repair", "--store", "second", "--json", code=3).document["summary"]["stores_out_of_reach"] == 1
 
 

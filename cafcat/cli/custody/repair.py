@@ -111,7 +111,7 @@ def _done(report: "RepairReport") -> str:
         return "nothing that can be repaired"
     if not report.chunks:
         where = " in the stores within reach" if report.stores_out_of_reach else ""
-        return f"nothing to repair: no chunk is known to be damaged{where} (cafcat verify looks for damage)"
+        return f"nothing to repair: no live file is known to be damaged{where} (cafcat verify looks for damage)"
     repaired = f"{report.chunks_mended} of {plural(report.chunks, 'chunk')}"
     if report.dry_run:
         return f"would repair {repaired}, and pack {plural(_right(report), 'file')} into new chunks"

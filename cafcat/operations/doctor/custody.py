@@ -105,7 +105,7 @@ def backup(examination: Examination) -> Iterator[Found]:
     if totals.backup_at is None and not totals.chunks:
         yield ok("nothing to back up")
     elif totals.backup_at is None:
-        yield warning("the catalog was never backed up; a rebuild from the stores takes much longer", remedy)
+        yield warning("the catalog has no backup; a rebuild from the stores takes much longer", remedy)
     elif totals.changes_since_backup and (days := days_since(totals.backup_at)) > _BACKUP_DAYS:
         text = f"the last backup is {days:.0f} days old; {plural(totals.changes_since_backup, 'change')} since"
         yield warning(text, remedy)

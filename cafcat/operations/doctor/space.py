@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,12 +40,17 @@ def home(examination: Examination) -> Iterator[Found]:
 def stores(examination: Examination) -> Iterator[Found]:
     """Compare the free space of each store that is a folder with the size of one chunk."""
     try:
-        urls = list(used_stores(examination))
+        facts_of = used_stores(examination)
     except CafcatError:
-        urls = []  # the store of the settings cannot be opened, which another check reports
-    folders = dict.fromkeys(filter(None, (_folder(examination, url) for url in urls)))
-    reads = {folder: (lambda folder=folder: _free(Path(folder))) for folder in folders}
+        return  # the store of the settings cannot be opened, which another check reports
+    reads = {
+        folder: partial(_free, Path(folder), must_exist=facts.has_own)
+        for url, facts in facts_of.items()
+        if (folder := _folder(examination, url)) is not None
+    }
     for folder, free in call_all_within(reads, examination.timeout_seconds).items():
+        if isinstance(free, FileNotFoundError):
+            continue  # the store is away, which another check reports
         if isinstance(free, Exception):
             yield error(f"the free space of {folder} cannot be read: {free}", "check the disk or its server")
         else:
@@ -70,8 +76,13 @@ def _compared(folder: str, free: int, target_size: int) -> Found:
     return ok(text)
 
 
-def _free(folder: Path) -> int:
-    """Return the free bytes for a normal user in a folder, or in the nearest folder above that exists."""
-    while not os.path.exists(folder) and folder != folder.parent:
+def _free(folder: Path, *, must_exist: bool = False) -> int:
+    """Return the free bytes for a normal user in a folder, or in the nearest folder above that exists.
+
+    Raises:
+        FileNotFoundError: The folder does not exist, and `must_exist` is true.
+        OSError: The file system does not answer.
+    """
+    while not must_exist and not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
