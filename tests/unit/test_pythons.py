@@ -1,6 +1,7 @@
 """The interpreters that `make test-all-pythons` finds, and the libraries for each of them."""
 
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,14 @@ def test_every_supported_python_gets_one_binding_of_leveldb() -> None:
             }
             chosen = [one.name for one in bindings if one.marker is None or one.marker.evaluate(here)]
             assert len(chosen) == 1, (here, chosen)
+
+
+def test_the_extra_gs_brings_the_libraries_that_send_the_requests_of_google_auth() -> None:
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    [google_auth] = map(Requirement, project["optional-dependencies"]["gs"])
+    lines = [Requirement(line) for line in requires("google-auth") or ()]
+    markers = [(line.name, line.marker) for line in lines if line.marker is not None]
+    brought = {
+        name for name, marker in markers for extra in google_auth.extras if marker.evaluate({"extra": extra})
+    }
+    assert {"packaging", "urllib3"} <= brought
