@@ -107,6 +107,7 @@ _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine",
     "NoSuchBucket": CREATE_BUCKET,
     "ContainerNotFound": CREATE_BUCKET,
+    "InvalidBucketName": "check the name of the bucket",
     "BlobArchived": "the object is in the archive tier: rehydrate it first",
     "BlobBeingRehydrated": "the object is being rehydrated from the archive tier: wait until that ends",
     "InvalidObjectState": "the object is in an archive storage class: restore it first",

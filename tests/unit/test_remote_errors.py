@@ -7,7 +7,7 @@ from obstore.store import MemoryStore
 
 from cafcat.errors import AccessDenied, ServerFailed
 from cafcat.remote.answers import quoted, unquoted
-from cafcat.remote.errors import OutOfRange, translated
+from cafcat.remote.errors import OutOfRange, answered, translated
 
 
 @pytest.mark.parametrize("content", [b"", b"abc"])
@@ -41,3 +41,8 @@ def test_missing_credentials_of_google_are_denied_access() -> None:
         raise obstore.exceptions.UnauthenticatedError(text)
     assert refused.value.message == "cannot read gs://bucket/x: no usable credentials were found: none"
     assert "gcloud auth" in (refused.value.hint or "")
+
+
+def test_a_refused_name_of_a_bucket_is_to_be_checked() -> None:
+    failure = answered("InvalidBucketName", "The specified bucket is not valid.", "write", "s3://ab/x")
+    assert failure.hint == "check the name of the bucket"
