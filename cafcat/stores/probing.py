@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cafcat.errors import CafcatError, Conflict, StoreFailed
+from cafcat.errors import CafcatError, Conflict, NotFound, StoreFailed
 from cafcat.stores.base import ProbedStore, Store
 
 __all__ = ["Finding", "probe"]
@@ -67,6 +67,8 @@ def _write(store: Store, key: str) -> bool:
     except CafcatError as error:
         if upload is not None:
             upload.abort()
+        if isinstance(error, NotFound):  # the bucket or container
+            raise
         raise StoreFailed(f"cannot write to {store.url}: {error.message}") from error
     return True
 

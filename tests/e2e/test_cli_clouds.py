@@ -119,6 +119,7 @@ def test_missing_objects_have_exit_code_4(in_cloud: Cafcat, cloud: Cloud, cloud_
     assert "no such object or folder" in in_cloud("ingest", f"{cloud_bucket.url}/nothing", code=4).err
     in_cloud.extra["CAFCAT_STORE"] = f"{cloud.scheme}://no-such-bucket/chunks"
     assert "no-such-bucket" in in_cloud("ingest", "in", code=4).err
+    assert "or create it first" in in_cloud("store", "check", in_cloud.extra["CAFCAT_STORE"], code=4).err
 
 
 def test_refused_credentials_show_no_secret(azure: Cloud, cafcat: Cafcat) -> None:

@@ -162,7 +162,8 @@ def _failure(answer: "BaseHTTPResponse", request: Request) -> CafcatError:
     code = answer.headers.get("x-ms-error-code") or _text(_CODE.search(data)) or str(answer.status)
     message = _text(_MESSAGE.search(data)) or _json_message(data)
     failure = answered(code, message, request.doing, request.where)
-    if answer.status == 404 and request.doing == "list":
+    # A list, and the beginning of an upload of Google (POST), need only the bucket.
+    if answer.status == 404 and (request.doing == "list" or request.method == "POST"):
         failure.hint = CREATE_BUCKET
     return failure
 
