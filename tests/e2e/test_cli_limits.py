@@ -1,5 +1,7 @@
 """limits set, limits list, limits remove, runs show, watch, pause and resume, and ingest --estimate."""
 
+import tarfile
+
 import psycopg
 import pytest
 
@@ -73,3 +75,12 @@ def test_an_estimate_needs_no_database(cafcat: Cafcat) -> None:
 def test_wrong_prices_are_refused(cafcat: Cafcat, arguments: list[str], message: str) -> None:
     (cafcat.folder / "tree").mkdir()
     assert message in cafcat("ingest", "tree", *arguments, code=2).err
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
+def test_tar_archives_are_not_estimated(cafcat: Cafcat, suffix: str) -> None:
+    (cafcat.folder / "a").write_bytes(b"a")
+    with tarfile.open(cafcat.folder / f"t.{suffix}", "w:gz" if suffix == "tar.gz" else "w") as archive:
+        archive.add(cafcat.folder / "a", "a")
+    message = f"t.{suffix} is an archive, which is not estimated; name folders or buckets"
+    assert message in cafcat("ingest", f"t.{suffix}", "--estimate", code=1).err

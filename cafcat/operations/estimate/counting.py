@@ -13,6 +13,7 @@ from cafcat.operations.estimate.sizes import Sizes
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.session import Session
 from cafcat.sources.base import BatchingSource, BrowsableSource, LocalSource, ReadOnceSource, Source
+from cafcat.sources.tar.file import TarFileSource
 
 __all__ = ["CountedSource", "count_source"]
 
@@ -55,13 +56,11 @@ def count_source(session: Session, source: Source, pages: int) -> CountedSource:
         pages: About how many pages may be read if the listing is long.
 
     Raises:
-        Unsupported: The source is a tar archive, which must be read completely.
+        Unsupported: The source is a tar archive.
         CafcatError: The source fails.
     """
-    if isinstance(source, ReadOnceSource):
-        raise Unsupported(
-            f"{source.name} must be read completely to count its files", hint="name folders or buckets"
-        )
+    if isinstance(source, ReadOnceSource | TarFileSource):
+        raise Unsupported(f"{source.name} is an archive, which is not estimated", hint="name folders or buckets")
     sample = Sample(session, source) if isinstance(source, BrowsableSource) else None
     top = source.top_folder if isinstance(source, BrowsableSource) else None
     begin = time.monotonic()

@@ -34,7 +34,7 @@ def run(session: Session, options: EstimateOptions) -> EstimateReport:
     Raises:
         InvalidInput: Options are out of range, or the price list cannot be read.
         NotFound: A source does not exist.
-        Unsupported: A source must be read completely, or the format packs logs.
+        Unsupported: A source is a tar archive, or the format packs logs.
         SourceFailed, StoreFailed, AccessDenied: A source cannot be listed or read.
     """
     options.check()
