@@ -44,6 +44,17 @@ def test_partition_shows_the_space_first_and_changes_with_yes(cafcat: Cafcat) ->
     assert again.err == ""
 
 
+def test_objects_of_the_user_are_named_first(cafcat: Cafcat) -> None:
+    add_rows(cafcat)
+    with psycopg.connect(cafcat.database_url) as connection:
+        connection.execute("CREATE INDEX mine ON file_locations (end_byte)")
+        connection.execute("CREATE VIEW seen AS SELECT file_path FROM file_locations")
+    for also in ("--dry-run", "--yes"):
+        error = cafcat("db", "partition", "4", also, code=1).err
+        assert "objects that cafcat did not make: index mine, view seen; drop them" in error
+    assert "did not make" in cafcat("db", "partition", "4", code=1).err
+
+
 def test_partition_needs_a_number_or_cancel(cafcat: Cafcat) -> None:
     assert "--cancel" in cafcat("db", "partition", code=2).err
     assert "--cancel" in cafcat("db", "partition", "4", "--cancel", code=2).err

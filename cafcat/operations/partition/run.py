@@ -50,8 +50,10 @@ def run(session: Session, partitions: int, *, dry_run: bool = False) -> Partitio
             f"a change to {described(change.partitions)} is unfinished",
             hint=f"`cafcat db partition {change.partitions} --yes` continues it, `--cancel` undoes it",
         )
-    if not dry_run and (change is not None or size.partitions != partitions):
+    has_work = change is not None or size.partitions != partitions
+    if has_work:
         _check_obstacles(size)
+    if has_work and not dry_run:
         with audited(session, "db partition", {"partitions": partitions}):
             if change is None:
                 layout.begin(partitions)
