@@ -64,7 +64,7 @@ def signed_url(store: Store, location: Location, seconds: int) -> SignedUrl:
     """
     start, end = location.start_byte, location.end_byte
     if not isinstance(store, PresigningStore):
-        hint = "copy the chunks to a bucket (cafcat copy), or use cafcat get, which writes the file to disk"
+        hint = "copy the chunks to a bucket of S3 (cafcat copy), or use cafcat get, which writes the file to disk"
         raise InvalidInput(f"the store {store.url} cannot sign URLs", path=location.path, hint=hint)
     if location.decoding is not None:
         message = f"the file has to be decoded ({location.format}): no URL gives its bytes"

@@ -79,6 +79,7 @@ def test_folder_store_cannot_sign_urls(filled: Cafcat) -> None:
         error = filled(verb, "--presign", "tree/b.bin", "--json", code=2).error
         assert (error["kind"], error["path"]) == ("invalid_input", "tree/b.bin")
         assert "cannot sign URLs" in error["message"]
+        assert error["hint"].startswith("copy the chunks to a bucket of S3 (cafcat copy)")
         assert "--presign" in filled(verb, "tree/b.bin", "--expires", "1h", code=2).err
         assert "not a duration" in filled(verb, "tree/b.bin", "--presign", "--expires", "soon", code=2).err
 
