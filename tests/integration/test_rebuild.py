@@ -132,6 +132,31 @@ def test_adopted_chunks_are_rebuilt(world: World) -> None:
     world.assert_rebuilds()
 
 
+@pytest.mark.parametrize("removed_again", [False, True])
+def test_undeleted_files_of_a_chunk_without_a_record_have_one_row(local: World, removed_again: bool) -> None:
+    """Its record was lost, and the records that name its files were not."""
+    uuid = commit(local.repository, {"a": b"1", "b": b"2"})
+    local.repository.rm(["a"])
+    local.repository.undelete(["a"])
+    if removed_again:
+        local.repository.rm(["a"])
+    [(sequence,)] = sql(
+        local.repository,
+        "SELECT j.id FROM journal AS j JOIN chunks AS c ON c.id = j.chunk_id WHERE c.uuid = %s",
+        uuid,
+    )
+    [record] = [found.key for found in local.objects.list("journal/") if f"/{sequence:020d}-" in found.key]
+    local.objects.delete(record)
+    rebuilt, report = local.rebuilt()
+    assert [str(adopted) for adopted in report.adopted] == [uuid]
+    rows = (
+        "SELECT file_path, count(*) FROM (SELECT file_path, caf_file_id, start_byte FROM file_locations UNION ALL "
+    )
+    rows += "SELECT file_path, caf_file_id, start_byte FROM retired_locations) AS r GROUP BY 1 ORDER BY 1"
+    assert sql(rebuilt, rows) == [("a", 1), ("b", 1)]
+    assert rebuilt.verify(level="data").damaged == 0
+
+
 def test_a_chunk_without_a_record_comes_last_and_gets_one(world: World) -> None:
     commit(world.repository, {"a": b"1", "b": b"1", "same": b"same"})
     world.repository.rm(["same"])

@@ -223,6 +223,12 @@ EXISTS (SELECT FROM record_files AS f JOIN records AS l USING (n) JOIN plan AS p
           AND f.start_byte = t.start_byte AND l.id > {after})
 """
 
+# True if the restored entry comes again with its chunk: the chunk has no record, and comes after all records.
+_COMES_AGAIN: Final = """
+EXISTS (SELECT FROM plan AS p WHERE t.kind = 'restore' AND p.id = t.caf_file_id AND p.adopted
+        AND NOT EXISTS (SELECT FROM record_files AS s WHERE s.n = p.n AND s.file_path = t.file_path))
+"""
+
 # If a removal names another chunk than the change before it, there was a chunk in between that was pruned since. A
 # move of different bytes shows the same. In both cases, the entry of the earlier change was replaced.
 _RETIRED: Final = f"""
@@ -233,7 +239,7 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
                 WHEN next_kind = 'move' AND next_is_same THEN 'moved' ELSE 'replaced' END AS reason
     FROM timeline AS t
     WHERE kind <> 'remove' AND end_byte IS NOT NULL AND next_kind IS NOT NULL
-      AND NOT {_RESTORED_LATER.format(after="t.sequence")}
+      AND NOT {_RESTORED_LATER.format(after="t.sequence")} AND NOT {_COMES_AGAIN}
     UNION ALL
     SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))}, c.happened_at, 'skipped'
     FROM entries AS t JOIN plan AS c ON c.id = t.caf_file_id JOIN record_files AS s
