@@ -1,6 +1,6 @@
 """Consistent reads: one repeatable-read transaction on a connection of its own, however long the reading takes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ class RepeatableRead:
 
     def __init__(self, connection: PgConnection) -> None:
         self._connection = connection
+        self._copying: Generator[bytes, None, None] | None = None
 
     def read_by_index(self, *, everything: bool) -> None:
         """Set whether the planner may choose to scan whole tables in the next queries of this transaction.
@@ -48,10 +49,16 @@ class RepeatableRead:
     def copy(self, query: str) -> Iterator[bytes]:
         """Yield the rows of a query in the text format of COPY, in blocks of whole lines.
 
-        The rows stream from the server. The caller must read them to the end or close the generator.
+        The rows stream from the server. The caller reads them to the end, or `close` ends the COPY.
         """
         with translated_errors():
-            yield from copied_blocks(self._connection, f"COPY ({query}) TO STDOUT".encode())
+            self._copying = copied_blocks(self._connection, f"COPY ({query}) TO STDOUT".encode())
+            yield from self._copying
+
+    def close(self) -> None:
+        """End a COPY that was not read to its end. The rollback would wait for the lock that it holds."""
+        if self._copying is not None:
+            self._copying.close()
 
 
 @contextmanager
@@ -80,4 +87,5 @@ def repeatable_read(database: Connector) -> Iterator[RepeatableRead]:
                 # an older snapshot would not see all rows of the new one.
                 "LOCK TABLE ONLY file_locations IN ACCESS SHARE MODE"
             )
-            yield RepeatableRead(connection)
+            with closing(RepeatableRead(connection)) as reading:
+                yield reading

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -110,6 +111,32 @@ def test_a_verify_of_an_empty_catalog_does_not_refuse_a_restore(world: World, le
     empty.verify(level=level)
     restored = empty.restore().rows
     assert (restored["file_locations"], restored["verify_runs"]) == (4, 2)
+
+
+class _Failing(Progress):
+    def advance(self, files: int, size_bytes: int) -> None:
+        raise RuntimeError(f"{files} rows, {size_bytes} bytes")
+
+
+def test_an_exception_in_the_middle_of_a_table_ends_the_backup(
+    local: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does. The COPY that was not read to its end holds the lock of the connection."""
+    fill(local)
+    monkeypatch.setattr(backup_tar, "PART_BYTES", 1)
+    raised: list[type[BaseException]] = []
+
+    def back_up() -> None:
+        try:
+            local.repository.with_progress(_Failing()).backup()
+        except RuntimeError as error:
+            raised.append(type(error))
+
+    thread = Thread(target=back_up, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert raised == [RuntimeError]
+    assert local.repository.backup().rows["file_locations"] == 4
 
 
 def test_restored_catalog_accepts_new_rows(local: World) -> None:
