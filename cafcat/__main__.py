@@ -15,7 +15,8 @@ def main() -> None:
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.stderr.write("cafcat: interrupted\n")
+        text = '{"notice": "interrupted"}' if "--json" in sys.argv else "cafcat: interrupted"
+        sys.stderr.write(f"{text}\n")
         code = 130
     _leave_objects()
     sys.exit(code)

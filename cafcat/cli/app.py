@@ -239,6 +239,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         code = BROKEN_PIPE
     except KeyboardInterrupt:
+        call.json = call.json or "--json" in arguments
         call.output.notice("interrupted")
         code = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - nothing above handles errors: each becomes one line and an exit code

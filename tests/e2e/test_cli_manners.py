@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -297,6 +298,26 @@ def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"cafcat: interrupted\n")
+
+
+_INTERRUPTED_IMPORT = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.argv = ["cafcat", "query", "stores", "--json"]
+sys.meta_path.insert(0, Interrupting())
+from cafcat.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["cafcat.cli.app", "typer.main", "cafcat.cli.catalog.query"])
+def test_ctrl_c_during_the_start_is_answered_as_json(module: str) -> None:
+    program = _INTERRUPTED_IMPORT.format(module=module)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, json.loads(done.stderr)) == (130, b"", {"notice": "interrupted"})
 
 
 def on_a_terminal(cafcat: Cafcat, *arguments: str | Path) -> tuple[bytes, int]:
