@@ -244,7 +244,7 @@ def test_repair_reports_remaining_damage(cafcat: Cafcat, clp_program: Path) -> N
     archive.unlink()
     shutil.copy(copy, archive)
     cafcat("verify", "--level", "data")
-    assert cafcat("repair", "--from-copy").text.startswith("nothing to repair: no chunk is known")
+    assert cafcat("repair", "--from-copy").text.startswith("nothing to repair: no live file is known")
 
 
 def test_repair_of_an_adopted_archive_does_not_ask_for_its_log_files(cafcat: Cafcat, clp_program: Path) -> None:
