@@ -25,12 +25,13 @@ _COMPRESSED_TARS: Final = {
 """Suffixes of compressed tars, each with the program that compresses."""
 
 
-def export_format(output: Path | None, name: str | None) -> str:
+def export_format(output: Path | None, name: str | None, prefixes: Sequence[str]) -> str:
     """Return the name of the format for an export. This does not check whether the format can be written.
 
     Args:
         output: path of the new archive; None for a stream.
         name: name of the format; None to choose the format by the suffix of the file name, in any case of letters.
+        prefixes: what is exported, for a message that proposes another command.
 
     Raises:
         InvalidInput: no format has this name, the file name has the suffix of no format, or a stream has no name of
@@ -49,7 +50,7 @@ def export_format(output: Path | None, name: str | None) -> str:
     for suffix in MEMBER_FORMATS:
         if output.name.lower().endswith(f".{suffix}"):
             return suffix
-    _refuse_compressed(output)
+    _refuse_compressed(output, prefixes)
     return _by_suffix(output, [f"{name} (.{name})" for name in MEMBER_FORMATS]).name
 
 
@@ -66,10 +67,11 @@ def format_of_output(output: Path, name: str | None) -> Format:
     return _by_suffix(output) if name is None else formats.by_name(formats.validate_name(name))
 
 
-def _refuse_compressed(output: Path) -> None:
+def _refuse_compressed(output: Path, prefixes: Sequence[str]) -> None:
     for suffix, program in _COMPRESSED_TARS.items():
         if output.name.lower().endswith(suffix):
-            line = f"cafcat export -o - --format tar | {program} > {shlex.quote(str(output))}"
+            export = shlex.join(["cafcat", "export", *prefixes, "-o", "-", "--format", "tar"])
+            line = f"{export} | {program} > {shlex.quote(str(output))}"
             raise InvalidInput(f"cafcat cannot compress a tar ({suffix})", path=str(output), hint=f"use `{line}`")
 
 

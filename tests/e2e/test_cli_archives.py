@@ -242,7 +242,7 @@ def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
     assert "caf (.caf), car (.car), chunkio (.cio)" in error["hint"]
     assert "only the program clp-s" in filled("export", "tree", "-o", out / "x.clp", code=1).err
     error = filled("export", "tree", "-o", out / "x.tar.gz", "--json", code=2).error
-    assert error["hint"] == f"use `cafcat export -o - --format tar | gzip > {out / 'x.tar.gz'}`"
+    assert error["hint"] == f"use `cafcat export tree -o - --format tar | gzip > {out / 'x.tar.gz'}`"
     for verb in (
         ["snapshot", "-o", "-"],
         ["convert", "x.caf", "-", "--format", "car"],

@@ -283,6 +283,11 @@ def test_journal_records_that_a_store_lacks(local: cafcat.Repository) -> None:
     assert complaint(local.doctor(), "journal") == "warning: journal records that a store lacks: 1"
 
 
+def test_a_new_catalog_needs_no_statistics(local: cafcat.Repository) -> None:
+    commit(local, {f"{number:05}": b"" for number in range(20_000)})
+    assert "vacuum" not in complaints(local.doctor())
+
+
 def test_a_store_whose_journal_was_removed(local: cafcat.Repository, folder: Folder) -> None:
     pack(local)
     assert "stores" not in complaints(local.doctor())

@@ -79,7 +79,7 @@ def _summary(report: "RecoverReport") -> list[str]:
     if report.unknown_copies:
         enter = "enters them" if report.unknown_copies > 1 else "enters it"
         copies = f"{_copies(report.unknown_copies)} of chunks that the catalog does not have"
-        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` {enter}")
+        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` {enter}, for the store that -v shows")
     return lines
 
 

@@ -73,7 +73,7 @@ def export_archive(
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     progress = session.progress
-    name = export_format(output.path if isinstance(output, Output) else None, format)
+    name = export_format(output.path if isinstance(output, Output) else None, format, names)
     try:
         with _new(output, name, progress) as made, session.catalog.export() as found:
             _add_all(found, reader, names, made, progress)
