@@ -133,7 +133,8 @@ def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     damaged(cafcat)
     result = cafcat("repair", "--dry-run", code=5)
     assert result.lines[0] == f"would repair 0 of 1 chunk, and pack {len(TREE) - 1} files into new chunks"
-    assert result.lines[-2] == "lost files may be at their source: cafcat repair --from-source SRC reads them there"
+    reads = "cafcat repair --from-source SRC reads them there; give the --prefix of the ingest, if it had one"
+    assert result.lines[-2] == f"lost files may be at their source: {reads}"
     assert result.lines[-1].startswith("to give up lost files: cafcat query damaged-files lists them")
     chunk = cafcat("locate", "tree/a.txt", "--json").document["chunk"]
     source, last = cafcat("repair", "--chunk", chunk, "--dry-run", code=5).lines[-2:]
@@ -141,7 +142,7 @@ def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     assert f"cafcat verify --level data --chunk {chunk}, then cafcat query damaged-files" in last
     (cafcat.folder / "empty").mkdir()
     elsewhere = cafcat("repair", "--from-source", "empty", "--dry-run", code=5).lines
-    assert "lost files may be at another source: cafcat repair --from-source SRC reads them there" in elsewhere
+    assert f"lost files may be at another source: {reads}" in elsewhere
     assert cafcat("repair", "--from-source", "tree", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
 
 

@@ -95,7 +95,10 @@ def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
         return []
     chosen = "".join(f" --chunk {chunk}" for chunk in options.chunks)  # a chunk need not have been verified
     where = "another" if options.sources else "their"
-    lines = [f"lost files may be at {where} source: cafcat repair{chosen} --from-source SRC reads them there"]
+    reads = (
+        f"cafcat repair{chosen} --from-source SRC reads them there; give the --prefix of the ingest, if it had one"
+    )
+    lines = [f"lost files may be at {where} source: {reads}"]
     if options.sources and not options.from_copies:
         lines.append("lost files may be in copies of the chunks: --from-copy reads them, too")
     verify = f"cafcat verify --level data{chosen}, then " if chosen else ""
