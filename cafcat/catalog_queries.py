@@ -366,8 +366,6 @@ class CatalogQueries:
         Raises:
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        if not self.session.catalog.identities.is_empty():
-            return None
         from cafcat.operations.joining import lost_catalog
 
         return lost_catalog(self.session)

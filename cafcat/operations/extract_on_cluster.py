@@ -36,7 +36,7 @@ def extract_on_cluster(
 ) -> ExtractReport:
     """Write files of the catalog into a directory, on the workers of an executor.
 
-    A call that was lost is repeated. So an existing file with the content of the catalog counts as extracted.
+    A call that was lost is repeated. The repeated call leaves the files that the first one wrote (`Extraction`).
 
     Args:
         session: Receives the progress. If the user stops it, the calls in flight are waited for.
