@@ -165,11 +165,13 @@ class ObjectLeftAlone(NamedTuple):
         object: URL of the store, a slash, and the key of the object.
         is_upload: True for an unfinished upload.
         copy_of: Uuid of the chunk that the catalog has in another store, if this object has its key; else None.
+        is_needed: True if that chunk has live files; False if it is retired or deleted, or there is no such chunk.
     """
 
     object: str
     is_upload: bool
     copy_of: UUID | None
+    is_needed: bool
 
 
 class ChunkPruned(NamedTuple):

@@ -108,7 +108,7 @@ def test_json_output(cafcat: Cafcat) -> None:
     assert (second["uuid"], second["outcome"], second["files"]) == (half, "abandoned", 0)
     assert second["reason"].startswith("no object")
     strange = (cafcat.folder / "store" / "strange").as_uri()
-    assert unknown == {"object": strange, "is_upload": False, "copy_of": None}
+    assert unknown == {"object": strange, "is_upload": False, "copy_of": None, "is_needed": False}
     assert f"left alone: {strange}" in cafcat("recover", "-v").err
     summary = last["summary"]
     assert (summary["adopted"], summary["abandoned"], summary["unknown_objects"]) == (1, 1, 1)

@@ -93,6 +93,16 @@ def test_a_store_out_of_reach_is_named_with_exit_code_3(cafcat: Cafcat) -> None:
     assert cafcat("repair", "--store", "second", "--json", code=3).document["summary"]["stores_out_of_reach"] == 1
 
 
+def test_a_store_that_lost_all_its_chunks_is_within_reach(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    Path(cafcat("locate", "tree/b.bin", "--json").document["object"]).unlink()
+    cafcat("verify", code=5)
+    result = cafcat("repair", "--from-source", "tree", "--yes")
+    assert result.text.startswith("repaired 1 of 1 chunk")
+    assert "none of its newest objects" not in result.err
+
+
 def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
     chunk = damaged(cafcat)
     (cafcat.folder / "tree" / "b.bin").write_bytes(bytes(256))

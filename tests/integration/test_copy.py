@@ -602,9 +602,29 @@ def test_copies_without_rows_are_left_to_copy(tmp_path: Path, open_at: Opener) -
     found: list[object] = []
     report = repository.with_progress(Following(on=found.append)).recover()
     assert counted(report) == {"unknown_copies": 1}
-    assert found == [ObjectLeftAlone(f"{second.url}/{chunk}.caf", is_upload=False, copy_of=UUID(chunk))]
+    assert found == [
+        ObjectLeftAlone(f"{second.url}/{chunk}.caf", is_upload=False, copy_of=UUID(chunk), is_needed=True)
+    ]
     assert repository.copy(to=second.url).found == 1
     assert counted(repository.recover()) == {}
+
+
+def test_copies_of_pruned_chunks_without_rows_are_named(tmp_path: Path, open_at: Opener) -> None:
+    """As in a store that a rebuild was not given, and that prune did not touch therefore."""
+    first, second = Folder(tmp_path / "first"), Folder(tmp_path / "second")
+    repository = open_at(first)
+    chunk = commit(repository, FILES)
+    repository.copy(to=second.url)
+    commit(open_at(second), {"other": b""})
+    sql(repository, "DELETE FROM chunk_copies")
+    repository.rm(paths=list(FILES))
+    assert counted(repository.recover()) == {"unneeded_copies": 1}
+    assert repository.prune(grace_seconds=0).chunks == 1
+    found: list[object] = []
+    assert counted(repository.with_progress(Following(on=found.append)).recover()) == {"unneeded_copies": 1}
+    assert found == [
+        ObjectLeftAlone(f"{second.url}/{chunk}.caf", is_upload=False, copy_of=UUID(chunk), is_needed=False)
+    ]
 
 
 def test_chunks_of_a_store_that_is_away_are_counted(tmp_path: Path, open_at: Opener) -> None:

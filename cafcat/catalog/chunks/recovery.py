@@ -132,11 +132,19 @@ class Recovery:
             rows = connection.execute("SELECT uuid FROM chunks WHERE uuid = ANY(%s)", [list(chunks)]).fetchall()
         return {row[0] for row in rows}
 
-    def find_committed(self, chunks: Sequence[UUID]) -> set[UUID]:
-        """Return the UUIDs, of those given, of committed chunks, in any store."""
-        statement = "SELECT uuid FROM chunks WHERE uuid = ANY(%s) AND state = 'committed'"
+    def find_needed(self, chunks: Sequence[UUID]) -> dict[UUID, bool]:
+        """Return which of these chunks have live files.
+
+        Returns:
+            By UUID: True for a committed chunk, in any store, and False for a retired or deleted chunk. UUIDs of
+            other chunks are left out.
+        """
+        statement = (
+            "SELECT uuid, state = 'committed' FROM chunks "
+            "WHERE uuid = ANY(%s) AND state IN ('committed', 'retired', 'deleted')"
+        )
         with self._connection.statement() as connection:
-            return {uuid for (uuid,) in connection.execute(statement, [list(chunks)])}
+            return dict(connection.execute(statement, [list(chunks)]).fetchall())
 
     def newest(self, store_url: str, limit: int) -> list[str]:
         """Return keys of chunks, copies and backups that a store should have: the newest of each kind.

@@ -39,7 +39,8 @@ class _Progress(ShownProgress):
     def _in_words(self, event: ChunkRecovered | CopyRecovered | ObjectLeftAlone) -> str:
         if isinstance(event, ObjectLeftAlone):
             upload = "unfinished upload of " if event.is_upload else ""
-            copy = ", a copy that the catalog does not have" if event.copy_of else ""
+            whose = "that the catalog does not have" if event.is_needed else "of a chunk without live files"
+            copy = f", a copy {whose}" if event.copy_of else ""
             return f"left alone: {upload}{printable(event.object)}{copy}"
         why = f": {event.reason}" if event.reason else ""
         if isinstance(event, CopyRecovered):
@@ -76,10 +77,19 @@ def _summary(report: "RecoverReport") -> list[str]:
     unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
     if found := [plural(count, word) for count, word in unknown if count]:
         lines.append(f"left alone, as no chunk of this catalog names them: {' and '.join(found)}")
-    if report.unknown_copies:
-        enter = "enters them" if report.unknown_copies > 1 else "enters it"
-        copies = f"{_copies(report.unknown_copies)} of chunks that the catalog does not have"
-        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` {enter}, for the store that -v shows")
+    return lines + _copies_left_alone(report)
+
+
+def _copies_left_alone(report: "RecoverReport") -> list[str]:
+    lines = []
+    if count := report.unknown_copies:
+        chunks, them = ("chunks", "them") if count > 1 else ("a chunk", "it")
+        copies = f"{_copies(count)} of {chunks}, missing in the catalog"
+        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` enters {them}; -v shows the store")
+    if count := report.unneeded_copies:
+        chunks, them = ("chunks", "them") if count > 1 else ("a chunk", "it")
+        copies = f"{_copies(count)} of {chunks} without live files (-v shows {them})"
+        lines.append(f"left alone: {copies}: delete {them}, or take the files back with cafcat adopt")
     return lines
 
 

@@ -48,8 +48,8 @@ class LateObjects:
         These are uploads whose chunk, copy or backup is no longer being written, and objects whose row is
         abandoned. All probe objects and their uploads are removed, too. Uploads and objects with the key of a chunk
         that have no row in the catalog are only counted, because another catalog may write them. Those with the key
-        of a chunk in another store are counted as copies. Journal records,
-        and other stores below this one, are left out. With `dry_run`, nothing is removed.
+        of a chunk in another store are counted as copies, needed or not. Journal records, and other stores below
+        this one, are left out. With `dry_run`, nothing is removed.
         """
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))
@@ -78,21 +78,24 @@ class LateObjects:
                 if is_probe_key(key):
                     yield key
                 elif key not in states:
-                    self._leave_alone(kind, key, copies.get(key))
+                    self._leave_alone(kind, key, copies.get(key, (None, False)))
                 elif states[key] in late:
                     yield key
                     self.counts[f"{kind}_removed"] += 1
 
-    def _copies(self, unknown: Iterable[str]) -> dict[str, UUID]:
-        """Return the keys that are the names of committed chunks, with the uuids of the chunks."""
+    def _copies(self, unknown: Iterable[str]) -> dict[str, tuple[UUID, bool]]:
+        """Return the keys of chunks of the catalog, with the uuid of the chunk and whether it has live files."""
         found = {key: UUID(match[1]) for key in unknown if (match := CHUNK_KEY.fullmatch(key))}
-        committed = self.recovery.find_committed(list(found.values())) if found else ()
-        return {key: uuid for key, uuid in found.items() if uuid in committed}
+        needed = self.recovery.find_needed(list(found.values())) if found else {}
+        return {key: (uuid, needed[uuid]) for key, uuid in found.items() if uuid in needed}
 
-    def _leave_alone(self, kind: str, key: str, copy_of: UUID | None) -> None:
+    def _leave_alone(self, kind: str, key: str, copy: tuple[UUID | None, bool]) -> None:
         if is_chunk_key(key):
-            self.counts["unknown_copies" if copy_of else f"unknown_{kind}"] += 1
-            self.emit(ObjectLeftAlone(f"{self.url.rstrip('/')}/{key}", kind == "uploads", copy_of))
+            copy_of, is_needed = copy
+            copies = "unknown_copies" if is_needed else "unneeded_copies"
+            self.counts[copies if copy_of else f"unknown_{kind}"] += 1
+            url = f"{self.url.rstrip('/')}/{key}"
+            self.emit(ObjectLeftAlone(url, kind == "uploads", copy_of, is_needed))
 
     def _nested(self) -> tuple[str, ...]:
         """Return the key prefixes of other stores of the catalog that are below this one."""

@@ -20,6 +20,7 @@ class RecoverReport:
         unknown_objects: Number of objects with the key of a chunk that this catalog does not have. They stay.
         unknown_copies: Number of objects with the key of a chunk that this catalog has in another store, and no row
             for this copy. They stay; `copy` enters them.
+        unneeded_copies: The same for chunks without live files, which are retired or deleted. They stay, too.
         leases_end_at: When the last lease of the chunks in `still_leased` ends, ISO 8601 in UTC; None without them.
         failed: One message for each chunk, copy or store that could not be recovered.
         files_adopted: Number of files in adopted chunks that their paths point to now. A dry run counts all files.
@@ -43,6 +44,7 @@ class RecoverReport:
     unknown_uploads: int
     unknown_objects: int
     unknown_copies: int
+    unneeded_copies: int
     leases_end_at: str | None
     failed: tuple[str, ...]
     files_adopted: int

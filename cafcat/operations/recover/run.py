@@ -94,6 +94,7 @@ class Recovery:
             unknown_uploads=counts["unknown_uploads"],
             unknown_objects=counts["unknown_objects"],
             unknown_copies=counts["unknown_copies"],
+            unneeded_copies=counts["unneeded_copies"],
             leases_end_at=self._leases_end_at,
             failed=tuple(self._failed),
             files_adopted=counts["files_adopted"],

@@ -421,12 +421,12 @@ class Repair:
 
 
 def _warn_of_unreachable(session: Session) -> int:
-    """Warn of each store that cannot be read, because `verify` records no damage there. Return their number."""
+    """Warn of each store that is out of reach, because `verify` records no damage there. Return their number."""
     urls = session.catalog.recovery.stores()
     stores, unreachable = ReachableStores(session), 0
     for url in urls:
         try:
-            stores.open(url)
+            stores.check_place(url)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
