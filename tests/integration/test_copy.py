@@ -184,6 +184,38 @@ def test_chunks_of_a_store_out_of_reach_are_not_damaged(world: World, tmp_path: 
     assert counted(world.copy())["copied"] == 2
 
 
+@pytest.mark.parametrize("left", ["no folder", "an empty folder"])
+@pytest.mark.parametrize("world", ["folder-folder"], indirect=True)
+def test_a_source_that_vanishes_during_the_copy_has_no_damaged_chunks(
+    world: World, tmp_path: Path, left: str
+) -> None:
+    for name in "abc":
+        commit(world.repository, {name: name.encode()})
+    report = world.with_progress(Following(on=lambda _: vanish(world.first, tmp_path, left))).copy()
+    assert (report.copied, report.chunks_failed, report.damaged) == (1, 2, 0)
+    assert [f"cannot find the store {world.first.url}" in failed for failed in report.failed] == [True]
+
+
+@pytest.mark.parametrize("left", ["no folder", "an empty folder"])
+@pytest.mark.parametrize("world", ["folder-folder"], indirect=True)
+def test_nothing_is_written_in_place_of_a_target_that_vanished(world: World, tmp_path: Path, left: str) -> None:
+    """As after the unmount of its disk: copies in the mount point would be lost at the next mount."""
+    for name in "abc":
+        commit(world.repository, {name: name.encode()})
+    with pytest.raises(Unavailable, match=f"cannot find the store {world.second.url}"):
+        world.with_progress(Following(on=lambda _: vanish(world.second, tmp_path, left))).copy()
+    assert not list(folder_of(world.second).glob("**/*.caf"))
+    assert world.sql("SELECT count(*) FROM chunk_copies WHERE state = 'committed'") == [(1,)]
+
+
+def vanish(store: Folder, elsewhere: Path, left: str) -> None:
+    """Rename the folder of a store, if it is still there, and leave no folder or an empty one."""
+    with contextlib.suppress(OSError):
+        folder_of(store).rename(elsewhere / "vanished")
+    if left == "an empty folder":
+        folder_of(store).mkdir(exist_ok=True)
+
+
 def flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 

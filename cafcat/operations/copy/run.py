@@ -37,7 +37,7 @@ from cafcat.operations.names import check_names
 from cafcat.operations.object_bytes import object_crc64nvme
 from cafcat.operations.other_replicas import OtherReplicas
 from cafcat.operations.own_index import WholeObject
-from cafcat.operations.reachable_stores import ReachableStores
+from cafcat.operations.reachable_stores import ReachableStores, check_present
 from cafcat.operations.recover.before import recover_before
 from cafcat.progress import StopOnly
 from cafcat.reading.fetch import object_blocks
@@ -238,7 +238,10 @@ class ChunkCopier:
                 return replace(source, chunk)
             return self._copy(source, chunk)
         except (_Unreadable, RecordUnreadable) as unreadable:
-            self._fail(chunk, unreadable.error)
+            if self._is_present(source):
+                self._fail(chunk, unreadable.error)
+            else:
+                self._counts["chunks_failed"] += 1
         except (Conflict, Locked) as error:
             self._fail(chunk, error)
         return None
@@ -260,6 +263,14 @@ class ChunkCopier:
             with note_failure(self._failed, f"store {url}"):
                 self._sources[url] = self._reachable.check_place(url)
         return self._sources[url]
+
+    def _is_present(self, source: Store) -> bool:
+        """Return False if a store went out of reach after it was opened, which the report notes once."""
+        with note_failure(self._failed, f"store {source.url}"):
+            check_present(source, self._catalog)
+            return True
+        self._sources[source.url] = None
+        return False
 
     def count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
         """Count a chunk that needs no further work in the report, and return the event for it."""

@@ -86,6 +86,7 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
         if not dry_run:
             Removing(session).remove_versions(versions, None, lost_store=url)
             losing.end(url)
+            session.stores.close()  # a new store may be made at the same place
             session.catalog.folders.fold()
     return report
 

@@ -14,6 +14,7 @@ from cafcat.stores.keys import PARTIAL_SUFFIX, check_key
 from cafcat.stores.local.errors import store_failed
 from cafcat.stores.local.files import CachedFiles, LocalFile
 from cafcat.stores.local.upload import LocalUpload
+from cafcat.stores.presence import elsewhere, why_not_there
 from cafcat.support.private import PRIVATE_FOLDER, make_private_folder
 from cafcat.support.syncing import sync_ancestors, sync_folder
 
@@ -49,10 +50,16 @@ class LocalStore:
         self._is_private = is_private
         self._synced: set[tuple[str, int]] = set()
         """Path and inode of each folder whose name, with those of all folders above, this process has synced."""
+        self._written_to: tuple[int, int] | None = None
+        """Device and inode of the store's folder when the last upload began; None before it, and after `close`."""
 
     def close(self) -> None:
-        """Close the files that reads have left open. Idempotent. The store can still be used."""
+        """Close the files that reads have left open. Idempotent. The store can still be used.
+
+        Afterwards, the store's folder may also be made anew: the next upload does not miss the former one.
+        """
         self._cache.close()
+        self._written_to = None
 
     def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any head can be rewritten
         """Begin the upload of a new object.
@@ -60,10 +67,13 @@ class LocalStore:
         Raises:
             InvalidInput: The key is not allowed.
             Conflict: The store has an object with this key, or an unfinished upload of the key.
+            Unavailable: The folder of the store vanished since the last upload began, for example by an unmount.
             StoreFailed: The file cannot be created.
         """
         path = self.locate(key)
+        self._check_place()
         self._make_folder(os.path.dirname(path))
+        self._written_to = self._place()
         return LocalUpload(path, self.folder, key, is_private=self._is_private)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
@@ -203,6 +213,24 @@ class LocalStore:
         except OSError as error:
             raise store_failed("list", path, self.folder, error) from error
         return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def _check_place(self) -> None:
+        """Raise Unavailable if this process has written into another folder of this name, and none is here now.
+
+        Without this check, the chunks after an unmount would get into the empty mount point, and be committed.
+        """
+        if self._written_to in (None, self._place()):
+            return
+        if (why := why_not_there(self)) is not None:
+            raise elsewhere(self.url, why)
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return device and inode of the store's folder; None if it cannot be found."""
+        try:
+            status = os.stat(self.folder)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     def _make_folder(self, folder: str) -> None:
         """Create a folder of the store, with all missing folders above it, and make their names durable.
