@@ -70,6 +70,7 @@ def test_only_yes_is_yes(packed: Cafcat) -> None:
     assert (code, "removed 1 file" in shown) == (0, True)
     code, shown = asked(packed, b"y\n", "prune", "--grace", "0")
     assert (code, "removed 1 chunk" in shown) == (0, True)
+    assert "Remove 1 object, and 1 removed or replaced file for good? [y/N]" in shown
     assert packed("ls").lines == []
 
 

@@ -48,10 +48,12 @@ def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, st
     assert "nobody can be asked" in cafcat("prune", "--grace", "0", "-q", code=9).err
     dry = cafcat("prune", "--grace", "0", "-v", "--dry-run")
     assert re.fullmatch(r"would remove 2 chunks: frees \d+ B", dry.lines[0])
+    assert dry.lines[1] == "2 removed or replaced files could not be brought back any more"
     assert f"chunk {chunks['gone']} would be removed: 1 object, " in dry.err
     assert in_store(cafcat) == set(chunks.values())
     done = cafcat("prune", "--grace", "0", "--yes", "-v")
-    assert re.fullmatch(r"removed 2 chunks: freed \d+ B\n", done.text)
+    assert re.fullmatch(r"removed 2 chunks: freed \d+ B", done.lines[0])
+    assert done.lines[1:] == ["2 removed or replaced files cannot be brought back any more"]
     assert f"chunk {chunks['gone too']} removed: 1 object, " in done.err
     assert in_store(cafcat) == {chunks["kept"]}
     assert cafcat("cat", "kept").out == b"kept"
@@ -65,8 +67,8 @@ def test_prune_shows_its_plan_and_needs_yes(cafcat: Cafcat, chunks: dict[str, st
 def test_the_plan_leaves_out_the_bytes_of_missing_objects(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     for name in ("gone", "gone too"):
         (cafcat.folder / "store" / f"{chunks[name]}.caf").unlink()
-    assert cafcat("prune", "--grace", "0", "--dry-run").text == "would remove 2 chunks: frees 0 B\n"
-    assert cafcat("prune", "--grace", "0", "--yes").text == "removed 2 chunks: freed 0 B\n"
+    assert cafcat("prune", "--grace", "0", "--dry-run").lines[0] == "would remove 2 chunks: frees 0 B"
+    assert cafcat("prune", "--grace", "0", "--yes").lines[0] == "removed 2 chunks: freed 0 B"
 
 
 def test_json_output(cafcat: Cafcat, chunks: dict[str, str]) -> None:
@@ -76,6 +78,7 @@ def test_json_output(cafcat: Cafcat, chunks: dict[str, str]) -> None:
     summary = last["summary"]
     assert set(summary) == {field.name for field in fields(PruneReport)}
     assert (summary["chunks"], summary["objects"], summary["failed"], summary["dry_run"]) == (2, 2, [], False)
+    assert summary["files_lost"] == 2
     assert summary["bytes_freed"] == first["bytes_freed"] + second["bytes_freed"] > 0
 
 

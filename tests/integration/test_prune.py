@@ -69,13 +69,13 @@ def test_retired_chunk_is_removed_after_its_grace_period(repository: cafcat.Repo
 
     told: list[ChunkPruned] = []
     dry = repository.with_progress(Following(on=told.append)).prune(dry_run=True)
-    assert dry == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=True)
+    assert dry == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=True, files_lost=2)
     assert place.everything() == before
     assert state_of(repository, old) == "retired"
 
     done: list[ChunkPruned] = []
     report = repository.with_progress(Following(on=done.append)).prune()
-    assert report == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=False)
+    assert report == PruneReport(1, 1, size, 1, waiting, 0, (), interrupted=False, dry_run=False, files_lost=2)
     assert done == told
     assert [(str(chunk.uuid), chunk.store, chunk.bytes_freed) for chunk in done] == [(old, place.url, size)]
     assert state_of(repository, old) == "deleted"
@@ -87,6 +87,16 @@ def test_retired_chunk_is_removed_after_its_grace_period(repository: cafcat.Repo
     assert repository.prune() == PruneReport(0, 0, 0, 1, waiting, 0, (), interrupted=False, dry_run=False)
     assert repository.undelete(["gone"]).files == 1
     assert kept in chunks_in(place)
+
+
+def test_replaced_files_are_lost_but_not_files_in_another_chunk(local: cafcat.Repository) -> None:
+    commit(local, {"p": b"old"})
+    commit(local, {"p": b"new", "q": b"q"})
+    local.rm(["q"])
+    assert local.repack(max_unused=0).files_moved == 1
+    assert local.prune(grace_seconds=0, dry_run=True).files_lost == 2
+    report = local.prune(grace_seconds=0)
+    assert (report.chunks, report.files_lost) == (2, 2)
 
 
 def test_pruned_files_cannot_be_restored(local: cafcat.Repository, folder: Folder) -> None:

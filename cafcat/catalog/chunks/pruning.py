@@ -63,6 +63,9 @@ WHERE k.id = %(id)s AND k.state = 'committed' AND k.retired_at < now() - make_in
   AND c.state IN ('committed', 'retired')
 FOR UPDATE
 """
+_LOST_FILES: Final = (
+    "SELECT count(*) FROM retired_locations WHERE caf_file_id = %s AND reason IN ('removed', 'replaced')"
+)
 _DROP_COPY: Final = "UPDATE chunk_copies SET state = 'deleted' WHERE id = %s"
 
 
@@ -248,6 +251,13 @@ class Pruning:
             drop_units(connection, chunk_id)
             record_event(connection, "chunk_deleted", "pruned", chunk_id=chunk_id)
         return True
+
+    def lost_files(self, chunk_id: int) -> int:
+        """Return the number of removed and replaced files of a chunk, which cannot be read after its deletion."""
+        with self._connection.by_index(read_only=True) as connection:
+            row = connection.execute(_LOST_FILES.encode(), [chunk_id]).fetchone()
+        assert row is not None  # noqa: S101 - an aggregate gives one row
+        return int(row[0])
 
     def objects(self, chunk_id: int) -> list[ChunkObject]:
         """Return the objects of a chunk that may still be in their stores: the chunk itself, then its copies.

@@ -55,7 +55,8 @@ def prune(call: Call, options: PruneOptions, *, only_show: DryRun = False) -> in
     code, report = _prune(call, replace(options, dry_run=True))
     if code or only_show or not (report.objects or report.let_go):
         return code
-    confirm(call, f"Remove {plural(report.objects + report.let_go, 'object')}?")
+    lost = f", and {_lost_files(report)} for good" if report.files_lost else ""
+    confirm(call, f"Remove {plural(report.objects + report.let_go, 'object')}{lost}?")
     return _prune(call, replace(options, dry_run=False))[0]
 
 
@@ -77,6 +78,9 @@ def _prune(call: Call, options: PruneOptions) -> tuple[int, "PruneReport"]:
 
 def _summary(report: "PruneReport", grace: str) -> list[str]:
     lines = [_done(report)] if report.objects or not report.let_go else []
+    if report.files_lost:
+        cannot = "could not" if report.dry_run else "cannot"
+        lines.append(f"{_lost_files(report)} {cannot} be brought back any more")
     if report.let_go:
         removed = "would remove" if report.dry_run else "removed"
         stay = "its object stays" if report.let_go == 1 else "their objects stay"
@@ -90,6 +94,10 @@ def _summary(report: "PruneReport", grace: str) -> list[str]:
     if report.interrupted:
         lines[0] = f"interrupted; {lines[0]}"
     return lines
+
+
+def _lost_files(report: "PruneReport") -> str:
+    return plural(report.files_lost, "removed or replaced file")
 
 
 def _done(report: "PruneReport") -> str:

@@ -20,6 +20,8 @@ class PruneReport:
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
         copies_waiting: Number of copies that a migration left, and whose grace period is not over.
+        files_lost: Number of removed and replaced files in these chunks, which cannot be brought back any more.
+            Files of adopted archives are not counted.
     """
 
     chunks: int
@@ -32,3 +34,4 @@ class PruneReport:
     interrupted: bool
     dry_run: bool
     copies_waiting: int = 0
+    files_lost: int = 0

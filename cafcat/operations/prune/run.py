@@ -92,6 +92,7 @@ class _Prune:
             interrupted=interrupted,
             dry_run=self._dry_run,
             copies_waiting=copies,
+            files_lost=counts["files_lost"],
         )
 
     def _prune_left_copies(self, store: str | None) -> bool:
@@ -151,6 +152,8 @@ class _Prune:
             return
         if chunk.is_adopted and not chunk.is_deleted:
             self._let_go(chunk)
+        elif not chunk.is_deleted:
+            self._counts["files_lost"] += self._catalog.pruning.lost_files(chunk.id)
         objects = self._catalog.pruning.objects(chunk.id)
         removed = self._remove_all(chunk, objects)
         if self._dry_run:
