@@ -65,10 +65,12 @@ class CafcatError(Exception):
             path or URL of the object. None if the error is about neither.
         byte: Offset in the chunk or object, in bytes, if the error is about one place in it; else None.
         hint: The next step for the user; None if there is none.
+        report: Report of the work that an ingest committed before the error; None of other operations.
     """
 
     kind: ClassVar[str] = "failure"
     retryable: ClassVar[bool] = False
+    report: Any = None
 
     def __init__(
         self,
@@ -126,14 +128,9 @@ class Corrupt(CafcatError):
 
 
 class NotConfirmed(CafcatError):
-    """Work that destroys something was not done, because the user did not confirm it.
-
-    Attributes:
-        report: Report of the work that was done nevertheless, as by `ingest --delete`; None if nothing was done.
-    """
+    """Work that destroys something was not done, because the user did not confirm it."""
 
     kind = "not_confirmed"
-    report: Any = None
 
 
 class Unsupported(CafcatError):

@@ -11,7 +11,7 @@ from cafcat.cli.clusters import Cluster, executor_of
 from cafcat.cli.errors import INTERRUPTED, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
-from cafcat.errors import InvalidInput, NotConfirmed
+from cafcat.errors import CafcatError, InvalidInput, NotConfirmed
 from cafcat.events import ChangeFound, Event, SourceChange
 from cafcat.model import Comparison, IngestReport, ProblemKind
 from cafcat.operations.ingest.options import IngestOptions
@@ -130,20 +130,24 @@ def ingest(
     ):
         from cafcat.operations.ingest.run import run
 
-        refused = None
+        failure = None
         try:
             report = run(session, replace(options, comparison=comparison, executor=executor))
-        except NotConfirmed as error:  # --delete removed no file; the new files are packed
-            refused, report = error, error.report
+        except CafcatError as error:
+            if error.report is None:
+                raise
+            failure, report = error, error.report
     if options.include and not report.interrupted and not report.files_seen and not report.files_failed:
         warn_of_no_match(call, options.include, "paths below SRC")
     document, lines = {"summary": asdict(report)}, _summary(report, progress, removes=options.delete)
+    if failure is not None and not isinstance(failure, NotConfirmed):  # after NotConfirmed, all files are packed
+        lines[0] = f"ended early; {lines[0]}"
     if report.dry_run:  # the totals are what the user asked for, also with --quiet
         call.output.show(document, lines)
     else:
         call.summarize(document, lines)
-    if refused is not None:
-        raise refused
+    if failure is not None:
+        raise failure
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.files_failed else 0
 
 

@@ -131,6 +131,21 @@ def test_on_conflict(cafcat: Cafcat) -> None:
     assert cafcat("cat", "f").out == b"other"
 
 
+def test_an_error_comes_after_the_summary_of_the_committed_files(cafcat: Cafcat) -> None:
+    (cafcat.folder / "c").write_bytes(b"one")
+    cafcat("ingest", "c")
+    for name in ("a", "b", "c"):
+        (cafcat.folder / name).write_bytes(bytes(20_000))
+    ingest = ("ingest", "a", "b", "c", "--on-conflict", "fail", "--target-size", "10kB")
+    result = cafcat(*ingest, code=1)
+    assert result.lines[0] == "ended early; added 1 file, replaced 0, unchanged 0, skipped 0, failed 0"
+    assert result.lines[1].startswith("20.0 kB in 1 chunk, ")
+    assert cafcat("ls").lines == ["a", "c"]
+    again = cafcat(*ingest, "--json", code=1)
+    assert again.documents[-1]["summary"]["files_unchanged"] == 1
+    assert again.error["kind"] == "conflict"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

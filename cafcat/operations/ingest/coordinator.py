@@ -138,7 +138,7 @@ class Ingest:
                 self.finish()
                 self.positions.save()  # also of sources without any file to pack
                 if self.gone is not None:
-                    self.gone.remove(self.report)
+                    self.gone.remove()
         except BaseException as error:
             self.abandon(f"the ingest failed: {error}")
             raise

@@ -159,14 +159,11 @@ class GoneFiles:
             if self._options.delete:
                 self._versions.add(file.path, file.chunk_id, file.start_byte)
 
-    def remove(self, report: IngestReport) -> None:
+    def remove(self) -> None:
         """Remove the files that are gone from the catalog, in one transaction. Call this after all commits.
 
         A dry run only counts them. Nothing is removed without `delete`, if the user ended the ingest, or if a
         listing was not reliable, which is a warning.
-
-        Args:
-            report: Counts of the files that were packed, for the error.
 
         Raises:
             NotConfirmed: More files are gone than `max_delete` allows.
@@ -182,9 +179,7 @@ class GoneFiles:
         if self._refusal is not None:
             reason, hint = self._refusal
             if not self._options.dry_run:
-                error = NotConfirmed(f"no file was removed, because {reason}", hint=hint)
-                error.report = report
-                raise error
+                raise NotConfirmed(f"no file was removed, because {reason}", hint=hint)
             self._session.warn(f"without --dry-run, no file would be removed, because {reason}; {hint}")
             return
         if not self._versions.count:

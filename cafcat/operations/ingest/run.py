@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cafcat import __version__
 from cafcat.catalog.chunks.owners import owner_name
+from cafcat.errors import CafcatError
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
 from cafcat.model import IngestReport, RunState
@@ -46,7 +47,7 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
     """Pack the new and changed files of the sources into chunks, and return the counts.
 
     Leftovers of dead writers in the store are recovered first, except in a dry run. After an error, chunks that
-    were committed before stay.
+    were committed before stay, and the error's `report` has their counts.
 
     Raises:
         InvalidInput: Options contradict each other, or are out of range.
@@ -144,6 +145,8 @@ class _IngestRun:
         except BaseException as error:
             state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
             self._finish(ingest.report, state, str(error) or type(error).__name__)
+            if isinstance(error, CafcatError):
+                error.report = ingest.report
             raise
         finally:
             self._session.progress.end()
