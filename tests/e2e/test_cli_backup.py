@@ -115,6 +115,22 @@ def test_backup_in_another_store(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("stat", "tree/a.txt").out
 
 
+def test_restore_names_a_newer_backup_in_another_store(cafcat: Cafcat, lost: Cafcat, databases: Databases) -> None:
+    cafcat("backup", "--to", "./safe", "-q")
+    cafcat("backup", "-q")
+    old = cafcat("backup", "--list", "--json").document["object_key"]
+    cafcat("backup", "--to", "./safe", "-q")
+    safe = (cafcat.folder / "safe").as_uri()
+    command = f"cafcat restore --from {safe}"
+    message = (
+        f"cafcat: warning: {safe} has a newer backup: to have it, run `{command}` with an empty catalog instead"
+    )
+    assert lost("restore").err.splitlines() == [message]
+    for arguments in ((old,), ("--from", "./safe")):
+        with databases.fresh(databases.template()) as url:
+            assert Cafcat(cafcat.folder, url)("restore", *arguments).err == ""
+
+
 def test_restore_leaves_out_a_backup_that_keep_removed(cafcat: Cafcat, lost: Cafcat) -> None:
     """The removed backup is in the tables of the newest one, which was made before the removal."""
     for _ in range(3):

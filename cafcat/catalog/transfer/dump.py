@@ -296,6 +296,10 @@ class Loader:
         statement = "SELECT store FROM chunks UNION SELECT store FROM chunk_copies ORDER BY 1"
         return [row[0] for row in self._connection.execute(statement).fetchall()]
 
+    def stores_of_backups(self) -> set[str]:
+        """Return the URLs of all stores that have, or had, backups, according to the loaded rows."""
+        return {row[0] for row in self._connection.execute("SELECT store FROM backups").fetchall()}
+
     def has_objects(self, url: str) -> bool:
         """Return True if a store has objects, according to the loaded rows; False for one that was given up."""
         return has_objects(self._connection, url)

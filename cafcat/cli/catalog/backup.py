@@ -1,5 +1,6 @@
 """The commands `cafcat backup` and `cafcat restore`: their flags, progress and output."""
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,6 +80,10 @@ def restore(call: Call, options: RestoreOptions) -> int:
             f"the backup lacks {plural(report.newer_records, 'later change')}: "
             "to have every change, run `cafcat rebuild` with an empty catalog instead"
         )
+    if report.newer_backup_in is not None:
+        url = report.newer_backup_in
+        command = f"cafcat restore --from {shlex.quote(url)}"
+        call.warn(f"{url} has a newer backup: to have it, run `{command}` with an empty catalog instead")
     if report.moved_from is not None:
         call.warn(f"the store {report.moved_from} is at {report.store} now: the catalog reads it from there")
     call.summarize(asdict(report), _restored(report))

@@ -20,6 +20,7 @@ from cafcat.operations.joining import join_store
 from cafcat.operations.recover.left_backups import recover_backups, remove_backup
 from cafcat.session import Session
 from cafcat.stores.base import Store
+from cafcat.stores.keys import BACKUP_PREFIX
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
 
@@ -191,5 +192,5 @@ def backups_of(store: Store) -> list[FoundBackup]:
 
     This does not use the database.
     """
-    found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list())
+    found = ((key, size_bytes, backup_time(key)) for key, size_bytes, _ in store.list(BACKUP_PREFIX))
     return [FoundBackup(store.url, key, size_bytes, begun_at) for key, size_bytes, begun_at in found if begun_at]

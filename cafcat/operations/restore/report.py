@@ -20,6 +20,8 @@ class RestoreReport:
         newer_unknown: URLs of stores whose journals could not be read.
         moved_from: URL of the store in the backup if the store was moved later: the catalog has it at `store` now.
             None if it was not moved.
+        newer_backup_in: URL of the store with the newest backup of this catalog, if the restored one is older. None
+            if the user named a backup, or no store that can be reached has a newer one.
     """
 
     store: str
@@ -31,3 +33,4 @@ class RestoreReport:
     compared: tuple[str, ...]
     newer_unknown: tuple[str, ...]
     moved_from: str | None
+    newer_backup_in: str | None

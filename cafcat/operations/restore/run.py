@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
@@ -87,9 +88,10 @@ class _Restore:
             catalog = loader.catalog()
             moved_from = self._follow(loader, store, catalog)
             # Each store has the journal records of removals, so a record can be in several journals.
-            newer = set[UUID]().union(
-                *(self._newer(loader, catalog, url) for url in self._stores(loader, store, catalog))
-            )
+            urls = self._stores(loader, store, catalog)
+            newer = set[UUID]().union(*(self._newer(loader, catalog, url) for url in urls))
+            others = loader.stores_of_backups().difference(urls)
+            newer_in = None if name else self._newest_in([*self._compared, *sorted(others)], backup, catalog)
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
@@ -105,6 +107,7 @@ class _Restore:
             tuple(self._compared),
             tuple(self._unknown),
             moved_from,
+            newer_in,
         )
 
     def _follow(self, loader: Loader, store: Store, catalog: UUID) -> str | None:
@@ -196,6 +199,21 @@ class _Restore:
                 self._progress.warn(f"the journal of {url} could not be read: {error}")
                 self._unknown.append(url)
         return newer
+
+    def _newest_in(self, urls: Sequence[str], backup: FoundBackup, catalog: UUID) -> str | None:
+        """Return the URL of the store with the newest backup of this catalog; None if `backup` is the newest.
+
+        Stores that cannot be read are left out.
+        """
+        newest = backup
+        for url in urls:
+            with suppress(CafcatError):
+                store = self._session.stores[url]
+                for found in backups_of(store):
+                    is_newer = found.begun_at > newest.begun_at
+                    if is_newer and catalog_of_backup(store, found.object_key, found.size_bytes) == catalog:
+                        newest = found
+        return None if newest is backup else newest.store
 
 
 def _identity(store: Store, catalog: UUID) -> UUID | None:
