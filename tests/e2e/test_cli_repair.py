@@ -156,6 +156,20 @@ def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     assert cafcat("repair", "--from-source", "tree", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
 
 
+def test_a_source_without_any_lost_file_is_named(cafcat: Cafcat) -> None:
+    damaged(cafcat)
+    (cafcat.folder / "wrong").mkdir()
+    (cafcat.folder / "wrong" / "f").write_bytes(b"f")
+    (cafcat.folder / "empty").mkdir()
+    sources = ("--from-source", "wrong", "--from-source", "empty", "--from-source", "tree")
+    repair = cafcat("repair", *sources, "--dry-run")
+    example = "has none of the lost files, for example tree/b.bin"
+    assert repair.err.splitlines() == [
+        f"cafcat: warning: wrong {example}; its first file is wrong/f",
+        f"cafcat: warning: empty {example}; it has no files",
+    ]
+
+
 def test_removed_files_stay_damaged_until_they_are_back(cafcat: Cafcat) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")

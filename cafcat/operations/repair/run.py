@@ -326,7 +326,7 @@ class Repair:
                 self._move_from_source(source, ids)
 
     def _move_from_source(self, source: Source, ids: dict[UUID, int]) -> None:
-        for location, opened in self._open_lost(source):
+        for location, opened in self._open_lost(source, ids.values()):
             try:
                 is_moved = self._move_opened(location, opened, ids.get(location.chunk))
             except Unreadable as error:
@@ -339,18 +339,27 @@ class Repair:
             if self._rewriter.is_stopping():
                 return
 
-    def _open_lost(self, source: Source) -> Iterator[tuple[Location, OpenResult]]:
+    def _open_lost(self, source: Source, chunk_ids: Iterable[int]) -> Iterator[tuple[Location, OpenResult]]:
         """Yield those files of the source of which no object and no earlier source has the right bytes.
 
         Each is a pair of its location, and the opened file of the source or its error, a SourceFailed. Problems of
-        the source with such files are noted as reasons for the report.
+        the source with such files are noted as reasons for the report. If the source has no such file, the user is
+        warned.
         """
+        first, has_lost = None, False
         for batch in batches_of(source):
             for item in batch:
+                first = first or item.path
+                has_lost = has_lost or self._is_lost(item.path)
                 if isinstance(item, FileProblem):
                     self._note_problem(item)
             lost = [item for item in batch if isinstance(item, SourceFile) and self._is_lost(item.path)]
             yield from open_existing_files(self._catalog, source, lost)
+        if not has_lost:
+            files = (file.path for chunk_id in chunk_ids for file in live_files(self._catalog, chunk_id))
+            example = next(filter(self._is_lost, files), "")
+            there = f"its first file is {first}" if first else "it has no files"
+            self._session.warn(f"{source.name} has none of the lost files, for example {example}; {there}")
 
     def _is_lost(self, path: str) -> bool:
         return hash(path) in self._lost
