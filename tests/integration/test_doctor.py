@@ -37,6 +37,11 @@ def complaint(report: DoctorReport, check: str) -> str:
     return f"{result.level}: {result.found}"
 
 
+def remedy(report: DoctorReport, check: str) -> str:
+    """Return the remedies of a check."""
+    return "\n".join(result.remedy or "" for result in report.diagnoses if result.check == check)
+
+
 def complaints(report: DoctorReport) -> set[str]:
     return {result.check for result in report.diagnoses if result.level is not Level.OK}
 
@@ -93,7 +98,9 @@ def test_chunks_without_a_copy_are_a_warning_if_others_have_one(local: cafcat.Re
     local.copy(to=str(tmp_path / "second"))
     assert found(local.doctor(), "copies") == [(Level.OK, "0 chunks without a second copy (cafcat copy)")]
     pack(local, "b")
-    assert complaint(local.doctor(), "copies") == "warning: 1 chunk without a second copy, but 1 chunk has one"
+    report = local.doctor()
+    assert complaint(report, "copies") == "warning: 1 chunk without a second copy, but 1 chunk has one"
+    assert "cafcat query single-copy" in remedy(report, "copies")
 
 
 def test_settings_of_the_server_that_lose_commits(local: cafcat.Repository) -> None:
@@ -470,9 +477,10 @@ def test_tables_that_nobody_vacuums(local: cafcat.Repository) -> None:
     sql(local, "INSERT INTO events (kind) SELECT 'x' FROM generate_series(1, 30000)")
     sql(local, "DELETE FROM events")
     deadline = time.monotonic() + 20
-    while not (texts := [text for level, text in found(local.doctor(), "vacuum") if level is not Level.OK]):
+    while "vacuum" not in complaints(report := local.doctor()):
         assert time.monotonic() < deadline
-    assert "of the rows of events are dead" in texts[0]
+    assert "of the rows of events are dead" in complaint(report, "vacuum")
+    assert "autovacuum does so by itself, also in the embedded database" in remedy(report, "vacuum")
 
 
 def test_a_transaction_that_is_open_for_hours(local: cafcat.Repository) -> None:

@@ -91,7 +91,11 @@ def copies(examination: Examination) -> Iterator[Found]:
     text = f"{plural(totals.without_copy, 'chunk')} without a second copy"
     if with_copy and totals.without_copy:
         have = f"{plural(with_copy, 'chunk')} {'has' if with_copy == 1 else 'have'} one"
-        yield warning(f"{text}, but {have}", "run: cafcat copy --all --to STORE, for example after each ingest")
+        remedy = (
+            "run: cafcat copy --all --to STORE, for example after each ingest; "
+            "cafcat query single-copy lists these chunks"
+        )
+        yield warning(f"{text}, but {have}", remedy)
     else:
         yield ok(f"{text} (cafcat copy)")
     if totals.adopted:

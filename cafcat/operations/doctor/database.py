@@ -182,7 +182,7 @@ def vacuum(examination: Examination) -> Iterator[Found]:
     problems = []
     for table in examination.catalog.server.tables(_LEAST_ROWS):
         command = f"echo 'VACUUM (ANALYZE) {table.name}' | cafcat sql"
-        remedy = f"run: {command}; the server's autovacuum should do so by itself"
+        remedy = f"wait: autovacuum does so by itself, also in the embedded database; or run: {command}"
         rows = max(1, table.live_rows + table.dead_rows)
         if table.dead_rows > _LEAST_ROWS and table.dead_rows / rows > _MOST_DEAD:
             text = f"{table.dead_rows / rows:.0%} of the rows of {table.name} are dead"
