@@ -179,8 +179,11 @@ def test_restore_tells_of_a_store_that_is_not_mounted(cafcat: Cafcat, lost: Cafc
             lost("db", "init", "-q")
         result = lost("restore", "--from", "./second")
         lacking = "the store lacks the marker of the catalog: its disk may not be mounted"
-        assert f"/store could not be read: {lacking}" in result.err
+        assert f"/store could not be read: {lacking}; if the store is lost for good: " in result.err
         assert result.lines[-1].startswith("there may be later changes: make the stores reachable")
+    command = result.err.partition("lost for good: cafcat ")[2].split()
+    assert lost(*command, "--yes").text.startswith("gave up ")
+    assert lost("recover").text == "nothing to recover\n"
 
 
 def test_restore_leaves_out_a_store_that_was_given_up(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -132,6 +132,7 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
         (cafcat.folder / "nowhere").mkdir()
         nothing = empty("rebuild", "nowhere", code=4)
         assert "neither a chunk nor a journal record in" in nothing.err
+        assert "if the store is lost for good, name only the other stores: cafcat rebuild STORE..." in nothing.err
         mistyped = Cafcat(cafcat.folder, url)("rebuild", "store", "nowhere", code=4)
         nowhere = (cafcat.folder / "nowhere").as_uri()
         assert mistyped.err.startswith(f"cafcat: there is neither a chunk nor a journal record in {nowhere}; ")

@@ -139,7 +139,10 @@ class Rebuild:
                 without_own.append(store.url)
         if without_own or not found:
             names = ", ".join(without_own or [store.url for store in self._stores])
-            hint = "check that the disk is mounted and the name is right"
+            hint = (
+                "check that the disk is mounted and the name is right; "
+                "if the store is lost for good, name only the other stores: cafcat rebuild STORE..."
+            )
             raise NotFound(f"there is neither a chunk nor a journal record in {names}", hint=hint)
 
     def _add(self, stage: Stage, store: int, batch: Sequence[ObjectInfo]) -> int:

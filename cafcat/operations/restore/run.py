@@ -184,7 +184,10 @@ class _Restore:
             store = self._session.stores[url]
             catalogs = set(catalogs_of(store))
             if catalog not in catalogs and loader.has_marker(url):
-                raise Unavailable("the store lacks the marker of the catalog: its disk may not be mounted")
+                raise Unavailable(
+                    "the store lacks the marker of the catalog: its disk may not be mounted",
+                    hint=f"if the store is lost for good: cafcat store rm {shlex.quote(url)} --lost",
+                )
             is_shared = not catalogs <= {catalog}
             keys = (parse_journal_key(found.key) for found in store.list(JOURNAL_PREFIX))
             records = (record for record in keys if record is not None)
