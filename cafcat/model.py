@@ -508,6 +508,7 @@ class Run:
         id: ingest_runs.id.
         state: State of the run.
         sources: The sources, as the user typed them.
+        prefix: The value of --prefix; "" for none.
         started_at: When the run began: ISO 8601, UTC.
         finished_at: When it ended: ISO 8601, UTC; None while its state is RUNNING.
         files_added: Files committed under a path that the catalog did not have.
@@ -523,6 +524,7 @@ class Run:
     id: int
     state: RunState
     sources: tuple[str, ...]
+    prefix: str
     started_at: str
     finished_at: str | None
     files_added: int

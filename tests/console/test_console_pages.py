@@ -294,6 +294,15 @@ def test_runs_findings_and_stores(world: World) -> None:
     assert (world.folder / "copies").as_uri() in stores
 
 
+def test_runs_are_listed_with_their_prefix(world: World) -> None:
+    from cafcat.model import IngestReport, RunState
+
+    runs = world.repository.session.catalog.runs
+    run = runs.begin_run(sources=["x"], options={"prefix": "k"}, version="1")
+    runs.finish_run(run, RunState.FINISHED, IngestReport().as_counts())
+    assert "x, prefix k" in text_of(world.page("runs"))
+
+
 def test_a_running_ingest_is_shown_live(world: World) -> None:
     run = world.repository.session.catalog.runs.begin_run(sources=["x"], options={}, version="1")
     try:

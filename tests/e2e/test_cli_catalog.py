@@ -36,6 +36,18 @@ def test_runs_and_stats(filled: Cafcat) -> None:
     assert "1 committed" in filled("stats").text
 
 
+def test_runs_show_the_prefix_of_an_ingest(cafcat: Cafcat) -> None:
+    (cafcat.folder / "a").write_bytes(b"a")
+    cafcat("ingest", "a", "-q")
+    cafcat("ingest", "a", "--prefix", "k", "-q")
+    newest, oldest = cafcat("runs").lines
+    assert newest.endswith(" 1 chunk  a, prefix k")
+    assert oldest.endswith(" 1 chunk  a")
+    assert cafcat("runs", "show", "2").lines == [newest]
+    assert [run["prefix"] for run in cafcat("runs", "--json").documents] == ["k", ""]
+    assert cafcat("runs", "show", "2", "--json").document["prefix"] == "k"
+
+
 def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> None:
     (cafcat.folder / "a").write_bytes(b"a")
     cafcat("ingest", "a", "-q")

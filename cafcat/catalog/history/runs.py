@@ -182,8 +182,8 @@ class Runs:
 
     def _select(self, condition: str, value: int) -> list[Run]:
         statement = (
-            f"SELECT id, state, sources, {iso('started_at')}, {iso('finished_at')}, {', '.join(_COUNTERS)} "  # noqa: S608
-            f"FROM ingest_runs {condition}"
+            f"SELECT id, state, sources, coalesce(options->>'prefix', ''), {iso('started_at')}, "  # noqa: S608
+            f"{iso('finished_at')}, {', '.join(_COUNTERS)} FROM ingest_runs {condition}"
         )
         with self._connection.statement() as connection:
             rows = connection.execute(statement.encode(), [value]).fetchall()

@@ -45,7 +45,8 @@ def _row(run: Run) -> str:
         f"{run.files_skipped} skipped, {run.files_failed} failed"
     )
     work = f"{format_size(run.bytes_added)} in {plural(run.chunks_committed, 'chunk')}"
-    return f"{head}  {counts}, {work}  {' '.join(run.sources)}"
+    prefix = f", prefix {run.prefix}" if run.prefix else ""
+    return f"{head}  {counts}, {work}  {' '.join(run.sources)}{prefix}"
 
 
 def pause(call: Call, *, run: RunId) -> None:
