@@ -134,6 +134,25 @@ def test_damaged_copies_are_replaced(cafcat: Cafcat) -> None:
     assert cafcat("verify", "--level", "data").text.startswith("verified 4 objects (data): 4 ok")
 
 
+def test_chunks_show_lists_the_copies_with_their_last_check(cafcat: Cafcat) -> None:
+    [chunk] = fill(cafcat, "a")
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    second = (cafcat.folder / "second").as_uri()
+    assert cafcat("chunks", "show", chunk).lines[-1] == f"copy             {second}  committed  not checked"
+    flip(cafcat.folder / "second" / f"{chunk}.caf", 3)
+    cafcat("verify", "--level", "data", code=5)
+    cafcat("verify", "--level", "index")
+    line = re.compile(f"copy             {second}  committed  checked 20[^ ]+Z \\(data\\): damaged")
+    assert line.fullmatch(cafcat("chunks", "show", chunk).lines[-1])
+    [copy] = cafcat("chunks", "show", chunk, "--json").document["copies"]
+    assert (copy["store"], copy["level"], copy["verdict"]) == (second, "data", "damaged")
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    cafcat("store", "migrate", "./second", "./third", "-q")
+    copies = cafcat("chunks", "show", chunk, "--json").document["copies"]
+    states = {copy["store"].rpartition("/")[2]: (copy["state"], copy["verdict"]) for copy in copies}
+    assert states == {"second": ("retired", None), "third": ("committed", None)}
+
+
 def test_doctor_leaves_out_damaged_copies_of_chunks_without_files(cafcat: Cafcat) -> None:
     """`copy --all` would not replace such a copy, and nothing needs it: `prune` removes it."""
     [first] = fill(cafcat, "a")

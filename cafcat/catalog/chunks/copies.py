@@ -11,12 +11,13 @@ from cafcat.catalog.chunks.objects import Objects
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files.lookup import folder_range
 from cafcat.catalog.history.events import record_event
+from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
 from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.errors import Conflict
 from cafcat.model import ChunkState
 
-__all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "Selection", "drop_copies"]
+__all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "CopyStatus", "Selection", "drop_copies"]
 
 _PAGE_ROWS: Final = 1000
 _WITH_OBJECT: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
@@ -46,6 +47,20 @@ SELECT c.id, c.state, k.store, k.state, c.uuid, c.size_bytes, c.crc64nvme
 FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
 WHERE k.id = %s
 """
+
+# A failed check counts as the last one until a later check has refuted it, as in the view chunk_health.
+_STATUSES: Final = f"""
+SELECT k.store, k.object_key,
+       CASE WHEN k.state = 'committed' AND k.retired_at IS NOT NULL THEN 'retired' ELSE k.state END,
+       {iso("k.committed_at")}, {iso("v.finished_at")}, v.level, v.verdict
+FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id AND k.deleted_at IS NULL
+LEFT JOIN LATERAL (
+    SELECT * FROM verifications AS x WHERE x.chunk_id = k.chunk_id AND x.copy_id = k.id
+    ORDER BY (x.verdict IN ('damaged', 'missing') AND cafcat_ops.is_broken(k.chunk_id, k.id)) DESC, x.id DESC
+    LIMIT 1
+) AS v ON true
+WHERE c.uuid = %s ORDER BY k.id
+"""  # noqa: S608
 
 # The journal record of the chunk's commit is also written into the store of the copy. The record lists the skipped
 # files. Their rows in journal_files may have been deleted after all stores had the record, so they are copied again
@@ -146,6 +161,29 @@ class CopiedChunk(NamedTuple):
     crc64nvme: str | None
 
 
+class CopyStatus(NamedTuple):
+    """A copy of a chunk, with its last check.
+
+    Attributes:
+        store: URL of the store with the copy.
+        object_key: Key of the copy in that store.
+        state: State of the copy (ChunkState). A migration of the store makes a copy `retired`.
+        committed_at: When the copy was committed: ISO 8601, UTC; None if it was not.
+        checked_at: When the last check of the copy ended: ISO 8601, UTC; None if the copy was never checked. A
+            failed check stays the last one until a later check has refuted it.
+        level: Level of this check; None if the copy was never checked.
+        verdict: ok, damaged, missing or unreadable; None if the copy was never checked.
+    """
+
+    store: str
+    object_key: str
+    state: str
+    committed_at: str | None
+    checked_at: str | None
+    level: str | None
+    verdict: str | None
+
+
 class Selection(NamedTuple):
     """A selection of chunks by at most one of its attributes; without any, all committed chunks.
 
@@ -202,6 +240,12 @@ class Copies(Objects):
         )
         with self._connection.statement() as connection:
             return [(store, key) for store, key in connection.execute(statement, [chunk]).fetchall()]
+
+    def statuses(self, chunk: UUID) -> list[CopyStatus]:
+        """Return each copy of a chunk, oldest first, except those whose object is gone."""
+        with self._connection.statement() as connection:
+            rows = connection.execute(_STATUSES.encode(), [chunk]).fetchall()
+        return [CopyStatus(*row) for row in rows]
 
     def stores_of(self, chunk_ids: Sequence[int]) -> list[str]:
         """Return the URLs of the stores that have active copies of at least one of some chunks, in their order.

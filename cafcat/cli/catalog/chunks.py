@@ -1,7 +1,7 @@
 """The commands `cafcat chunks ls` and `cafcat chunks show`: their flags and output."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from cafcat.cli.output import location_document
 from cafcat.model import Chunk, ChunkState
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
+
+if TYPE_CHECKING:
+    from cafcat.catalog.chunks.copies import CopyStatus
 
 __all__ = ["register"]
 
@@ -47,19 +50,29 @@ def show(
     ],
     files: Annotated[bool, typer.Option("--files", help="List the files in the chunk, too.")] = False,
 ) -> None:
-    """Show one chunk, and its files with --files.
+    """Show one chunk with its copies, and its files with --files.
 
     Example: cafcat chunks show 1b4e28ba --files
     """
     with call.files() as repository:
         chunk = repository.chunk(uuid)
-        call.output.fields(asdict(chunk))
+        copies = repository.session.catalog.copies.statuses(chunk.uuid)
+        document = asdict(chunk)
+        call.output.fields(document | {"copies": [copy._asdict() for copy in copies]}, document)
+        if not call.json:
+            for copy in copies:
+                call.output.line(f"{'copy':<{max(map(len, document))}}  {call.output.shown(_copy_row(copy))}")
         if not files:
             return
         for location in repository.chunk_files(str(chunk.uuid)):
             span = f"[{location.start_byte}, {location.end_byte})"
             document = location_document(location, repository.object_of(location))
             call.output.show(document, [f"{span:>26}  {call.output.shown(location.path)}"])
+
+
+def _copy_row(copy: "CopyStatus") -> str:
+    check = f"checked {copy.checked_at} ({copy.level}): {copy.verdict}" if copy.checked_at else "not checked"
+    return f"{copy.store}  {copy.state}  {check}"
 
 
 def register(app: typer.Typer) -> None:
