@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["Group", "ListGroup", "Panels", "Verb", "verb_class"]
+__all__ = ["NEAR", "Group", "ListGroup", "Panels", "Verb", "verb_class"]
 
 Panels = Mapping[str, Sequence[str]]
 """Titles of panels in the help of a command, and the names of the parameters in each."""
@@ -31,8 +31,8 @@ _MISSING_OPTION: Final = "Missing option"
 _EXTRA_ARGUMENTS: Final = "Got unexpected extra argument"
 """Beginning of typer's message about an argument that a command does not take."""
 
-_NEAR: Final = 0.75
-"""Least similarity, from 0 to 1, of a typing error and the option that is meant: of --sotre and --store."""
+NEAR: Final = 0.75
+"""Least similarity, from 0 to 1, of a typing error and the name that is meant: of --sotre and --store."""
 
 
 class Verb(TyperCommand):
@@ -88,7 +88,7 @@ def _drop_poor_guesses(error: typer.TyperException, option: str | None) -> None:
     """Remove guesses from an error that are far from the unknown option: --store for --target."""
     guesses = getattr(error, "possibilities", None)
     if guesses and option:
-        near = [guess for guess in guesses if SequenceMatcher(None, guess, option).ratio() >= _NEAR]
+        near = [guess for guess in guesses if SequenceMatcher(None, guess, option).ratio() >= NEAR]
         error.possibilities = near  # type: ignore[attr-defined]
 
 

@@ -107,9 +107,11 @@ def test_sql_of_a_query_needs_no_database_for_complete_values(cafcat: Cafcat) ->
 
 
 def test_an_unknown_query_names_queries_that_look_alike(cafcat: Cafcat) -> None:
-    near = "there is no query 'histori'; did you mean 'history', 'stores'? `cafcat query` lists the queries"
+    near = "there is no query 'histori'; did you mean 'history'? `cafcat query` lists the queries"
     assert cafcat("query", "histori", "x", code=4).err == f"cafcat: {near}\n"
-    assert cafcat("query", "zzz", "--json", code=4).error["hint"] == "`cafcat query` lists the queries"
+    assert "did you mean 'largest-files', 'largest-folders'?" in cafcat("query", "largest", code=4).err
+    for name in ("zzz", "nope", ""):
+        assert cafcat("query", name, "--json", code=4).error["hint"] == "`cafcat query` lists the queries"
 
 
 def test_a_query_that_ends_at_its_limit(cafcat: Cafcat) -> None:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
@@ -11,6 +11,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.catalog.sql import show_rows
+from cafcat.cli.groups import NEAR
 from cafcat.cli.reading.missing_names import NO_LOGS
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX
@@ -48,7 +49,7 @@ def query(
         _list(call, named_queries().values())
         return
     if name not in named_queries():
-        near = ", ".join(map(repr, get_close_matches(name, named_queries())))
+        near = ", ".join(repr(query) for query in named_queries() if _is_near(name, query))
         hint = (
             f"did you mean {near}? `cafcat query` lists the queries" if near else "`cafcat query` lists the queries"
         )
@@ -68,6 +69,11 @@ def query(
         call.note(
             f"the query ends after {len(first)} rows; `cafcat query {name} --sql` prints it, for more of them"
         )
+
+
+def _is_near(typed: str, name: str) -> bool:
+    """Return True if a typed name is similar to the name of a query, or is its first words: "lost", lost-with."""
+    return name.startswith(f"{typed}-") or SequenceMatcher(None, name, typed).ratio() >= NEAR
 
 
 def _check_names(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> None:
