@@ -48,6 +48,16 @@ def test_runs_show_the_prefix_of_an_ingest(cafcat: Cafcat) -> None:
     assert cafcat("runs", "show", "2", "--json").document["prefix"] == "k"
 
 
+def test_runs_and_units_of_an_empty_catalog_print_a_note(cafcat: Cafcat) -> None:
+    assert cafcat("runs").err == "cafcat: there are no runs; `cafcat ingest FOLDER` packs a folder\n"
+    hint = "`cafcat ingest --format clp-s` makes one"
+    assert cafcat("units").err == f"cafcat: there are no archives of logs; {hint}\n"
+    for verb in ("runs", "units"):
+        for flag in ("--json", "--quiet"):
+            silent = cafcat(verb, flag)
+            assert (silent.out, silent.err) == (b"", "")
+
+
 def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> None:
     (cafcat.folder / "a").write_bytes(b"a")
     cafcat("ingest", "a", "-q")

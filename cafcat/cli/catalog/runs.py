@@ -31,8 +31,11 @@ def runs(
     Example: cafcat runs --limit 5
     """
     with call.files() as repository:
-        for run in repository.runs(limit):
-            call.output.show(asdict(run), [call.output.shown(_row(run))])
+        found = repository.runs(limit)
+    for run in found:
+        call.output.show(asdict(run), [call.output.shown(_row(run))])
+    if not found:
+        call.note("there are no runs; `cafcat ingest FOLDER` packs a folder")
 
 
 def _row(run: Run) -> str:

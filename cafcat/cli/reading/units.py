@@ -51,6 +51,8 @@ def units(
                 call.output.line(f"{name}  {records}  {unit.chunk}  {times}{removed}")
         if prefix and not found:
             raise NotFound(NO_LOGS, path=prefix)
+    if not found:
+        call.note("there are no archives of logs; `cafcat ingest --format clp-s` makes one")
 
 
 def _document(unit: "StoredUnit") -> dict[str, Any]:
