@@ -146,6 +146,19 @@ def test_a_missing_file_has_a_hint(cafcat: Cafcat) -> None:
     assert cafcat("get", "/home/x/a b.txt", "--json", code=4).error["hint"] == hint
 
 
+def test_the_path_of_a_packed_file_on_a_disk_leads_to_its_name(filled: Cafcat) -> None:
+    folder = filled.folder / "tree"
+    why = "names begin with the packed folder, not with the folders above it"
+    for verb in ("get", "cat", "stat", "ls", "find", "du"):
+        hint = f"the catalog has 'tree/big.dat': {why}"
+        assert filled(verb, str(folder / "big.dat"), "--json", code=4).error["hint"] == hint
+    for verb in ("ls", "find", "du"):
+        assert filled(verb, f"{folder}/", "--json", code=4).error["hint"] == f"the catalog has 'tree': {why}"
+    assert f"the catalog has 'tree': {why}" in filled("extract", str(folder), "-C", "out", code=4).err
+    for verb in ("get", "ls"):
+        assert why not in filled(verb, str(folder / "nothing"), code=4).err
+
+
 def test_config_shows_where_each_value_comes_from(alone: Cafcat) -> None:
     (alone.folder / "home").mkdir()
     config = alone.folder / "home" / "cafcat.toml"

@@ -9,6 +9,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.cli.reading.missing_names import explain_parents
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_text
@@ -67,7 +68,9 @@ def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTo
             return FolderTotal(entry.path, 0, 1, entry.size_bytes)
     warn_if_lost(call, repository.session)
     if path not in ("", ".", "./"):
-        raise NotFound(NO_SUCH_PREFIX, path=path, hint="`cafcat ls` lists the catalog")
+        error = NotFound(NO_SUCH_PREFIX, path=path, hint="`cafcat ls` lists the catalog")
+        explain_parents(repository, error)
+        raise error
     return FolderTotal("", 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Explains why a name is missing: it is a pattern, or a log file whose records are in an archive of logs."""
+"""Explains why a name is missing: it is a pattern, a path on a disk, or a log file in an archive of logs."""
 
 import shlex
 from contextlib import suppress
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from cafcat.packed_files import PackedFiles
 
-__all__ = ["NO_LOGS", "explain_log", "explain_missing", "explain_pattern", "pattern_hint"]
+__all__ = ["NO_LOGS", "explain_log", "explain_missing", "explain_parents", "explain_pattern", "pattern_hint"]
 
 NO_LOGS: Final = (
     "no archive of logs has a log file of this name, or below a folder of this name; `cafcat units` lists all"
@@ -20,7 +20,7 @@ NO_LOGS: Final = (
 
 
 def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Collection[str] | None" = None) -> None:
-    """Change message and hint of an error if the missing name is a pattern, a log file, or was removed.
+    """Change message or hint of an error if its path is a pattern, a log file, a path on a disk, or was removed.
 
     Args:
         repository: The repository that raised the error.
@@ -33,6 +33,7 @@ def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Colle
         return
     if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:
         explain_pattern(error)
+        explain_parents(repository, error)
 
 
 def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
@@ -71,6 +72,31 @@ def _explain_removed(repository: "PackedFiles", error: CafcatError) -> bool:
             error.hint = f"it was removed; `cafcat undelete {shlex.quote(error.path)}` brings it back"
             return True
     return False
+
+
+def explain_parents(repository: "PackedFiles", error: CafcatError) -> None:
+    """Add a hint to an error if the missing path is that of a packed file on a disk.
+
+    The end of such a path is a name in the catalog. This costs two queries. If they fail, the error stays as it is.
+
+    Args:
+        repository: The repository that does not have the path.
+        error: The error of the command.
+    """
+    from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX
+    from cafcat.support.paths import from_root
+
+    if not error.path or error.message not in (NO_SUCH_FILE, NO_SUCH_PREFIX):
+        return
+    parts = from_root(error.path).rstrip("/").split("/")
+    ends = ["/".join(parts[first:]) for first in range(1, len(parts))]
+    files = repository.session.catalog.reading.files
+    with suppress(CafcatError):
+        known = files.locate_many(ends).keys() | files.folders_among(ends)
+        if (found := next((end for end in ends if end in known), None)) is not None:
+            error.hint = (
+                f"the catalog has {found!r}: names begin with the packed folder, not with the folders above it"
+            )
 
 
 def explain_pattern(error: CafcatError) -> None:
