@@ -46,6 +46,17 @@ def test_keys_in_lines(cafcat: Cafcat) -> None:
     assert cafcat("keys", "list").lines[0].split()[:2] == [name, "revoked"]
 
 
+def test_a_key_of_a_folder_without_files_gets_a_warning(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"a")
+    cafcat("ingest", "tree", "-q")
+    made = cafcat("keys", "add", "--prefix", "./nope/")
+    assert made.err == "cafcat: warning: the catalog has no file below nope/\n"
+    assert made.lines[2].endswith(" nope/")
+    for arguments in (["--prefix", "tree"], ["--prefix", "."], []):
+        assert cafcat("keys", "add", *arguments).err == ""
+
+
 def test_a_second_home_makes_a_sealing_key_of_its_own(cafcat: Cafcat) -> None:
     first = cafcat("keys", "add", "--json")
     assert first.err == ""

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -20,6 +21,7 @@ from cafcat.support.checksums import crc32c
 from tests.e2e.conftest import BIG, MODIFIED, TREE, Cafcat
 from tests.worlds.file_server import FileServer, serving
 from tests.worlds.servers.services import Databases
+from tests.worlds.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("uvicorn")
 
@@ -264,6 +266,24 @@ def test_health_and_metrics_of_all_processes(server: FileServer) -> None:
     assert "cafcat_http_connections" in text
     assert "\ncafcat_catalog_up 1\n" in text
     assert f"\ncafcat_files {len(TREE)}\n" in text
+
+
+def test_public_folders_without_files_get_a_warning(filled: Cafcat, tmp_path: Path) -> None:
+    folders = ["--public", "tree", "--public", "nope/", "--public", "tree/folder"]
+    with serving(filled, tmp_path / "log", *folders) as server:
+        assert server.process.stderr
+        assert server.process.stderr.readline() == b"cafcat: warning: the catalog has no file below nope/\n"
+
+
+def test_public_folders_without_a_database_delay_nothing(cafcat: Cafcat, tmp_path: Path) -> None:
+    """The listener accepts connections, and never answers, as a frozen database."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        frozen.settimeout(PATIENCE_SECONDS)
+        database = f"postgresql://127.0.0.1:{frozen.getsockname()[1]}/none?connect_timeout=600"
+        with serving(Cafcat(cafcat.folder, database), tmp_path / "log", "--public", "nope") as server:
+            connection, _ = frozen.accept()  # the look-up waits for an answer now
+            with connection:
+                assert server.stop() == 0
 
 
 def test_metrics_without_a_database(filled: Cafcat, tmp_path: Path, databases: Databases) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.confirming import confirm
+from cafcat.cli.reading.missing_names import warn_of_empty_folders
 from cafcat.support.arguments import parse_duration, parse_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def add(
     with call.repository() as repository, audited(repository.session, "keys add", options):
         is_second_seal = has_keys_of_other_homes(repository.session)
         key = add_key(repository.session, prefix, expires)
+        warn_of_empty_folders(call, repository.session.catalog, [key.prefix])
     if is_second_seal:
         call.warn(_SECOND_SEAL)
     call.output.fields(asdict(key), asdict(key) | {"prefix": key.prefix or "(all files)"})

@@ -9,9 +9,19 @@ from cafcat.errors import CafcatError, NotFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from cafcat.catalog.catalog import Catalog
+    from cafcat.cli.call import Call
     from cafcat.packed_files import PackedFiles
 
-__all__ = ["NO_LOGS", "explain_log", "explain_missing", "explain_parents", "explain_pattern", "pattern_hint"]
+__all__ = [
+    "NO_LOGS",
+    "explain_log",
+    "explain_missing",
+    "explain_parents",
+    "explain_pattern",
+    "pattern_hint",
+    "warn_of_empty_folders",
+]
 
 NO_LOGS: Final = (
     "no archive of logs has a log file of this name, or below a folder of this name; `cafcat units` lists all"
@@ -124,3 +134,18 @@ def pattern_hint(pattern: str) -> str:
     if not name.strip("*"):
         return f"`cafcat ls{where}` lists this folder, if it exists" if folder else "`cafcat ls` lists the catalog"
     return f"`cafcat find{where} --name {shlex.quote(name)}` finds files by a pattern"
+
+
+def warn_of_empty_folders(call: "Call", catalog: "Catalog", folders: "Collection[str]") -> None:
+    """Warn of each folder below which the catalog has no file: the name of the folder may be mistyped.
+
+    Args:
+        call: The call of the command.
+        catalog: The catalog.
+        folders: The folders, each with "/" at its end; "", for all files, is left out.
+    """
+    names = {folder: folder.removesuffix("/") for folder in folders if folder}
+    known = catalog.files.folders_among(set(names.values()))
+    for folder, name in names.items():
+        if name not in known:
+            call.warn(f"the catalog has no file below {call.output.shown(folder)}")

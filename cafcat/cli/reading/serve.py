@@ -1,9 +1,13 @@
 """The command `cafcat serve`: its flags, and the lines that it prints at its start."""
 
+from contextlib import closing, suppress
+from threading import Thread
+
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.errors import NotInstalled
+from cafcat.cli.reading.missing_names import warn_of_empty_folders
+from cafcat.errors import CafcatError, NotInstalled
 from cafcat.serve.options import ServeOptions
 
 __all__ = ["register"]
@@ -28,9 +32,21 @@ def serve(call: Call, options: ServeOptions) -> int:
             for door, url in server.urls.items():
                 call.output.notice(f"serving files at {url}" + (" (S3)" if door == "s3" else ""))
         call.output.flush()
+        if options.s3.public:
+            # A database that does not answer must delay neither the server nor its end.
+            Thread(target=_warn_of_public_folders, args=(call, options), daemon=True).start()
 
     server.run(announce)
     return 0
+
+
+def _warn_of_public_folders(call: Call, options: ServeOptions) -> None:
+    """Warn of public folders without a file, unless the catalog cannot be read or does not exist."""
+    database = call.database()
+    if not database.exists:
+        return
+    with suppress(CafcatError), closing(database.unchanged()) as catalog:
+        warn_of_empty_folders(call, catalog, options.s3.public_folders())
 
 
 def register(app: typer.Typer) -> None:
