@@ -97,6 +97,14 @@ def test_history_has_who_ended_a_version(local: cafcat.Repository, tmp_path: Pat
     assert sql(local, "SELECT actor LIKE '%%@%%' FROM cafcat_ops.runs") == [(True,), (True,)]
 
 
+def test_a_run_that_packs_nothing_has_an_actor(local: cafcat.Repository, tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    for added in (1, 0):
+        assert local.ingest([str(tmp_path / "a")]).files_added == added
+    rows = sql(local, "SELECT files_added, actor LIKE '%%@%%' FROM cafcat_ops.runs ORDER BY run_id")
+    assert rows == [(1, True), (0, True)]
+
+
 def test_growth_counts_no_moves_and_subtracts_removals(local: cafcat.Repository) -> None:
     commit(local, OLD)
     assert growth(local) == (3, 6)

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from cafcat.catalog.chunks.owners import is_dead, owner_name
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.history.events import actor
+from cafcat.catalog.history.events import actor, record_event
 from cafcat.errors import NotFound
 from cafcat.model import FileChange, FileProblem, ProblemKind, Run, RunState
 
@@ -57,7 +57,9 @@ class Runs:
         self._connection = connection
 
     def begin_run(self, *, sources: Iterable[str], options: Mapping[str, Any], version: str) -> int:
-        """Insert the row of an ingest run by this process, in the state `running`.
+        """Insert the row of an ingest run by this process, in the state `running`, and the event `run_begun`.
+
+        The event has the user, also of a run that packs nothing.
 
         Args:
             sources: Names of the sources (Source.name), as the user typed them, with unprintable characters
@@ -74,9 +76,10 @@ class Runs:
         )
         host, process = socket.gethostname(), os.getpid()
         values = (list(sources), Jsonb(dict(options)), host, process, version, owner_name("ingest"))
-        with self._connection.statement() as connection:
+        with self._connection.transaction() as connection:
             row = connection.execute(statement, values).fetchone()
-        assert row is not None  # noqa: S101 - RETURNING of one inserted row
+            assert row is not None  # noqa: S101 - RETURNING of one inserted row
+            record_event(connection, "run_begun", f"cafcat {version}, process {process}", run_id=row[0])
         return int(row[0])
 
     def finish_run(self, run_id: int, state: RunState, counts: Mapping[str, int], error: str | None = None) -> None:
