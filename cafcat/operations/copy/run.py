@@ -266,11 +266,13 @@ class ChunkCopier:
 
     def _is_present(self, source: Store) -> bool:
         """Return False if a store went out of reach after it was opened, which the report notes once."""
+        is_present = False
         with note_failure(self._failed, f"store {source.url}"):
             check_present(source, self._catalog)
-            return True
-        self._sources[source.url] = None
-        return False
+            is_present = True
+        if not is_present:
+            self._sources[source.url] = None
+        return is_present
 
     def count(self, chunk: ChunkToCopy, outcome: CopyOutcome) -> ChunkCopied:
         """Count a chunk that needs no further work in the report, and return the event for it."""
