@@ -61,8 +61,7 @@ def extract_on_cluster(
     report, missing = ExtractReport(), ExtractReport()
     tree: OutputTree[Location]
     with OutputTree(output) as tree:
-        stores = reachable_of(session, (row.url for row in session.catalog.stores.rows()))
-        calls.check(stores, folder=output.path)
+        calls.check(_stores(session, files), folder=output.path)
         session.progress.begin("extract", files=file_count, size_bytes=size_bytes)
         parts = (
             _Files(part, output, strip)
@@ -81,6 +80,17 @@ def extract_on_cluster(
         finally:
             session.progress.end()
     return replace(_together(report, missing), interrupted=calls.interrupted)
+
+
+def _stores(session: Session, files: TreeFiles) -> set[str]:
+    """Return the URLs of the stores that the extract reads: those of its chunks, or else of their copies.
+
+    Stores that this process does not reach are left out.
+    """
+    found = session.catalog.copies.stores_of_chunks(files.chunks())
+    reachable = set(reachable_of(session, {url for url, _ in found}))
+    copies = {url for own, urls in found if own not in reachable for url in urls}
+    return reachable | set(reachable_of(session, copies))
 
 
 def _found(page: TreePage, missing: ExtractReport, progress: Progress) -> Sequence[Location]:

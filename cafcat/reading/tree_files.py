@@ -1,8 +1,9 @@
 """The files that an extract writes: those below prefixes and patterns, or those in a list of paths."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CafcatError, InvalidInput
@@ -36,6 +37,9 @@ class TreeFiles(Protocol):
 
     def totals(self) -> tuple[int | None, int | None]:
         """Return the number of the files and their total size in bytes; None for each that is unknown."""
+
+    def chunks(self) -> Set[UUID]:
+        """Return the UUIDs of the chunks that have the files."""
 
     def pages(self) -> Iterator[TreePage]:
         """Yield the files, each once, and the names without a file."""
@@ -98,6 +102,12 @@ class FilesBelow:
         """Return the number of the files and their total size; None for each if files are filtered."""
         return (None, None) if self._filter is not None else self._catalog.totals_in(self._selection.ranges)
 
+    def chunks(self) -> Set[UUID]:
+        """Return the UUIDs of the chunks that have the files. The files are only listed if they are filtered."""
+        if self._filter is not None:
+            return _chunks_of(self.pages())
+        return self._catalog.chunks_in(self._selection.ranges)
+
     def pages(self) -> Iterator[TreePage]:
         """Yield the missing prefixes, then the files."""
         missing = self._selection.errors()
@@ -139,6 +149,10 @@ class ListedFiles:
         """Return (None, None): the files are looked up later."""
         return None, None
 
+    def chunks(self) -> Set[UUID]:
+        """Return the UUIDs of the chunks that have the files. All files are looked up."""
+        return _chunks_of(self.pages())
+
     def pages(self) -> Iterator[TreePage]:
         """Yield the files, and the paths that the catalog does not have."""
         names = iter(self._names)
@@ -155,3 +169,7 @@ class ListedFiles:
             for path in self._names:
                 names.add(path, stripped(path, strip))
             names.check()
+
+
+def _chunks_of(pages: Iterable[TreePage]) -> Set[UUID]:
+    return {location.chunk for page in pages for location in page.locations}

@@ -1,6 +1,8 @@
 """Verbs with the workers of an executor: they do what they do alone, whatever fails."""
 
 import pickle
+import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -148,8 +150,22 @@ def test_few_items_reach_all_workers_and_many_are_grouped(repository: Repository
 
 def test_refuses_workers_that_do_not_see_the_store(repository: Repository, tmp_path: Path) -> None:
     calls = ClusterCalls(repository.session, Hiding(Path(repository.settings.store)), share_password=True)
-    with pytest.raises(Unavailable, match=r"worker .*: (does not see|cannot find) the store"):
+    with pytest.raises(Unavailable) as caught:
         calls.check([f"file://{repository.settings.store}"])
+    assert re.search(r"^worker .*: does not see the store", caught.value.message)
+    assert caught.value.hint == "nothing was done; mend the worker, and run the same command again"
+
+
+def test_a_problem_of_a_worker_has_one_hint(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CAFCAT_DATABASE_URL", raising=False)
+    url = str(repository.settings.database_url)
+    settings = replace(repository.settings, database_url=f"{url}{'&' if '?' in url else '?'}password=secret")
+    session = replace(repository.session, settings=settings)
+    with pytest.raises(Unavailable) as caught:
+        ClusterCalls(session, Failing(0)).check([])
+    assert caught.value.message.endswith("this worker has no URL of the database, and its password was not sent")
+    hint = "nothing was done; set CAFCAT_DATABASE_URL for the workers, or give --share-password"
+    assert caught.value.hint == hint
 
 
 def test_refuses_the_embedded_database(tmp_path: Path) -> None:
@@ -509,6 +525,44 @@ def test_extract_reports_damaged_files(repository: Repository, threads: Executor
 def test_extract_of_a_missing_folder(repository: Repository, threads: Executor, out: Path) -> None:
     with pytest.raises(NotFound):
         repository.extract("nothing", out, executor=threads)
+
+
+@pytest.mark.parametrize("choice", ["prefix", "include", "paths"])
+def test_extract_needs_only_the_stores_of_its_files(
+    repository: Repository, threads: Executor, out: Path, tmp_path: Path, choice: str
+) -> None:
+    (tmp_path / "tree2").mkdir()
+    (tmp_path / "tree2" / "x").write_bytes(b"x")
+    for name, prefix in [("first", "a"), ("dead", "b")]:
+        with cafcat.open(
+            database_url=repository.settings.database_url,
+            home=repository.settings.home,
+            store=str(tmp_path / name),
+        ) as other:
+            other.ingest([tmp_path / "tree2"], prefix=prefix)
+            other.copy(to=tmp_path / f"copies of {name}", prefix=prefix)
+    repository.rm(folders=["b"])
+    repository.prune(grace_seconds=0)  # the catalog has no object any more in the dead store
+    shutil.rmtree(tmp_path / "dead")
+    shutil.rmtree(tmp_path / "copies of first")
+    path = f"a{tmp_path}/tree2/x"
+    given: dict[str, Any] = {"prefix": {"prefix": "a"}, "include": {"include": ["x"]}, "paths": {"paths": [path]}}
+    report = repository.extract(**{"prefix": "", **given[choice]}, directory=out, executor=threads)
+    assert (report.files, report.files_failed) == (1, 0)
+    assert (out / path).read_bytes() == b"x"
+
+
+def test_extract_on_workers_reads_the_copies_of_a_dead_store(
+    repository: Repository, processes: Executor, out: Path, tree: Path, tmp_path: Path
+) -> None:
+    repository.copy(to=tmp_path / "copies")
+    shutil.rmtree(repository.settings.store)
+    with pytest.raises(
+        Unavailable, match=r"does not see the store file://.*/copies: .*run the same command again$"
+    ):
+        repository.extract("", out, executor=Hiding(tmp_path / "copies"), share_password=True)
+    assert repository.extract("", out, executor=processes).files == len(FILES)
+    check_extracted(tree)
 
 
 def test_extract_refuses_workers_with_another_folder(repository: Repository, out: Path) -> None:

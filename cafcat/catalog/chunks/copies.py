@@ -1,6 +1,6 @@
 """The rows of copies of chunks in further stores."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -95,6 +95,10 @@ _MAKE_RETIRED_COPY: Final = (
 _STORES_OF: Final = (
     "SELECT DISTINCT store FROM chunk_copies "
     "WHERE chunk_id = ANY(%s) AND state = 'committed' AND retired_at IS NULL AND deleted_at IS NULL ORDER BY 1"
+)
+_STORES_OF_CHUNKS: Final = (
+    "SELECT DISTINCT c.store, ARRAY(SELECT k.store FROM chunk_copies AS k "
+    "WHERE k.chunk_id = c.id AND k.state = 'committed' ORDER BY 1) FROM chunks AS c WHERE c.uuid = ANY(%s)"
 )
 _REPLICAS: Final = (
     "SELECT place > 0, store, object_key FROM (SELECT c.store, c.object_key, 0 AS place, c.id FROM chunks AS c "
@@ -256,6 +260,11 @@ class Copies(Objects):
         with self._connection.by_index() as connection:
             rows = connection.execute(_STORES_OF, [list(chunk_ids)]).fetchall()
         return [store for (store,) in rows]
+
+    def stores_of_chunks(self, chunks: Collection[UUID]) -> list[tuple[str, list[str]]]:
+        """Return for each chunk the URL of its store, and those of its committed copies; each combination once."""
+        with self._connection.by_index() as connection:
+            return connection.execute(_STORES_OF_CHUNKS, [list(chunks)]).fetchall()
 
     def replicas_of(self, chunk: UUID) -> list[tuple[str, str]]:
         """Return the current store URL and object key of a chunk itself, then those of each committed copy.

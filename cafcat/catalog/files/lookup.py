@@ -386,6 +386,15 @@ class Lookup:
         [(file_count, size_bytes)] = self._range(TOTALS, columns_of(ranges))
         return int(file_count), int(size_bytes)
 
+    def chunks_in(self, ranges: "Sequence[PathRange]") -> set[UUID]:
+        """Return the UUIDs of the chunks of the files that `pages_in` yields.
+
+        This reads the rows of all these files.
+        """
+        from cafcat.catalog.files.ranges import CHUNKS, columns_of
+
+        return {chunk for (chunk,) in self._range(CHUNKS, columns_of(ranges))}
+
     def _file(self, prefix: str, where: FindFilter | None = None) -> list[Location]:
         """Return the file with a name in a list; an empty list if there is none, or if it fails the conditions."""
         path = file_of(prefix)

@@ -11,6 +11,7 @@ from cafcat.model import MAX_PATH_BYTES
 from cafcat.support.paths import end_of_prefix
 
 __all__ = [
+    "CHUNKS",
     "FILES_IN",
     "PRESENT",
     "TOTALS",
@@ -44,6 +45,8 @@ unnest(%(lows)s::text[], %(highs)s::text[], %(regexes)s::text[]) AS r(low, high,
 """FROM item with the rows of the files in disjoint ranges, under the alias `l`. Its parameters: `columns_of`."""
 TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of('l.')}), 0)::bigint FROM {FILES_IN}"  # noqa: S608
 """Query for the number of the files in disjoint ranges, and their total size in bytes."""
+CHUNKS: Final = f"SELECT uuid FROM chunks WHERE id IN (SELECT l.caf_file_id FROM {FILES_IN})"  # noqa: S608
+"""Query for the UUIDs of the chunks of the files in disjoint ranges."""
 
 
 class PathRange(NamedTuple):

@@ -117,6 +117,10 @@ class StandbyLookup(Lookup):
         """Return number and total size of the files in disjoint ranges."""
         return self._ask(lambda files: files.totals_in(ranges))
 
+    def chunks_in(self, ranges: "Sequence[PathRange]") -> set[UUID]:
+        """Return the UUIDs of the chunks of the files in disjoint ranges."""
+        return self._ask(lambda files: files.chunks_in(ranges))
+
     def level_page(
         self, low: str, high: str | None, *, skipped: int, delimiter: str = "/", limit: int = PAGE_ROWS
     ) -> list[Location | Folder]:

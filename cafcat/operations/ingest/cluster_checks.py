@@ -26,6 +26,8 @@ __all__ = ["check_cluster", "probe"]
 
 _PROBE_SECONDS: Final = 120
 """How long a worker may take to start and answer, in seconds, if the executor has no way to ask each worker."""
+_MEND: Final = "mend the worker, and run the same command again"
+"""The hint for a problem of a worker whose error has no hint."""
 
 
 class _Question(NamedTuple):
@@ -73,10 +75,14 @@ def check_cluster(
     catalog = session.catalog.identities.of("").catalog
     with _marked(folder) as file:
         answers = _asked(executor, _Question(shared, stores, str(catalog), options, file))
-    problems = [f"{name}: {answer}" for name, answer in answers.items() if answer is not None]
+    problems = [(name, error) for name, error in answers.items() if error is not None]
     if problems:
+        name, error = problems[0]
+        own_hint = error.hint if isinstance(error, CafcatError) else None
         others = f" ({len(problems) - 1} other workers have problems, too)" if len(problems) > 1 else ""
-        raise Unavailable(f"worker {problems[0]}{others}", hint="nothing was done; mend the worker and try again")
+        raise Unavailable(
+            f"worker {name}: {_without_hint(error)}{others}", hint=f"nothing was done; {own_hint or _MEND}"
+        )
 
 
 @contextmanager
@@ -114,24 +120,26 @@ def _relative(typed: str) -> InvalidInput:
     return InvalidInput(f"the workers have other working folders, and {typed!r} is relative", hint=hint)
 
 
-def _asked(executor: Executor, question: _Question) -> Mapping[str, str | None]:
+def _without_hint(error: BaseException) -> str:
+    text = shown_error(error)
+    return text.removesuffix(f"; {error.hint}") if isinstance(error, CafcatError) else text
+
+
+def _asked(executor: Executor, question: _Question) -> Mapping[str, BaseException | None]:
     """Return the problem of each asked worker by its name; None for a worker without a problem."""
     if not isinstance(executor, EveryWorker):
         try:
             future = executor.submit(probe, question, __version__)
             return dict([future.result(_PROBE_SECONDS)])
         except Exception as error:  # noqa: BLE001 - engines raise errors of their own
-            return {"of the executor": shown_error(error)}
+            return {"of the executor": error}
     answers: Mapping[str, Any] = executor.run_on_each_worker(probe, question, __version__)
     if not answers:
         raise Unavailable("the cluster has no workers", hint="start some, and try again")
-    return {
-        name: shown_error(answer) if isinstance(answer, BaseException) else answer[1]
-        for name, answer in answers.items()
-    }
+    return {name: answer if isinstance(answer, BaseException) else answer[1] for name, answer in answers.items()}
 
 
-def probe(question: _Question, version: str) -> tuple[str, str | None]:
+def probe(question: _Question, version: str) -> tuple[str, CafcatError | None]:
     """Return the host name of this worker, and why it cannot do the work; None if it can.
 
     Args:
@@ -140,25 +148,34 @@ def probe(question: _Question, version: str) -> tuple[str, str | None]:
     """
     host = socket.gethostname()
     if version != __version__:
-        return host, f"has cafcat {__version__}, and this process has {version}"
+        return host, Unavailable(f"has cafcat {__version__}, and the command has {version}")
     try:
         with closing(Session.open(question.settings.load(), Progress())) as session:
-            return host, _problem(session, question)
+            _check(session, question)
     except CafcatError as error:
-        return host, f"{error}"
+        return host, error
+    return host, None
 
 
-def _problem(session: Session, question: _Question) -> str | None:
+def _check(session: Session, question: _Question) -> None:
+    """Raise a CafcatError if this worker does not reach something of the question."""
     catalog = session.catalog.identities.of("").catalog
     if str(catalog) != question.catalog:
-        return f"reaches another catalog, {catalog}"
+        raise Unavailable(f"reaches another catalog, {catalog}")
     for url in question.stores:
         if session.catalog.identities.of(url).store is None:
-            ReachableStores(session).open(url)  # such a store has only adopted archives, and no marker
+            _open(session, url)  # such a store has only adopted archives, and no marker
         elif not has_joined(session, session.stores[url]):
-            return f"does not see the store {url}: it finds no marker of the catalog there"
+            raise Unavailable(f"does not see the store {url}: it finds no marker of the catalog there")
     if question.options is not None:
         source_opener(session, question.options).open(question.options.sources)
     if question.file is not None and not question.file.exists():
-        return f"has another folder at {question.file.parent}"
-    return None
+        raise Unavailable(f"has another folder at {question.file.parent}")
+
+
+def _open(session: Session, url: str) -> None:
+    try:
+        ReachableStores(session).open(url)
+    except Unavailable as error:
+        error.hint = None  # it names commands for a lost store, but the coordinator reaches this one
+        raise
