@@ -14,6 +14,7 @@ from cafcat.settings.settings import Settings, redact
 from cafcat.support.private import close_home
 
 if TYPE_CHECKING:
+    from cafcat.catalog.layout_state import LayoutChange
     from cafcat.embedded.server import EmbeddedServer
 
 __all__ = ["Database", "redacted"]
@@ -233,6 +234,15 @@ class Database:
             CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
         """
         return self._with_catalog(lambda catalog: catalog.layout.partitions())
+
+    def layout_change(self) -> "LayoutChange | None":
+        """Return the state of the unfinished change of the layout of file_locations; None if there is none.
+
+        Raises:
+            CatalogOutdated: The database has no schema, or one of another revision.
+            CatalogUnavailable, AccessDenied, InvalidInput: The connection fails, for the reasons of `connect`.
+        """
+        return self._with_catalog(lambda catalog: catalog.layout.change())
 
     def check(self) -> list[str]:
         """Return a line for each kind of contradiction or leftover in the catalog; an empty list if there is none.

@@ -68,6 +68,10 @@ def test_an_unfinished_change_is_shown_and_cancelled(cafcat: Cafcat) -> None:
     with open_repository(database_url=cafcat.database_url) as repository:
         repository.session.catalog.layout.begin(4)
     assert "in the phase copying" in cafcat("db", "partition", "4", "--dry-run").text
+    shown = "unfinished  change to 4 partitions; `cafcat db partition 4 --yes` continues it"
+    assert cafcat("db", "current").lines[-1] == shown
+    assert cafcat("db", "current", "--json").document["change"] == {"partitions": 4, "phase": "copying"}
     assert "a change to 4 partitions is unfinished" in cafcat("db", "partition", "8", "--yes", code=1).err
     assert cafcat("db", "partition", "--cancel", "--json").document == {"cancelled": True}
+    assert cafcat("db", "current", "--json").document["change"] is None
     assert layout(cafcat) == 0

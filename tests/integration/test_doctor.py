@@ -282,6 +282,15 @@ def test_shards_without_a_worker(local: cafcat.Repository) -> None:
     assert complaint(local.doctor(), "shards") == "warning: shards whose worker has died: 1"
 
 
+def test_an_unfinished_change_of_the_layout(local: cafcat.Repository) -> None:
+    assert found(local.doctor(), "layout") == [(Level.OK, "layout of the table of files: a plain table")]
+    local.session.catalog.layout.begin(4)
+    warning = "warning: a change of the table of files to 4 partitions is unfinished, in the phase copying"
+    assert complaint(local.doctor(), "layout") == warning
+    [remedy] = [result.remedy for result in local.doctor().diagnoses if result.check == "layout"]
+    assert remedy == "continue an interrupted change with: cafcat db partition 4 --yes"
+
+
 def test_journal_records_that_a_store_lacks(local: cafcat.Repository) -> None:
     commit(local, {"a": b"first"})
     sql(local, "UPDATE journal SET unwritten = ARRAY['file:///nowhere']")

@@ -56,14 +56,26 @@ def upgrade(call: Call) -> None:
 def current(call: Call) -> None:
     """Show the schema revision of the database, the needed revision, and the layout of the table of files.
 
+    An unfinished change of the layout is shown with the command that continues it.
+
     Example: cafcat db current --json
     """
     database = call.database()
     found, needed = database.current()
     partitions = database.partitions() if found == needed else None
-    document = {"revision": found, "needed": needed, "partitions": partitions}
+    change = database.layout_change() if found == needed else None
+    document = {
+        "revision": found,
+        "needed": needed,
+        "partitions": partitions,
+        "change": None if change is None else {"partitions": change.partitions, "phase": change.phase},
+    }
     layout = "unknown" if partitions is None else f"{partitions} partitions" if partitions else "plain table"
-    call.output.fields(document, {"revision": found or "none", "needed": needed, "layout": layout})
+    shown = {"revision": found or "none", "needed": needed, "layout": layout}
+    if change is not None:
+        remedy = f"`cafcat db partition {change.partitions} --yes` continues it"
+        shown["unfinished"] = f"change to {_described(change.partitions)}; {remedy}"
+    call.output.fields(document, shown)
 
 
 def check(call: Call) -> int:
@@ -125,11 +137,14 @@ def _need(report: "PartitionReport") -> str:
 
 
 def _outcome(report: "PartitionReport") -> str:
-    layout = f"{report.partitions} partitions" if report.partitions else "a plain table"
     if report.changed:
-        return f"the catalog has {layout}"
+        return f"the catalog has {_described(report.partitions)}"
     state = f"an unfinished change is in the phase {report.unfinished}; " if report.unfinished else ""
     return f"{state}{_need(report)}"
+
+
+def _described(partitions: int) -> str:
+    return f"{partitions} partitions" if partitions else "a plain table"
 
 
 def url(call: Call) -> None:

@@ -52,6 +52,7 @@ CHECKS: Final = (
     Check("clock", database.clock, Reach.SERVER),
     Check("vacuum", database.vacuum, Reach.SERVER),
     Check("transactions", database.transactions, Reach.SERVER),
+    Check("layout", database.layout, Reach.CATALOG),
     Check("replica", replica.replica, Reach.CATALOG),
     Check("stores", stores.stores),
     Check("store space", space.stores),

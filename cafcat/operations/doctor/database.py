@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cafcat.catalog.health.server import TableFacts
+from cafcat.catalog.layout import described
 from cafcat.catalog.schema import HEAD_REVISION, outdated
 from cafcat.errors import CafcatError
 from cafcat.operations.doctor.examination import Examination, Reach
@@ -14,6 +15,7 @@ __all__ = [
     "clock",
     "durability",
     "encoding",
+    "layout",
     "limits",
     "link",
     "pooler",
@@ -74,6 +76,18 @@ def schema(examination: Examination) -> Iterator[Found]:
         yield warning(text, "the next command that uses the database upgrades it, as does `cafcat db upgrade`")
     else:
         yield failed(outdated(found.revision), "run `cafcat db upgrade`")
+
+
+def layout(examination: Examination) -> Iterator[Found]:
+    """Look for an unfinished change of the layout of the table of files, which makes commits slower."""
+    changes = examination.catalog.layout
+    change = changes.change()
+    if change is None:
+        yield ok(f"layout of the table of files: {described(changes.partitions())}")
+    else:
+        text = f"a change of the table of files to {described(change.partitions)} is unfinished"
+        command = f"cafcat db partition {change.partitions} --yes"
+        yield warning(f"{text}, in the phase {change.phase}", f"continue an interrupted change with: {command}")
 
 
 def encoding(examination: Examination) -> Iterator[Found]:
