@@ -728,6 +728,8 @@ class IngestReport:
         files_failed: Files that failed.
         bytes_added: Total size of the files added and replaced.
         chunks_committed: Number of chunks that were committed.
+        files_of_earlier_run: Files that workers of an earlier ingest, whose command was killed, added and replaced
+            during this ingest. They are in no other count but `files_seen`.
         interrupted: True if the user stopped the ingest.
         dry_run: True if this was a dry run, which packs nothing.
     """
@@ -744,6 +746,7 @@ class IngestReport:
     files_failed: int = 0
     bytes_added: int = 0
     chunks_committed: int = 0
+    files_of_earlier_run: int = 0
     interrupted: bool = False
     dry_run: bool = False
 

@@ -204,7 +204,9 @@ def _summary(report: IngestReport, progress: ShownProgress, *, removes: bool) ->
         f"{format_size(report.bytes_added)} in {plural(report.chunks_committed, 'chunk')}, {seconds:.1f} s"
         f" ({files / seconds:.0f} files/s, {format_size(int(report.bytes_added / seconds))}/s)"
     )
-    return [first + ", ".join(counts), work]
+    earlier = plural(report.files_of_earlier_run, "file")
+    meanwhile = [f"workers of the earlier run packed {earlier} meanwhile"] if report.files_of_earlier_run else []
+    return [first + ", ".join(counts), work, *meanwhile]
 
 
 def _gone(report: IngestReport, *, removes: bool) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.e2e.conftest import Cafcat
+from tests.e2e.conftest import WAITING_LOCKS, Cafcat
 from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 SUMMARY_KEYS = {
@@ -25,6 +25,7 @@ SUMMARY_KEYS = {
     "files_failed",
     "bytes_added",
     "chunks_committed",
+    "files_of_earlier_run",
     "interrupted",
     "dry_run",
 }
@@ -376,6 +377,32 @@ def test_delete_needs_whole_folders(cafcat: Cafcat, arguments: list[str], messag
     alone = cafcat("ingest", "tree", "--max-delete", "100", code=2).err
     assert "--max-delete is for --delete only; leave --max-delete out, or add --delete" in alone
     assert paths(cafcat) == []
+
+
+def test_files_that_workers_of_a_killed_command_pack_are_counted(cafcat: Cafcat) -> None:
+    """The worker waits for a lock of the test, is orphaned, and commits while the second command is at work."""
+    (cafcat.folder / "tree").mkdir()
+    for name in "abc":
+        (cafcat.folder / "tree" / name).write_bytes(b"a")
+    command = ["ingest", "tree", "--cluster", "local://1"]
+    with (
+        psycopg.connect(str(cafcat.database_url)) as holder,
+        psycopg.connect(str(cafcat.database_url), autocommit=True) as other,
+    ):
+        holder.execute("LOCK TABLE file_locations IN SHARE MODE")
+        with cafcat.popen(*command) as killed:
+            wait_until(lambda: other.execute(WAITING_LOCKS).fetchone())
+            killed.kill()
+        process = cafcat.popen(*command)
+        wait_until(lambda: other.execute("SELECT 1 FROM shards WHERE run_id = 2").fetchone())
+        holder.rollback()
+        out, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, errors
+    lines = out.decode().splitlines()
+    assert lines[0] == "added 0 files, replaced 0, unchanged 0, skipped 0, failed 0"
+    assert lines[2:] == ["workers of the earlier run packed 3 files meanwhile"]
+    assert paths(cafcat) == ["tree/a", "tree/b", "tree/c"]
+    assert "meanwhile" not in cafcat(*command).text
 
 
 def test_a_pattern_that_matches_nothing_is_named(cafcat: Cafcat) -> None:

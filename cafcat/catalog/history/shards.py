@@ -73,6 +73,19 @@ FROM committed
 """
 
 
+_ADOPT: Final = f"""
+WITH open AS (SELECT id, run_id FROM shards WHERE source = %s AND scope = %s AND {_OPEN} FOR UPDATE)
+UPDATE shards SET run_id = %s, source_number = %s, attempts = 0, report = '{{}}'
+FROM open WHERE shards.id = open.id RETURNING open.run_id
+"""  # noqa: S608
+_PACKED_SINCE: Final = """
+SELECT coalesce(sum(n[1]::bigint + n[2]::bigint), 0)::bigint FROM (
+    SELECT regexp_matches(detail, '(\\d+) added, (\\d+) replaced') AS n FROM events
+    WHERE run_id = ANY(%s) AND kind = 'chunk_committed' AND id > %s
+) AS committed
+"""
+
+
 class CutSource(NamedTuple):
     """A source that is cut into shards.
 
@@ -143,7 +156,7 @@ class Shards:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def adopt(self, cut: CutSource, run_id: int) -> int:
+    def adopt(self, cut: CutSource, run_id: int) -> list[int]:
         """Assign the open shards of a source, which an earlier run left, to a new run.
 
         Args:
@@ -151,14 +164,11 @@ class Shards:
             run_id: ingest_runs.id of the new run.
 
         Returns:
-            Number of these shards.
+            ingest_runs.id of the earlier run of each of these shards.
         """
-        statement = (
-            f"UPDATE shards SET run_id = %s, source_number = %s, attempts = 0, report = '{{}}' "  # noqa: S608
-            f"WHERE source = %s AND scope = %s AND {_OPEN}"
-        )
+        parameters = (cut.source, cut.scope, run_id, cut.number)
         with self._connection.statement() as connection:
-            return connection.execute(statement.encode(), (run_id, cut.number, cut.source, cut.scope)).rowcount
+            return [row[0] for row in connection.execute(_ADOPT.encode(), parameters).fetchall()]
 
     def cancel(self, cut: CutSource) -> None:
         """Cancel the open shards of a source, so that it is cut anew."""
@@ -182,7 +192,7 @@ class Shards:
         """
         with self._connection.transaction() as connection:
             connection.execute(_LOCK_PLANS, [f"cafcat shards {cut.source} {cut.scope}"])
-            if self.adopt(cut, run_id) == 0:
+            if not self.adopt(cut, run_id):
                 _insert(connection, cut, run_id, shards)
 
     def divide(self, shard: Shard, owner: str, parts: Sequence[NewShard]) -> bool:
@@ -359,6 +369,23 @@ class Shards:
         with self._connection.statement() as connection:
             [row] = connection.execute(_TOTALS.encode(), {"run": run_id}).fetchall()
         return RunTotals(*row)
+
+    def last_event(self) -> int:
+        """Return the highest events.id; 0 if there is no event."""
+        with self._connection.statement() as connection:
+            [(event_id,)] = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchall()
+        return int(event_id)
+
+    def packed_since(self, event_id: int, run_ids: Iterable[int]) -> int:
+        """Return the number of files that workers of some runs have added and replaced after an event.
+
+        Args:
+            event_id: events.id.
+            run_ids: ingest_runs.id of the runs.
+        """
+        with self._connection.statement() as connection:
+            [(files,)] = connection.execute(_PACKED_SINCE, (list(run_ids), event_id)).fetchall()
+        return int(files)
 
     def errors(self, run_id: int) -> list[str]:
         """Return the errors of the open shards of a run, each once, at most ten."""

@@ -66,6 +66,8 @@ class ShardedIngest:
         self._last_event = 0
         self._seen_events: set[int] = set()
         self._requested: str | None = None
+        self._earlier_runs: set[int] = set()
+        self._begun_after = 0
         self.report = IngestReport(run=settings.run)
 
     def run(self, sources: Sequence[Source]) -> None:
@@ -78,6 +80,7 @@ class ShardedIngest:
                 every other one would fail in the same way.
             CatalogUnavailable, StoreFailed, SourceFailed: The catalog or a source failed in this process.
         """
+        self._begun_after = self._shards.last_event()
         try:
             for number, source in enumerate(sources):
                 self._plan(number, source)
@@ -98,7 +101,8 @@ class ShardedIngest:
         if options.restart_listing:
             self._shards.cancel(cut)
         elif left := self._shards.adopt(cut, self._run_id):
-            self._session.warn(f"continuing an earlier ingest of {source.name}: {plural(left, 'shard')} left")
+            self._earlier_runs.update(left)
+            self._session.warn(f"continuing an earlier ingest of {source.name}: {plural(len(left), 'shard')} left")
             return
         wanted = max(_LEAST_SHARDS, _SHARDS_PER_WORKER * worker_count(self._executor))
         parts = source.cut(WHOLE, wanted) if isinstance(source, DivisibleSource) else [WHOLE]
@@ -226,6 +230,8 @@ class ShardedIngest:
         report.files_added, report.files_replaced = totals.added, totals.replaced
         report.files_skipped += totals.skipped
         report.bytes_added, report.chunks_committed = totals.bytes, totals.chunks
+        if self._earlier_runs:
+            report.files_of_earlier_run = self._shards.packed_since(self._begun_after, self._earlier_runs)
         report.interrupted = self._requested == "stop" and self._error is None
 
 
