@@ -168,6 +168,22 @@ def test_a_problem_of_a_worker_has_one_hint(repository: Repository, monkeypatch:
     assert caught.value.hint == hint
 
 
+class Deserted(Failing):
+    """A cluster without workers."""
+
+    def run_on_each_worker(self, function: Any, *args: Any) -> dict[str, Any]:
+        return {}
+
+    def worker_count(self) -> int:
+        return 0
+
+
+def test_refuses_a_cluster_without_workers(repository: Repository) -> None:
+    calls = ClusterCalls(repository.session, Deserted(0), share_password=True)
+    with pytest.raises(Unavailable, match="no workers; start workers, and run the same command again"):
+        calls.check([])
+
+
 def test_refuses_the_embedded_database(tmp_path: Path) -> None:
     with cafcat.open(home=tmp_path / "embedded") as embedded:
         session = replace(embedded.session, settings=replace(embedded.session.settings, database_url=None))

@@ -135,7 +135,7 @@ def _asked(executor: Executor, question: _Question) -> Mapping[str, BaseExceptio
             return {"of the executor": error}
     answers: Mapping[str, Any] = executor.run_on_each_worker(probe, question, __version__)
     if not answers:
-        raise Unavailable("the cluster has no workers", hint="start some, and try again")
+        raise Unavailable("the cluster has no workers", hint="start workers, and run the same command again")
     return {name: answer if isinstance(answer, BaseException) else answer[1] for name, answer in answers.items()}
 
 
