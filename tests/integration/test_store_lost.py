@@ -10,6 +10,7 @@ import pytest
 import cafcat
 from cafcat.errors import Conflict, Locked, NotFound
 from tests.worlds.catalog_world import begin, commit, live, sql
+from tests.worlds.servers.services import Databases
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks" / "restoring-store.md"
 FIRST, SECOND = {"a/1": b"one", "a/2": b"two"}, {"b/1": b"three"}
@@ -113,6 +114,28 @@ def test_the_same_place_can_be_a_store_again(repository: cafcat.Repository, lost
     commit(repository, SECOND)
     assert dict(repository.read_many(live(repository))) == SECOND
     assert repository.verify(level="data").ok == 1
+
+
+@pytest.mark.parametrize("loses_files", [False, True])
+def test_a_rebuild_of_the_other_stores_does_not_ask_for_the_lost_one(
+    repository: cafcat.Repository, databases: Databases, lost: Path, tmp_path: Path, *, loses_files: bool
+) -> None:
+    second = (tmp_path / "second").as_uri()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file").write_bytes(b"")
+    repository.ingest([str(tmp_path / "a")])
+    repository.copy(to=second)
+    if loses_files:
+        repository.ingest([str(tmp_path / "b")])
+    shutil.rmtree(lost)
+    repository.lose_store(str(lost))
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "other", store=second) as other,
+    ):
+        other.rebuild()
+        assert live(other) == live(repository)
 
 
 def test_a_store_that_still_has_objects_is_not_lost(repository: cafcat.Repository, lost: Path) -> None:

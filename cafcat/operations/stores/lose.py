@@ -68,6 +68,7 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
     losing = session.catalog.losing
     copies, backups = losing.copies_and_backups(url)
     report = StoreLossReport(url, copies_lost=copies, backups_lost=backups, dry_run=dry_run)
+    removing = Removing(session)
     with VersionList() as versions:
         for chunk in losing.chunks(url):
             session.checkpoint()
@@ -84,8 +85,9 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
             if not dry_run:
                 losing.add_versions(chunk.id, versions)
         if not dry_run:
-            Removing(session).remove_versions(versions, None, lost_store=url)
+            removing.remove_versions(versions, None, lost_store=url)
             losing.end(url)
+            removing.record_stores()  # without the lost one, which a rebuild would ask for
             session.stores.close()  # a new store may be made at the same place
             session.catalog.folders.fold()
     return report
