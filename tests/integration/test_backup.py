@@ -165,6 +165,24 @@ def test_later_changes_are_counted_and_their_numbers_not_reused(world: World) ->
     assert {location.path for location in rebuilt.list()} == {"b", "c"}
 
 
+@pytest.mark.parametrize("change", ["replaced", "moved"])
+def test_a_removal_after_a_restore_can_be_undone_after_a_rebuild(local: World, change: str) -> None:
+    """The restored catalog lacks a later version, or move, of the file that the user removes in it."""
+    commit(local.repository, {"a": b"old", "b": b"other"})
+    local.repository.backup()
+    if change == "replaced":
+        commit(local.repository, {"a": b"new"})
+    else:
+        local.repository.rm(["b"])
+        local.repository.repack()
+    restored = put_back(local)
+    restored.rm(["a"])
+    rebuilt, _ = local.rebuilt()
+    assert {file.location.path for file in rebuilt.removed()} >= {"a"}
+    assert rebuilt.undelete(["a"]).files == 1
+    assert rebuilt.read("a") == (b"new" if change == "replaced" else b"old")
+
+
 def test_unreachable_stores_are_named(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     sql(local.repository, "UPDATE stores SET url = 'unheard-of://store'")

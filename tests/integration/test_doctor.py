@@ -16,6 +16,7 @@ from cafcat.operations.doctor.examination import Reach
 from cafcat.operations.doctor.report import DoctorReport, Level
 from tests.crash.postgres_proxy import PostgresProxy
 from tests.worlds.catalog_world import commit, sql
+from tests.worlds.listeners import Heard
 from tests.worlds.places import Folder
 from tests.worlds.recover_world import end_leases, leave_half
 from tests.worlds.servers.services import Databases
@@ -312,6 +313,38 @@ def test_a_store_whose_journal_was_removed(local: cafcat.Repository, folder: Fol
     assert "stores" not in complaints(local.doctor())
     (Path(folder.folder) / "journal").rename(Path(folder.folder) / "away")
     assert "lacks its journal record journal/0" in complaint(local.doctor(), "stores")
+
+
+def test_a_store_whose_journal_lacks_the_last_removal(local: cafcat.Repository, folder: Folder) -> None:
+    pack(local)
+    local.rm(["a"])
+    assert "stores" not in complaints(local.doctor())
+    removal = max((Path(folder.folder) / "journal").iterdir())
+    removal.unlink()
+    assert f"lacks its journal record journal/{removal.name}" in complaint(local.doctor(), "stores")
+
+
+def test_a_catalog_restored_from_a_backup_that_is_older_than_a_prune(
+    local: cafcat.Repository, databases: Databases, folder: Folder, tmp_path: Path
+) -> None:
+    """The journal is complete, and the files of the missing chunk are in a newer one."""
+    commit(local, {"a": b"first", "b": b"second"})
+    local.backup()
+    local.rm(["a"])
+    local.repack()
+    local.prune(grace_seconds=0)
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "other", store=folder.url) as restored,
+    ):
+        assert restored.restore().newer_records
+        restored.verify()
+        assert "stores" not in complaints(restored.doctor())
+        heard = Heard()
+        assert restored.with_progress(heard).repair().files_lost == 2
+        message = "the catalog was restored from a backup that lacks 2 later changes"
+        assert (Level.WARNING, message) in found(restored.doctor(), "damage")
+        assert message in heard.warnings[-1]
 
 
 def test_verifications_that_are_late(local: cafcat.Repository) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.health.brief import brief_read
 
-__all__ = ["StoreFacts", "StoreHealth"]
+__all__ = ["NewestRecord", "StoreFacts", "StoreHealth"]
 
 _HAS: Final = " OR ".join(
     f"EXISTS (SELECT FROM {table} AS o WHERE o.store = s.url AND o.state = ANY(%(states)s){further})"
@@ -20,13 +20,34 @@ FROM stores AS s ORDER BY s.id
 """  # noqa: S608
 
 
-_NEWEST_RECORD: Final = """
-SELECT j.id, j.uuid FROM chunks AS c JOIN journal AS j ON j.chunk_id = c.id
-WHERE c.store = %(url)s AND c.state = 'committed' AND c.adopted_prefix IS NULL
-  AND NOT j.unwritten @> ARRAY[%(url)s]
-  AND EXISTS (SELECT FROM events AS e WHERE e.chunk_id = c.id AND e.kind = 'chunk_begun')
-ORDER BY c.id DESC LIMIT 1
+_NEWEST_RECORDS: Final = """
+WITH own AS (
+    SELECT j.id, j.uuid, c.object_key FROM chunks AS c JOIN journal AS j ON j.chunk_id = c.id
+    WHERE c.store = %(url)s AND c.state IN ('committed', 'retired') AND c.adopted_prefix IS NULL
+      AND NOT j.unwritten @> ARRAY[%(url)s]
+      AND EXISTS (SELECT FROM events AS e WHERE e.chunk_id = c.id AND e.kind = 'chunk_begun')
+    ORDER BY c.id DESC LIMIT 1
+)
+SELECT id, uuid, object_key FROM own
+UNION ALL
+(SELECT j.id, j.uuid, own.object_key FROM journal AS j, own
+ WHERE j.kind IN ('remove', 'restore') AND j.id > own.id AND NOT j.unwritten @> ARRAY[%(url)s]
+ ORDER BY j.id DESC LIMIT 1)
 """
+
+
+class NewestRecord(NamedTuple):
+    """A journal record that a store must have, unless the newest chunk there is gone.
+
+    Attributes:
+        id: journal.id.
+        uuid: journal.uuid.
+        chunk_key: Key of the object of the newest chunk in the store.
+    """
+
+    id: int
+    uuid: UUID
+    chunk_key: str
 
 
 class StoreFacts(NamedTuple):
@@ -63,15 +84,16 @@ class StoreHealth:
             [(uuid,)] = connection.execute("SELECT uuid FROM catalog_identity").fetchall()
         return UUID(str(uuid))
 
-    def newest_record(self, url: str) -> tuple[int, UUID] | None:
-        """Return journal.id and journal.uuid of the record of the newest chunk in a store.
+    def newest_records(self, url: str) -> list[NewestRecord]:
+        """Return the record of the newest chunk in a store, and that of the last removal or return of files since.
 
         Returns:
-            None if the store is not certain to have a record: its chunks are from before a rebuild, or it has none.
+            An empty list if the store is not certain to have a record: its chunks are from before a rebuild, or it
+            has none.
         """
         with brief_read(self._connection) as connection:
-            row = connection.execute(_NEWEST_RECORD, {"url": url}).fetchone()
-        return None if row is None else (int(row[0]), UUID(str(row[1])))
+            rows = connection.execute(_NEWEST_RECORDS, {"url": url}).fetchall()
+        return [NewestRecord(*row) for row in rows]
 
     def stores(self) -> list[StoreFacts]:
         """Return the stores, the oldest first. Their objects are not counted."""

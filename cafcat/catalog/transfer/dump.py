@@ -19,6 +19,7 @@ from cafcat.catalog.stores.identity import catalog_uuid
 from cafcat.catalog.stores.moving import reuse_url, set_url
 from cafcat.catalog.stores.stores import add_store, has_objects, moved_meanwhile, replace_home
 from cafcat.errors import CatalogLocked, Conflict, Corrupt, Locked
+from cafcat.support.quantities import plural
 
 __all__ = ["HOW_TO_EMPTY", "TABLES", "Backups", "Dump", "DumpReader", "Loader", "StoredBackup"]
 
@@ -78,6 +79,10 @@ WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordina
 _IDENTITIES: Final = """
 SELECT table_name FROM information_schema.columns
 WHERE table_schema = current_schema() AND is_identity = 'YES' AND column_name = 'id' AND table_name = ANY(%s)
+"""
+_LACKING_CHANGES: Final = """
+SELECT coalesce(substring(detail FROM 'which lacks ([0-9]+) later changes?$'), '0') FROM events
+WHERE kind = 'catalog_restored' ORDER BY id DESC LIMIT 1
 """
 
 
@@ -169,6 +174,16 @@ class Backups(Objects):
         )
         with self._connection.statement() as connection:
             return [StoredBackup(*row) for row in connection.execute(statement.encode(), [store_url]).fetchall()]
+
+    def lacking_changes(self) -> int:
+        """Return how many changes the restored backup lacked, which the journals of stores had. Reads all events.
+
+        Returns:
+            0 if the journals had no later changes, or the catalog was not restored.
+        """
+        with self._connection.statement() as connection:
+            row = connection.execute(_LACKING_CHANGES).fetchone()
+        return 0 if row is None else int(row[0])
 
 
 class DumpReader:
@@ -350,7 +365,7 @@ class Loader:
             (store, list(object_keys)),
         )
 
-    def finish(self, backup: StoredBackup, last_sequence: int) -> None:
+    def finish(self, backup: StoredBackup, last_sequence: int, lacking_changes: int) -> None:
         """Finish the load, so that the transaction is committed at its end.
 
         This sets all sequences, so that new rows get higher ids than the loaded ones. It replaces the recorded home
@@ -359,6 +374,7 @@ class Loader:
         Args:
             backup: The backup that was loaded.
             last_sequence: New journal records get a higher journal.id than this; 0 for no such limit.
+            lacking_changes: Number of changes in the journals of stores that the backup lacks.
         """
         for (table,) in self._connection.execute(_IDENTITIES, [list(TABLES)]).fetchall():
             self._connection.execute(
@@ -377,7 +393,8 @@ class Loader:
             "VALUES ('committed', %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (*backup[1:], backup.begun_at),
         )
-        record_event(self._connection, "catalog_restored", f"from {backup.store} {backup.object_key}")
+        lacking = f", which lacks {plural(lacking_changes, 'later change')}" if lacking_changes else ""
+        record_event(self._connection, "catalog_restored", f"from {backup.store} {backup.object_key}{lacking}")
         self.finished = True
 
 

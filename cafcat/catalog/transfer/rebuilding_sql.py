@@ -189,7 +189,7 @@ WHERE p.adopted AND NOT q.adopted AND other.crc32c = e.crc32c
 _TIMELINE: Final = f"""
 CREATE TEMPORARY TABLE timeline ON COMMIT DROP AS
 SELECT {_COLUMNS}, sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
-       lead(caf_file_id) OVER later AS next_chunk,
+       lead(caf_file_id) OVER later AS next_chunk, lead(end_byte) OVER later IS NOT NULL AS has_next_entry,
        (lead(crc32c) OVER later, lead({size_of()}) OVER later, lead(modified_at) OVER later)
            IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
 FROM (
@@ -229,13 +229,15 @@ EXISTS (SELECT FROM plan AS p WHERE t.kind = 'restore' AND p.id = t.caf_file_id 
         AND NOT EXISTS (SELECT FROM record_files AS s WHERE s.n = p.n AND s.file_path = t.file_path))
 """
 
-# If a removal names another chunk than the change before it, there was a chunk in between that was pruned since. A
-# move of different bytes shows the same. In both cases, the entry of the earlier change was replaced.
+# If a removal names an entry that is gone, and not that of the change before it, there was a chunk in between that
+# was pruned since. A move of different bytes shows the same. In both cases, the entry of the earlier change was
+# replaced. A removal can also name an older entry that exists, if the catalog was restored from a backup without
+# the change in between. Then the newest version counts as removed.
 _RETIRED: Final = f"""
 INSERT INTO retired_locations ({_COLUMNS}, retired_at, reason)
 SELECT {_COLUMNS}, retired_at, reason FROM (
     SELECT {_COLUMNS}, next_at AS retired_at,
-           CASE WHEN next_kind = 'remove' AND next_chunk = caf_file_id THEN 'removed'
+           CASE WHEN next_kind = 'remove' AND (next_chunk = caf_file_id OR has_next_entry) THEN 'removed'
                 WHEN next_kind = 'move' AND next_is_same THEN 'moved' ELSE 'replaced' END AS reason
     FROM timeline AS t
     WHERE kind <> 'remove' AND end_byte IS NOT NULL AND next_kind IS NOT NULL

@@ -37,6 +37,9 @@ def damage(examination: Examination) -> Iterator[Found]:
     if damaged:
         text = f"found damaged or missing: {plural(damaged, 'chunk')}"
         yield error(text, "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify")
+        if lacking := examination.catalog.backups.lacking_changes():
+            text = f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}"
+            yield warning(text, "missing files may be in newer chunks: run cafcat rebuild with an empty catalog")
     if unneeded := totals.verdicts.get("unneeded", 0):
         text = f"damaged where no live file is: {plural(unneeded, 'chunk')}; removed files there may be damaged"
         yield warning(

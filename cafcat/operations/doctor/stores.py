@@ -2,12 +2,12 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
 
-from cafcat.catalog.health.stores import StoreFacts
+from cafcat.catalog.health.stores import NewestRecord, StoreFacts
 from cafcat.errors import CafcatError
 from cafcat.operations.doctor.examination import Examination, Reach
 from cafcat.operations.doctor.found import Found, error, failed, ok, warning
@@ -28,9 +28,9 @@ def stores(examination: Examination) -> Iterator[Found]:
     health = examination.catalog.store_health if examination.reach >= Reach.CATALOG else None
     catalog = health.catalog() if health else None
     facts_of = used_stores(examination)
-    records = {url: health.newest_record(url) for url, facts in facts_of.items() if health and facts.has_own}
+    records = {url: health.newest_records(url) for url, facts in facts_of.items() if health and facts.has_own}
     checks = {
-        url: partial(_check, examination, facts, catalog, records.get(url)) for url, facts in facts_of.items()
+        url: partial(_check, examination, facts, catalog, records.get(url, ())) for url, facts in facts_of.items()
     }
     for url, found in call_all_within(checks, examination.timeout_seconds).items():
         level = Level.ERROR if facts_of[url].has_own or url == _default(examination) else Level.WARNING
@@ -67,7 +67,7 @@ def used_stores(examination: Examination) -> dict[str, StoreFacts]:
 
 
 def _check(
-    examination: Examination, facts: StoreFacts, catalog: UUID | None, record: tuple[int, UUID] | None
+    examination: Examination, facts: StoreFacts, catalog: UUID | None, records: Sequence[NewestRecord]
 ) -> list[Found]:
     """Return the results for one store. Raises the errors of a store that does not answer.
 
@@ -75,13 +75,13 @@ def _check(
         examination: The examination.
         facts: The store.
         catalog: UUID of the catalog; None without a catalog.
-        record: journal.id and journal.uuid of a record that the store must have; None if there is none.
+        records: Journal records that the store must have.
     """
     store = examination.stores[facts.url]
     others = {known.uuid: known.url for known in examination.known_stores if known.url != facts.url}
     found = [_belonging(store, facts, catalog, others)]
-    if found[0].level is not Level.ERROR and record is not None:
-        found += _journal(store, journal_key(*record))
+    if found[0].level is not Level.ERROR:
+        found += _journal(store, records)
     if isinstance(store, FolderStore):
         found += _writable(store.folder)
     elif not facts.is_tested:
@@ -117,11 +117,17 @@ def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None, others: Ma
     return error(text, "mount the right disk, or enter the new place: cafcat store move")
 
 
-def _journal(store: Store, key: str) -> list[Found]:
-    """Look for the journal record of the newest chunk of a store. This sends one request."""
-    if has(store, key):
+def _journal(store: Store, records: Sequence[NewestRecord]) -> list[Found]:
+    """Look for the newest journal records of a store. This sends one to three requests.
+
+    If the newest chunk is gone, too, its record is not missed: prune removes both, and the catalog of an older
+    backup still has the chunk.
+    """
+    keys = [journal_key(record.id, record.uuid) for record in records]
+    lacking = [key for key in keys if not has(store, key)]
+    if not lacking or not has(store, records[0].chunk_key):
         return []
-    text = f"{store.url} lacks its journal record {key}: a rebuild would bring removed files back"
+    text = f"{store.url} lacks its journal record {lacking[0]}: a rebuild would bring removed files back"
     remedy = "bring the folder journal back, or another store with copies; until then, run: cafcat backup"
     return [error(text, remedy)]
 

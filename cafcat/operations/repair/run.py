@@ -46,6 +46,7 @@ from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
 from cafcat.stores.base import Store
+from cafcat.support.quantities import plural
 from cafcat.writing.limits import MAX_FILES, WHOLE_FILE_BYTES
 
 __all__ = ["Repair", "run"]
@@ -122,6 +123,11 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         repair.run(repair.damaged(options.chunks))
     finally:
         session.progress.end()
+    if repair.report.files_lost and (lacking := session.catalog.backups.lacking_changes()):
+        session.warn(
+            f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}; "
+            "lost files may be in newer chunks: cafcat rebuild with an empty catalog finds them"
+        )
     return repair.report
 
 

@@ -96,7 +96,7 @@ class _Restore:
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
             loader.keep_backups(store.url, [found.object_key for found in backups])
-            loader.finish(row, self._last_sequence)
+            loader.finish(row, self._last_sequence, len(newer))
         return RestoreReport(
             store.url,
             backup.object_key,
