@@ -197,6 +197,18 @@ def test_files_of_a_source_that_are_not_packed(cafcat: Cafcat) -> None:
     ]
 
 
+def test_a_file_that_is_not_packed_is_named_after_a_thousand_absent_files(cafcat: Cafcat) -> None:
+    pack(cafcat, {f"t/f{n:04}": b"" for n in range(1002)} | {"t/z": b"kept"})
+    for file in (cafcat.folder / "t").glob("f*"):
+        file.unlink()
+    (cafcat.folder / "t" / "new").write_bytes(b"new")
+    lines = cafcat("verify", "--level", "source", "t", code=3).lines
+    assert "t: unpacked t/new: the file of the source is not in the catalog" in lines
+    assert lines.count("t: absent: and 2 more of this kind") == 1
+    assert sum(line.startswith("t: absent t/f") for line in lines) == 1000
+    assert not any(line.startswith("t: unpacked: and") for line in lines)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_finishes_the_current_chunk_and_the_next_verify_continues(cafcat: Cafcat, jobs: int) -> None:
     """The first result waits for a lock that the test holds until the signal has arrived.

@@ -1,5 +1,6 @@
-"""The findings of one check: the first thousand in full, and the number of further ones."""
+"""The findings of one check: the first thousand of each kind in full, and the number of further ones."""
 
+from collections import Counter
 from typing import Final
 
 from cafcat.model import Finding, FindingKind
@@ -10,18 +11,19 @@ MOST_FINDINGS: Final = 1000
 
 
 class Findings:
-    """Keeps the first thousand findings of one check in full, and counts further ones by kind."""
+    """Keeps the first thousand findings of each kind of one check in full, and counts further ones."""
 
     def __init__(self, most: int = MOST_FINDINGS, *, is_live: bool = True) -> None:
         """Start an empty collection of findings.
 
         Args:
-            most: Number of findings that are kept in full. Further ones are counted by kind.
+            most: Number of findings of each kind that are kept in full. Further ones are counted.
             is_live: False if no live file needs the checked object. Then no finding is live (`Finding.is_live`).
         """
         self._most = most
         self._is_live = is_live
         self._found: list[Finding] = []
+        self._kept: Counter[FindingKind] = Counter()
         self._more: dict[tuple[FindingKind, bool], int] = {}
 
     def add(
@@ -35,7 +37,7 @@ class Findings:
         file_count: int | None = None,
         is_live: bool = True,
     ) -> None:
-        """Add a finding. If the list is full, the finding is only counted.
+        """Add a finding. If the list is full for its kind, the finding is only counted.
 
         Args:
             kind: Kind of the finding.
@@ -49,15 +51,15 @@ class Findings:
         is_live = is_live and self._is_live
         if file_count is None:
             file_count = 0 if path is None else 1
-        if len(self._found) < self._most:
+        if self._kept[kind] < self._most:
+            self._kept[kind] += 1
             self._found.append(Finding(kind, detail, path, start_byte, end_byte, file_count, is_live))
         else:
             self._more[kind, is_live] = self._more.get((kind, is_live), 0) + 1
 
     def count(self, kind: FindingKind) -> int:
         """Return the number of findings of a kind, whether they are listed or only counted."""
-        more = sum(count for (of, _), count in self._more.items() if of is kind)
-        return sum(finding.kind is kind for finding in self._found) + more
+        return self._kept[kind] + sum(count for (of, _), count in self._more.items() if of is kind)
 
     def change(self, kind: FindingKind, into: FindingKind, *, before: str = "", after: str = "") -> None:
         """Change all findings of one kind to another kind, because a later check showed the reason.
@@ -71,6 +73,7 @@ class Findings:
         for n, finding in enumerate(self._found):
             if finding.kind is kind:
                 self._found[n] = finding._replace(kind=into, detail=f"{before}{finding.detail}{after}")
+        self._kept[into] += self._kept.pop(kind, 0)
         for is_live in (True, False):
             count = self._more.pop((kind, is_live), 0)
             if count:
