@@ -846,6 +846,16 @@ def test_level_source(repository: cafcat.Repository, tree: Path, way: str) -> No
     assert sql(repository, "SELECT file_path FROM findings ORDER BY 1") == [(path,) for _, path in expected]
 
 
+def test_a_file_of_a_source_that_cannot_be_read_is_not_counted(repository: cafcat.Repository, tree: Path) -> None:
+    repository.ingest(["tree"])
+    tree.parent.chmod(0o755)
+    (tree / "a" / "first").chmod(0)
+    with as_normal_user():
+        report, [checked] = verify(repository, ["tree"], level="source")
+    assert found([checked]) == [("unreadable", "tree/a/first")]
+    assert (report.unreadable, report.files_checked, checked.files) == (1, len(FILES), len(FILES))
+
+
 def test_names_in_sources_equal_those_of_ingest(repository: cafcat.Repository, tree: Path) -> None:
     repository.ingest(["tree"], prefix="below/this")
     (tree / "a" / "first").write_bytes(b"furst")

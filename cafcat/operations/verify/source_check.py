@@ -116,7 +116,6 @@ class SourceCheck:
             missing.add_problem(problem)
 
     def _compare(self, location: Location, opened: OpenResult) -> None:
-        self._files += 1
         if isinstance(opened, SourceFailed):
             self._add_unreadable(location, opened)
             return
@@ -128,6 +127,7 @@ class SourceCheck:
         except SourceFailed as error:
             self._add_unreadable(location, error)
             return
+        self._files += 1
         if checksum is None:
             here = f"{location.size_bytes:,} in the catalog"
             self._add_difference(location, f"the file has {size_bytes:,} bytes in its source, but {here}")
