@@ -719,7 +719,7 @@ class IngestReport:
         files_added: Files committed under a path that the catalog did not have.
         files_replaced: Files committed under a path that the catalog had.
         files_gone: Files that the catalog has of the sources, and that are gone there. They are counted with
-            `delete` or `list_changes` only.
+            `delete`, `list_changes` or `dry_run` only.
         files_removed: Files that were gone, and that `delete` removed from the catalog.
         files_unchanged: Files that are the same in the catalog.
         files_compared: Files that were read and compared with the checksum in the catalog. A dry run reads no file,

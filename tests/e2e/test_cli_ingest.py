@@ -273,7 +273,7 @@ def test_changes_are_listed(cafcat: Cafcat) -> None:
     ]
     quiet = cafcat("ingest", "tree", "--dry-run", "-q").lines
     assert len(quiet) == 2
-    assert quiet[0].startswith("would add 1 file, replace 1, ")
+    assert quiet[0] == counts.format("gone 1 (kept without --delete)")
     assert cafcat("ingest", "tree", "-v").lines[:3] == changes
     assert paths(cafcat) == ["tree/a", "tree/b", "tree/c", "tree/d"]
     other = cafcat.folder / "other" / "tree"

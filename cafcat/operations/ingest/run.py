@@ -156,12 +156,13 @@ class _IngestRun:
     def _gone_files(
         self, ingest: "Ingest | LogIngest | ShardedIngest"
     ) -> "AbstractContextManager[GoneFiles | None]":
-        """Make an ingest of files find those that are gone at the sources, if they are listed or removed."""
-        if not isinstance(ingest, Ingest) or not (self._options.delete or self._options.list_changes):
+        """Make an ingest of files find those that are gone, if they are listed, counted or removed."""
+        options = self._options
+        if not isinstance(ingest, Ingest) or not (options.delete or options.list_changes or options.dry_run):
             return nullcontext()
         from cafcat.operations.ingest.gone import GoneFiles
 
-        ingest.gone = GoneFiles(self._session, self._options, ingest.report)
+        ingest.gone = GoneFiles(self._session, options, ingest.report)
         return ingest.gone
 
     def _limits_of(self, run_id: int) -> AbstractContextManager[None]:
