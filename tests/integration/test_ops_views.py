@@ -363,7 +363,12 @@ def test_a_run_whose_process_died_has_its_counts(local: cafcat.Repository) -> No
     run = local.runs(1)[0].id
     owner = re.sub(r"/\d+\]$", "/1]", owner_name("ingest"))  # a process with this number that began earlier
     sql(local, "UPDATE ingest_runs SET owner = %s, state = 'running', finished_at = NULL WHERE id = %s", owner, run)
+    local.rm(["a/one", "new"])  # after the end of the run
     assert local.session.catalog.runs.fail_dead_runs() == 1
+    last_commit = "SELECT max(committed_at) FROM chunks WHERE run_id = %s"
+    assert sql(local, "SELECT finished_at FROM cafcat_ops.runs WHERE run_id = %s", run) == sql(
+        local, last_commit, run
+    )
     found = local.runs(1)[0]
     assert (found.files_added, found.files_replaced, found.bytes_added, found.chunks_committed) == (1, 1, 6, 1)
     assert found.state == "failed"

@@ -37,7 +37,10 @@ WITH counted AS (
         SELECT regexp_match(e.detail, '^([0-9]+) added, ([0-9]+) replaced, .* ([0-9]+) live_bytes') AS numbers) AS d
     WHERE c.run_id = ANY(%(runs)s) GROUP BY c.run_id
 )
-UPDATE ingest_runs AS r SET state = 'failed', finished_at = now(), error = 'its process died',
+UPDATE ingest_runs AS r SET state = 'failed', error = 'its process died', finished_at = coalesce((
+           SELECT max(e.happened_at) FROM events AS e WHERE e.run_id = r.id AND e.kind IN
+               ('run_begun', 'chunk_begun', 'chunk_committed', 'chunk_adopted', 'files_removed', 'file_failed')
+       ), r.started_at),
        chunks_committed = coalesce(n.chunks, 0), files_added = coalesce(n.added, 0),
        files_replaced = coalesce(n.replaced, 0), bytes_added = coalesce(n.bytes, 0)
 FROM unnest(%(runs)s::bigint[]) AS dead (id) LEFT JOIN counted AS n ON n.run_id = dead.id
@@ -112,7 +115,8 @@ class Runs:
     def fail_dead_runs(self) -> int:
         """Set the state of running ingest runs to `failed` if their process is certainly dead.
 
-        The counts of what such a run has committed are those of the events of its chunks.
+        The counts of what such a run has committed are those of the events of its chunks. The last event of the run
+        is its end.
 
         Returns:
             The number of these runs.
