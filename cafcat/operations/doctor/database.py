@@ -33,8 +33,7 @@ _CLOCK_ERROR_SECONDS: Final = 300.0
 """S3 refuses requests whose time is 15 minutes off. A third of that is certainly wrong."""
 _WRITTEN_OFF: Final = 2_000_000_000
 """Age of transactions at which PostgreSQL is about to stop writing (at 2^31 - 3,000,000)."""
-_LEAST_ROWS: Final = 10_000
-_LEAST_ANALYZED_ROWS: Final = 100_000
+_LEAST_ROWS: Final = 100_000
 """Queries of a smaller table are quick with any plan. The embedded server may stop before autovacuum reads it."""
 _MOST_DEAD: Final = 0.3
 _MOST_NEW_ROWS: Final = 3_000_000
@@ -214,7 +213,7 @@ def vacuum(examination: Examination) -> Iterator[Found]:
 
 
 def _lacks_statistics(table: TableFacts) -> bool:
-    is_large = table.live_rows > _LEAST_ANALYZED_ROWS
+    is_large = table.live_rows > _LEAST_ROWS
     return is_large and not table.is_analyzed and table.planned_rows < table.live_rows / 2
 
 
