@@ -278,7 +278,9 @@ def test_a_search_goes_on_where_it_ended(world: World, monkeypatch: pytest.Monke
 
 
 def test_runs_findings_and_stores(world: World) -> None:
-    assert "photos" in text_of(world.page("runs"))
+    runs = text_of(world.page("runs"))
+    assert "photos" in runs
+    assert "Time Added Replaced Removed Unchanged Skipped Failed Bytes Chunks Sources" in runs
     run = text_of(world.page("run?id=2"))
     assert "finished" in run
     assert "Replaced 30" in run
