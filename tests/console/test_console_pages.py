@@ -166,6 +166,9 @@ def test_a_removed_file_still_has_its_history(world: World) -> None:
     shown = text_of(world.page("file?path=photos/notes/041.txt"))
     assert "No file has this path now. It had one before." in shown
     assert "removed" in shown
+    assert "Bring the file back cafcat undelete -- photos/notes/041.txt" in shown
+    assert "cafcat undelete" not in text_of(world.page("file?path=none"))
+    assert "cafcat undelete" not in text_of(world.page("file?path=photos/notes/001.txt"))
 
 
 @pytest.mark.parametrize(

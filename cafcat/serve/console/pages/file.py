@@ -24,7 +24,8 @@ def file(visit: Visit) -> Content:
         "is_owner": visit.visitor.sees_all,
     }
     if location is None:
-        return content
+        can_undelete = bool(history) and history[0].reason == "removed" and history[0].is_kept
+        return content | {"undelete": _undelete(path) if can_undelete else None}
     found = chunk(visit.queries, location.chunk)
     return content | {
         "copies": []
@@ -34,6 +35,11 @@ def file(visit: Visit) -> Content:
         "preview": preview_of(repository, location),
         "commands": _commands(path, str(location.chunk)),
     }
+
+
+def _undelete(path: str) -> str:
+    before, word = shell_name(path)
+    return f"{before}cafcat undelete -- {word}"
 
 
 def _commands(path: str, chunk_uuid: str) -> list[tuple[str, str]]:
