@@ -222,6 +222,13 @@ def test_the_map_of_a_chunk_is_to_scale(world: World) -> None:
         assert part in shown, part
 
 
+def test_a_chunk_is_named_by_the_first_digits_of_its_uuid(world: World) -> None:
+    chunk = str(world.repository.locate("damaged/one.txt").chunk)
+    assert chunk in text_of(world.page(f"chunk?uuid={chunk[:8]}"))
+    assert rows_of(world.page(f"view?name=lost_with&chunk={chunk[:8]}"))
+    assert "at least its first 8 characters" in text_of(world.page(f"chunk?uuid={chunk[:7]}", 400))
+
+
 def test_a_chunk_without_copies_shows_the_command_that_copies_it(world: World) -> None:
     chunk = world.repository.locate("damaged/one.txt").chunk
     assert "cafcat copy --all --to STORE" in text_of(world.page(f"chunk?uuid={chunk}"))
@@ -329,6 +336,7 @@ def test_a_running_ingest_is_shown_live(world: World) -> None:
         ("none", 404),
         ("chunk?uuid=00000000-0000-0000-0000-000000000000", 404),
         ("chunk?uuid=x", 400),
+        ("chunk?uuid=00000000", 404),
         ("chunk", 400),
         ("run?id=99999", 404),
         ("run?id=-1", 400),

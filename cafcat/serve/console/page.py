@@ -70,16 +70,19 @@ class Visit:
             raise BadRequest(400, f"{name} must be a number")
         return int(value)
 
-    def uuid(self, name: str) -> UUID:
-        """Return a UUID of the query.
+    def chunk_uuid(self, name: str) -> UUID:
+        """Return the UUID of the chunk whose UUID, or at least its first 8 digits, the query has.
 
         Raises:
-            BadRequest: The value is missing, or is not a UUID.
+            BadRequest: The value is too long, or is not text.
+            InvalidInput: The value has fewer than 8 digits, or the UUIDs of several chunks begin with it.
+            NotFound: The UUID of no chunk begins with the value.
         """
+        text = self.text(name)
         try:
-            return UUID(self.values.get(name, ""))
+            return UUID(text)
         except ValueError:
-            raise BadRequest(400, f"{name} must be a UUID") from None
+            return self.repository.session.catalog.chunks.chunk(text).uuid
 
     def visible_path(self, name: str) -> str:
         """Return the path of a file in the query.

@@ -21,7 +21,7 @@ _SORTED: Final = 20_000
 
 def chunk(visit: Visit) -> Content:
     """Return the values of a chunk's page."""
-    found = queries.chunk(visit.queries, visit.uuid("uuid"))
+    found = queries.chunk(visit.queries, visit.chunk_uuid("uuid"))
     if found is None:
         raise NotFound("the catalog has no such chunk")
     chunk_id = found["id"]

@@ -85,15 +85,16 @@ def values_of(visit: Visit, view: View) -> Mapping[str, str] | None:
 
     Raises:
         BadRequest: A value does not have the type of its column.
-        NotFound: There is no run with one of the numbers.
-        InvalidInput: The second of two runs is not the later one, or a run was rebuilt.
+        NotFound: There is no run with one of the numbers, or no chunk with the UUID.
+        InvalidInput: The second of two runs is not the later one, or a run was rebuilt. Or a UUID is too short, or
+            fits several chunks.
     """
     values = {name: visit.text(name) or view.defaults.get(name, "") for name in view.parameters}
     if not all(values.values()):
         return None
     for name, kind in view.parameters.items():
         if kind == "uuid":
-            values[name] = str(visit.uuid(name))
+            values[name] = str(visit.chunk_uuid(name))
         elif kind in ("bigint", "integer"):
             most = (1 << 63) - 1 if kind == "bigint" else (1 << 31) - 1
             values[name] = str(min(visit.number(name, int(view.defaults.get(name, "0"))), most))
