@@ -138,6 +138,28 @@ def test_a_rebuild_of_the_other_stores_does_not_ask_for_the_lost_one(
         assert live(other) == live(repository)
 
 
+def test_a_rebuild_misses_a_store_that_came_into_use_last(
+    repository: cafcat.Repository, databases: Databases, lost: Path, tmp_path: Path
+) -> None:
+    """The other store has no later change of its own, so that its journal would not list the new one."""
+    for folder, store in (("a", str(lost)), ("b", str(tmp_path / "new"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file").write_bytes(b"")
+        url = repository.settings.database_url
+        with cafcat.open(database_url=url, home=tmp_path / "home", store=store) as writer:
+            for _ in range(2):
+                writer.ingest([str(tmp_path / folder)], comparison="nothing")
+    assert sql(repository, "SELECT kind FROM journal ORDER BY id") == [("commit",)] * 3 + [("remove",), ("commit",)]
+    assert sql(repository, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "other", store=str(lost)) as other,
+    ):
+        report = other.rebuild()
+        assert not report.written
+        assert [(damage.kind, damage.name) for damage in report.damages] == [("store", (tmp_path / "new").as_uri())]
+
+
 def test_a_store_that_still_has_objects_is_not_lost(repository: cafcat.Repository, lost: Path) -> None:
     uuid = commit(repository, FIRST)
     with pytest.raises(Conflict, match=f"it still has {lost / uuid}.caf"):

@@ -216,6 +216,12 @@ class Removal:
             rows = connection.execute(statement.encode(), {"low": low, "high": high, "limit": limit}).fetchall()
         return RemovedPage([_retired(row) for row in rows if row[-1]], rows[-1][0] if len(rows) == limit else None)
 
+    def is_unlisted(self, store_url: str) -> bool:
+        """Return True if a store has chunks that cafcat wrote, and the journals of other stores do not list it."""
+        with self._connection.by_index(read_only=True) as connection:
+            row = connection.execute(statements.IS_UNLISTED, {"store": store_url}).fetchone()
+        return row is not None and bool(row[0])
+
     def record_stores(self) -> tuple[str, ...]:
         """Append a journal record of a removal without files, because each record lists the stores of the catalog.
 

@@ -58,6 +58,24 @@ UNION
 SELECT store FROM chunk_copies WHERE state <> 'abandoned' AND deleted_at IS NULL
 """
 
+# Each record lists the stores of its time. Another store lists this one if it has a later record than that of the
+# first chunk here, or that record itself. Records of removals and returns are written into all stores.
+IS_UNLISTED: Final = """
+SELECT NOT EXISTS (SELECT FROM journal AS j WHERE j.id > first.id AND j.kind IN ('remove', 'restore'))
+   AND EXISTS (
+    SELECT FROM stores AS s WHERE s.url <> %(store)s AND (
+        EXISTS (SELECT FROM chunks WHERE store = s.url AND adopted_prefix IS NULL
+                AND state IN ('committed', 'retired') OFFSET 0)
+        OR EXISTS (SELECT FROM chunk_copies WHERE store = s.url AND state = 'committed' OFFSET 0))
+    AND NOT EXISTS (SELECT FROM chunks AS c JOIN journal AS j ON j.chunk_id = c.id
+                    WHERE c.store = s.url AND c.id > first.chunk_id AND j.id > first.id)
+    AND NOT EXISTS (SELECT FROM chunk_copies AS k JOIN journal AS j ON j.chunk_id = k.chunk_id
+                    WHERE k.store = s.url AND k.state = 'committed' AND k.chunk_id >= first.chunk_id))
+FROM (SELECT c.id AS chunk_id, j.id FROM chunks AS c JOIN journal AS j ON j.chunk_id = c.id
+      WHERE c.store = %(store)s AND c.state IN ('committed', 'retired') AND c.adopted_prefix IS NULL
+      ORDER BY c.id LIMIT 1) AS first
+"""
+
 NOT_FOUND: Final = (
     "SELECT DISTINCT asked.file_path FROM asked LEFT JOIN {table} AS t USING (file_path) "
     "WHERE t.start_byte IS NULL ORDER BY 1"

@@ -18,6 +18,7 @@ from cafcat.operations.chosen_stores import store_for_new_objects, store_to_writ
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.joining import has_joined, join_store
+from cafcat.operations.new_store import list_new_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.shared_limits import with_shared_limits
@@ -252,6 +253,8 @@ class _IngestRun:
         try:
             self._session.catalog.runs.finish_run(report.run, state, report.as_counts(), error)
             self._session.catalog.folders.fold()
+            if report.chunks_committed:
+                list_new_store(self._session, self._store.url)
         except Exception:
             if error is None:
                 raise

@@ -21,6 +21,7 @@ from cafcat.operations.chosen_stores import default_store, store_to_write, url_o
 from cafcat.operations.chunk_contents import Unreadable, contents, decoded
 from cafcat.operations.failures import note_failure
 from cafcat.operations.joining import join_store
+from cafcat.operations.new_store import list_new_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.repack.options import RepackOptions
@@ -153,6 +154,8 @@ class Repack:
         report.chunks_retired = self._catalog.rewriting.retired(ids)
         if report.chunks_written:
             report.copies_in = self._catalog.copies.stores_of(ids)
+            for url in {group.target for group in self.groups(plan)}:
+                list_new_store(self._session, url)
 
     def groups(self, plan: RepackPlan) -> list[RepackGroup]:
         """Return the chunks of a plan by store and new format, the oldest of each group first."""

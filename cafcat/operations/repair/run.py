@@ -34,6 +34,7 @@ from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import default_store, store_to_write
 from cafcat.operations.chunk_contents import Unreadable, check_all, contents, decoded
 from cafcat.operations.joining import join_store
+from cafcat.operations.new_store import list_new_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.recover.before import recover_before
@@ -123,6 +124,8 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         repair.run(repair.damaged(options.chunks))
     finally:
         session.progress.end()
+    if repair.report.chunks_written:
+        list_new_store(session, store.url)
     if repair.report.files_lost and (lacking := session.catalog.backups.lacking_changes()):
         session.warn(
             f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}; "

@@ -15,6 +15,7 @@ from cafcat.formats.registry import LOGS
 from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, RunState
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.run import prepared_store
+from cafcat.operations.new_store import list_new_store
 from cafcat.operations.write.contents import GivenContents, GivenFile
 from cafcat.operations.write.options import WriteOptions
 from cafcat.progress import Progress
@@ -63,6 +64,7 @@ class Writer:
         self._source = GivenContents()
         self._ingest: Ingest | None = None
         self._run = 0
+        self._store_url = ""
         self._is_ended = False
 
     @property
@@ -121,6 +123,7 @@ class Writer:
 
     def __enter__(self) -> Self:
         store = prepared_store(self._session, join=self._options.join_store)
+        self._store_url = store.url
         recorded = {"target_size": self._limits.target_bytes, "format": self._format.name}
         catalog = self._session.catalog
         self._run = catalog.runs.begin_run(
@@ -158,6 +161,8 @@ class Writer:
         self._is_ended = True
         self._session.catalog.runs.finish_run(self._run, state, report.as_counts(), error)
         self._session.catalog.folders.fold()
+        if report.chunks_committed:
+            list_new_store(self._session, self._store_url)
 
 
 class _Problems(Progress):
