@@ -4,6 +4,7 @@ import io
 import os
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from cafcat.errors import Corrupt
 from cafcat.model import Location
 from cafcat.reading.content import check
 from cafcat.reading.reader import FileReader
@@ -258,7 +259,11 @@ class _Ranges:
         self._checksum = crc32c(data[self._checked_to - start :], self._checksum)
         self._checked_to = end
         if end == self._location.size_bytes:
-            check(self._location, self._checksum)
+            try:
+                check(self._location, self._checksum)
+            except Corrupt as error:
+                self._reader.record_damage(self._location, error)
+                raise
 
     def close(self) -> None:
         self._forget_ahead()

@@ -182,10 +182,18 @@ class FileReader:
         try:
             yield from _checked(request, self._blocks(request))
         except Damaged as error:
-            error.hint = f"run cafcat repair --chunk {request.location.chunk}"
-            if self._replicas.others(request.location):
-                error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or {error.hint}"
+            self.record_damage(request.location, error)
             raise
+
+    def record_damage(self, location: Location, error: Corrupt) -> None:
+        """Add a hint to the error of a file that proved to be damaged at its end.
+
+        For five minutes, this reader gets the file from a copy, if there is one.
+        """
+        error.hint = f"run cafcat repair --chunk {location.chunk}"
+        if self._replicas.others(location):
+            self._replicas.record_damage(location)
+            error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or {error.hint}"
 
     def _blocks(self, request: ReadRequest) -> Iterator[bytes]:
         """Yield the blocks of a file, unchecked. If a replica fails, the next one continues at the same byte.

@@ -102,7 +102,7 @@ class Replicas:
     Threads may share this object.
 
     Attributes:
-        has_failures: True if a failed object or store is remembered.
+        has_failures: True if a failed object or store, or a damaged file, is remembered.
         are_of_snapshot: True if the locations come from a snapshot, which may be older than a prune or a repack.
     """
 
@@ -125,6 +125,8 @@ class Replicas:
         self._progress = progress
         self._cached: dict[UUID, _CachedReplicas] = {}
         self._avoided_until: dict[Replica, float] = {}
+        self._damaged_until: dict[tuple[UUID, int], float] = {}
+        """When the copies of damaged files are no longer read first, by chunk and first byte of the file."""
         self._outages: dict[str, _Outage] = {}
         self._warned: set[str | UUID] = set()
         self.has_failures = False
@@ -168,12 +170,17 @@ class Replicas:
         return [replica for replica in cached.replicas if replica != own]
 
     def is_avoided(self, location: Location) -> bool:
-        """Return whether a chunk's own object or its store failed in the last five minutes: it is tried last."""
+        """Return whether a chunk's own object or its store failed in the last five minutes: it is tried last.
+
+        So is the object if the file proved to be damaged in it.
+        """
         if not self.has_failures:
             return False
         outage = self._outages.get(location.store)
         store_until = 0.0 if outage is None else outage.since + _AVOID_SECONDS
-        return max(store_until, self._avoided_until.get(_own_object(location), 0.0)) > time.monotonic()
+        object_until = self._avoided_until.get(_own_object(location), 0.0)
+        file_until = self._damaged_until.get((location.chunk, location.start_byte), 0.0)
+        return max(store_until, object_until, file_until) > time.monotonic()
 
     def is_lost(self, location: Location) -> bool:
         """Return True if `error_of_lost` returns an error, and the store was checked up to 30 seconds ago."""
@@ -217,6 +224,13 @@ class Replicas:
             return self._check_store(store, location)
         return None
 
+    def record_damage(self, location: Location) -> None:
+        """Remember that a file proved to be damaged after its caller got most of it: copies are read first now."""
+        if len(self._damaged_until) >= _CACHED_CHUNKS:
+            self._damaged_until.clear()
+        self._damaged_until[location.chunk, location.start_byte] = time.monotonic() + _AVOID_SECONDS
+        self.has_failures = True
+
     def record_success(self, replica: Replica, location: Location, error: CafcatError | None) -> None:
         """Note that a replica gave the bytes of a file.
 
@@ -232,7 +246,7 @@ class Replicas:
         if replica == (location.store, location.object_key):
             self._avoided_until.pop(replica, None)
             self._outages.pop(location.store, None)
-            self.has_failures = bool(self._avoided_until or self._outages)
+            self.has_failures = bool(self._avoided_until or self._damaged_until or self._outages)
         elif self._is_own_object(replica, location.chunk):
             pass  # its store was moved since the look-up: nothing is wrong
         elif location.store in self._outages:

@@ -140,17 +140,46 @@ def test_a_flipped_byte(world: World, chunk: str, tmp_path: Path, path: str) -> 
 
 def test_damage_at_the_end_of_a_large_stream_names_a_remedy(world: World, chunk: str, tmp_path: Path) -> None:
     flip(object_of(world, chunk), world.repository.locate("tree/large").start_byte)
-    with pytest.raises(Corrupt, match="get -o") as raised:
-        list(world.repository.stream("tree/large"))
+    with reopened(world) as repository, pytest.raises(Corrupt, match="get -o") as raised:
+        list(repository.stream("tree/large"))
     assert raised.value.kind == "corrupt"
-    outcome = dict(world.repository.stream_many(["tree/large"]))["tree/large"]
-    with pytest.raises(Corrupt, match="get -o"):
-        list(given(outcome))
+    with reopened(world) as repository:
+        outcome = dict(repository.stream_many(["tree/large"]))["tree/large"]
+        with pytest.raises(Corrupt, match="get -o"):
+            list(given(outcome))
     # A pipe gives the same error.
     os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.DEVNULL), pytest.raises(Corrupt):
-        world.repository.get("tree/large", tmp_path / "pipe")
+    with (
+        reopened(world) as repository,
+        subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.DEVNULL),
+        pytest.raises(Corrupt),
+    ):
+        repository.get("tree/large", tmp_path / "pipe")
     assert world.warnings == []
+
+
+Reading = Callable[[cafcat.Repository], bytes]
+
+
+def in_order(repository: cafcat.Repository) -> bytes:
+    with repository.open("tree/large") as file:
+        return b"".join(iter(lambda: file.read(1 << 20), b""))
+
+
+def streamed(repository: cafcat.Repository) -> bytes:
+    return b"".join(repository.stream("tree/large"))
+
+
+@pytest.mark.parametrize("first", [in_order, streamed])
+@pytest.mark.parametrize("second", [in_order, streamed])
+def test_a_large_damaged_file_is_read_from_the_copy_at_the_next_read(
+    world: World, chunk: str, first: Reading, second: Reading
+) -> None:
+    flip(object_of(world, chunk), world.repository.locate("tree/large").start_byte)
+    with reopened(world) as repository:
+        with pytest.raises(Corrupt, match="get -o"):
+            first(repository)
+        assert second(repository) == FILES["tree/large"]
 
 
 def test_stream_continues_from_the_copy(world: World, chunk: str) -> None:
