@@ -115,10 +115,11 @@ class ReachableStores:
         """
         place = self._catalog.stores.moved_to(store.url)
         if place is not None and why_not_there(store) is not None:
-            hint = (
-                f"use the new URL; to make a new store here, run `cafcat store add NAME {shlex.quote(store.url)}`"
-            )
-            raise Unavailable(f"the store {store.url} was moved to {place}", hint=hint)
+            is_store = self._catalog.stores.has(place)
+            left = "" if is_store else ", which the catalog does not have any more"
+            use = "use the new URL" if is_store else "name another store (cafcat store ls)"
+            hint = f"{use}; to make a new store here, run `cafcat store add NAME {shlex.quote(store.url)}`"
+            raise Unavailable(f"the store {store.url} was moved to {place}{left}", hint=hint)
 
     def _look(self, url: str) -> Store | CafcatError:
         try:

@@ -255,7 +255,7 @@ class Removing:
             except CafcatError as error:
                 behind.append(url)
                 self._progress.warn(
-                    f"the journal record could not be written to {url}: {error}; run `cafcat recover` later"
+                    f"the journal record could not be written to {url}: {error.message}; run `cafcat recover` later"
                 )
         return tuple(behind)
 

@@ -478,6 +478,19 @@ def test_ingest_does_not_create_the_old_folder_of_a_moved_store(cafcat: Cafcat) 
     assert list(old.glob("*.caf"))
 
 
+def test_a_moved_store_that_was_removed_later_is_not_proposed(cafcat: Cafcat) -> None:
+    fill(cafcat)
+    old, new = cafcat.folder / "store", cafcat.folder / "new"
+    old.rename(new)
+    cafcat("store", "move", old, new)
+    cafcat("store", "migrate", new, cafcat.folder / "last", "-q")
+    cafcat("prune", "--grace", "0", "--yes", "-q")
+    cafcat("store", "rm", new, "-q")
+    result = cafcat("ingest", "tree", "--force", code=1)
+    assert f"was moved to {url_of(new)}, which the catalog does not have any more" in result.err
+    assert "name another store (cafcat store ls)" in result.err
+
+
 def test_a_store_that_was_given_up_is_not_new(cafcat: Cafcat, tmp_path: Path) -> None:
     """Files were packed into the old place of a store that had moved."""
     fill(cafcat)

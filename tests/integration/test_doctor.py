@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -306,6 +307,19 @@ def test_a_new_catalog_needs_no_statistics(local: cafcat.Repository) -> None:
     rows = "SELECT n_live_tup FROM pg_stat_user_tables WHERE relname = 'file_locations'"
     wait_until(lambda: sql(local, rows)[0][0] == 20_000)  # the server counts with a delay
     assert "vacuum" not in complaints(local.doctor())
+
+
+@pytest.mark.usefixtures("s3_environment")
+def test_a_store_that_an_ingest_would_refuse(local: cafcat.Repository, tmp_path: Path) -> None:
+    missing = {
+        str(tmp_path / "no folder" / "chunks"): "there is no folder",
+        f"s3://missing-{uuid4()}/chunks": "NoSuchBucket",
+    }
+    for store, message in missing.items():
+        url = local.settings.database_url
+        with cafcat.open(database_url=url, home=tmp_path / "home", store=store) as repository:
+            errors = [text for level, text in found(repository.doctor(), "stores") if level is Level.ERROR]
+        assert message in "".join(errors)
 
 
 def test_a_store_whose_journal_was_removed(local: cafcat.Repository, folder: Folder) -> None:

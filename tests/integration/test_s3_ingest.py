@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from cafcat.errors import AccessDenied, NotFound
 from cafcat.model import FileProblem, IngestReport, OnConflict
 from cafcat.operations.chosen_stores import store_to_write
 from cafcat.operations.joining import join_store
+from cafcat.operations.stores.check import check_store
 from cafcat.repository import Repository
 from cafcat.stores.keys import is_chunk_key
 from tests.worlds.listeners import Following, Heard, Listener
@@ -565,6 +567,22 @@ def test_folder_markers_become_folders(repository: Repository, source: Bucket, t
     assert report.files_failed == 0
     assert (tmp_path / "out/top/empty").is_dir()
     assert (tmp_path / "out/top/file").read_bytes() == b"1"
+
+
+def test_a_bucket_that_was_mistyped_is_neither_made_nor_entered(repository: Repository, source: Bucket) -> None:
+    """Some servers make the bucket of a first upload."""
+    source.put({"a": b"1"})
+    repository.ingest([source.url])
+    wrong = f"s3://mistyped-{uuid4()}/chunks"
+    for command in (
+        lambda: repository.copy(to=wrong),
+        lambda: repository.migrate_store(repository.settings.store, wrong),
+        lambda: check_store(repository.settings, wrong),
+    ):
+        with pytest.raises(NotFound):
+            command()
+    with psycopg.connect(repository.settings.database_url or "") as connection:
+        assert connection.execute("SELECT FROM stores WHERE url = %s", [wrong]).rowcount == 0
 
 
 def test_a_bucket_that_was_mistyped_leaves_nothing_to_recover(repository: Repository, source: Bucket) -> None:

@@ -35,7 +35,7 @@ def init(
     Example: cafcat --database-url postgresql://host/catalog db init
     """
     revision = call.database().init(partitions)
-    call.output.show({"revision": revision}, [f"the database is ready, at revision {revision}"])
+    call.summarize({"revision": revision}, [f"the database is ready, at revision {revision}"])
 
 
 def upgrade(call: Call) -> None:
@@ -50,7 +50,7 @@ def upgrade(call: Call) -> None:
         line = f"already at revision {after}"
     else:
         line = f"upgraded from {before} to {after}"
-    call.output.show({"from": before, "to": after}, [line])
+    call.summarize({"from": before, "to": after}, [line])
 
 
 def current(call: Call) -> None:

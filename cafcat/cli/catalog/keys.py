@@ -96,7 +96,7 @@ def revoke(
             confirm(call, f"Revoke the access key {call.output.shown(access_key_id)} for ever?")
         with audited(repository.session, "keys revoke", {"id": access_key_id}):
             revoke_key(repository.session, access_key_id)
-    call.output.show({"revoked": access_key_id}, [call.output.shown(f"revoked {access_key_id}")])
+    call.summarize({"revoked": access_key_id}, [call.output.shown(f"revoked {access_key_id}")])
 
 
 def register(app: typer.Typer) -> None:

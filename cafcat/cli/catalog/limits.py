@@ -42,7 +42,7 @@ def set_(
     """
     with call.repository() as repository:
         found = repository.set_limit(url, requests=requests, in_flight_bytes=in_flight, bytes_per_second=rate)
-    call.output.show({"set": found}, [call.output.shown(f"limited {found}; running commands follow in 5 seconds")])
+    call.summarize({"set": found}, [call.output.shown(f"limited {found}; running commands follow in 5 seconds")])
 
 
 def list_(call: Call) -> None:
@@ -75,7 +75,7 @@ def remove(call: Call, *, url: _Url) -> None:
     """
     with call.repository() as repository:
         found = repository.remove_limit(url)
-    call.output.show({"removed": found}, [call.output.shown(f"removed the limit of {found}")])
+    call.summarize({"removed": found}, [call.output.shown(f"removed the limit of {found}")])
 
 
 def register(app: typer.Typer) -> None:

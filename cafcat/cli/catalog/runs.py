@@ -60,7 +60,7 @@ def pause(call: Call, *, run: RunId) -> None:
     with call.repository() as repository:
         repository.pause_run(run)
     hint = f"`cafcat runs resume {run}` continues it"
-    call.output.show({"paused": run}, [f"run {run} pauses within 5 seconds; {hint}"])
+    call.summarize({"paused": run}, [f"run {run} pauses within 5 seconds; {hint}"])
 
 
 def resume(call: Call, *, run: RunId) -> None:
@@ -70,7 +70,7 @@ def resume(call: Call, *, run: RunId) -> None:
     """
     with call.repository() as repository:
         repository.resume_run(run)
-    call.output.show({"resumed": run}, [f"run {run} goes on within 5 seconds"])
+    call.summarize({"resumed": run}, [f"run {run} goes on within 5 seconds"])
 
 
 def show(call: Call, *, run: RunId) -> None:

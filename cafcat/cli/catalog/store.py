@@ -95,7 +95,7 @@ def add(
         if open_store(store.url).is_remote and not repository.check_store(store.url).is_usable:
             server = f"the server of {store.url} lacks features that cafcat needs"
             call.warn(f"{server}: `cafcat store check {name}` shows which")
-    call.output.show(store._asdict(), [call.output.shown(f"the store {store.name} is at {store.url}")])
+    call.summarize(store._asdict(), [call.output.shown(f"the store {store.name} is at {store.url}")])
 
 
 def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]) -> None:
@@ -108,7 +108,7 @@ def rename(call: Call, *, old: Annotated[str, _OLD], name: Annotated[str, _NAME]
         renamed = repository.rename_store(old, name)
     if configured not in (None, name):
         call.warn(f"the setting store still has the value {configured}: change it to {name}")
-    call.output.show(renamed._asdict(), [call.output.shown(f"the store {renamed.name} is at {renamed.url}")])
+    call.summarize(renamed._asdict(), [call.output.shown(f"the store {renamed.name} is at {renamed.url}")])
 
 
 def rm(
@@ -144,7 +144,7 @@ def rm(
     line = f"removed {removed.url} from the catalog"
     if row_stays:
         line = f"removed the name {removed.name}; the history of deleted objects refers to {removed.url}"
-    call.output.show(removed._asdict(), [call.output.shown(line)])
+    call.summarize(removed._asdict(), [call.output.shown(line)])
 
 
 def _give_up(call: Call, store: str, *, yes: bool, dry_run: bool) -> None:
@@ -200,7 +200,7 @@ def move(
     done = "would move" if dry_run else "moved"
     looked = f"found all of {report.looked_at} that were looked for"
     line = f"{done} {report.old} to {report.new}: {plural(report.objects, 'object')}, {looked}"
-    call.output.show(asdict(report), [call.output.shown(line)])
+    call.summarize(asdict(report), [call.output.shown(line)])
 
 
 def migrate(

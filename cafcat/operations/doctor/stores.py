@@ -8,12 +8,13 @@ from typing import Final
 from uuid import UUID
 
 from cafcat.catalog.health.stores import NewestRecord, StoreFacts
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.operations.chosen_stores import check_parent
 from cafcat.operations.doctor.examination import Examination, Reach
 from cafcat.operations.doctor.found import Found, error, failed, ok, warning
 from cafcat.operations.doctor.report import Level
 from cafcat.stores.base import FolderStore, Store, has
-from cafcat.stores.marker import marker_key, read_marker, read_markers
+from cafcat.stores.marker import catalogs_of, marker_key, read_marker, read_markers
 from cafcat.stores.presence import why_not_there
 from cafcat.support.time_limit import call_all_within
 from cafcat.writing.journal import journal_key
@@ -79,14 +80,15 @@ def _check(
     """
     store = examination.stores[facts.url]
     others = {known.uuid: known.url for known in examination.known_stores if known.url != facts.url}
-    found = [_belonging(store, facts, catalog, others)]
+    in_home = examination.settings.origins["store"] == "default" and facts.url == _default(examination)
+    found = [_belonging(store, facts, catalog, others, in_home=in_home)]
     if found[0].level is not Level.ERROR:
         found += _journal(store, records)
     if isinstance(store, FolderStore):
         found += _writable(store.folder)
     elif not facts.is_tested:
         remedy = f"run: cafcat store check {shlex.quote(facts.url)} (it writes a test object, and removes it)"
-        found.append(warning(f"the server of {facts.url} was never tested", remedy))
+        found.append(warning(f"the catalog has no test of the server of {facts.url}", remedy))
     if facts.failed_checks:
         text = f"the server of {facts.url} lacks features: {', '.join(facts.failed_checks)}"
         remedy = f"`cafcat store check {shlex.quote(facts.url)}` shows what cafcat does instead (docs/s3.md)"
@@ -94,7 +96,9 @@ def _check(
     return found
 
 
-def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None, others: Mapping[UUID | None, str]) -> Found:
+def _belonging(
+    store: Store, facts: StoreFacts, catalog: UUID | None, others: Mapping[UUID | None, str], *, in_home: bool
+) -> Found:
     """Compare the marker in a store with the catalog. This sends one or two requests.
 
     Args:
@@ -102,10 +106,11 @@ def _belonging(store: Store, facts: StoreFacts, catalog: UUID | None, others: Ma
         facts: Its facts.
         catalog: UUID of the catalog; None without a catalog.
         others: URLs of the catalog's other stores by their UUIDs.
+        in_home: True if the store is the default one, in the home.
     """
     marker = None if catalog is None else read_marker(store, catalog)
     if marker is None:
-        return _without_marker(store, facts, catalog)
+        return _without_marker(store, facts, catalog, in_home=in_home)
     if facts.uuid in (None, marker.store):
         return ok(f"{facts.url} answers, and has the marker of this catalog")
     if (original := others.get(marker.store)) is not None:
@@ -132,7 +137,7 @@ def _journal(store: Store, records: Sequence[NewestRecord]) -> list[Found]:
     return [error(text, remedy)]
 
 
-def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None) -> Found:
+def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None, *, in_home: bool) -> Found:
     why = why_not_there(store)
     if why is not None and facts.has_own:
         text = f"{facts.url} has objects in the catalog, but {why}"
@@ -143,7 +148,15 @@ def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None) -> Fo
         return warning(text, "the next command that writes there makes one; is it the right store?")
     if why is None:
         return _not_joined(store, catalog)
-    return ok(f"{facts.url} has {'adopted archives only' if facts.has_adopted else f'no objects yet: {why}'}")
+    if facts.has_adopted:
+        return ok(f"{facts.url} has adopted archives only")
+    try:
+        catalogs_of(store)
+        if not in_home:  # cafcat makes the home and its folders
+            check_parent(store)
+    except (NotFound, InvalidInput) as missing:
+        return error(missing.message, missing.hint or _LOOK)
+    return ok(f"{facts.url} has no objects yet: {why}")
 
 
 def _not_joined(store: Store, catalog: UUID | None) -> Found:

@@ -14,6 +14,7 @@ from cafcat.settings.settings import Settings
 from cafcat.settings.stores import chosen_url, possible_name
 from cafcat.settings.values import GivenValue
 from cafcat.stores.base import FolderStore, ProbedStore, Store
+from cafcat.stores.marker import catalogs_of
 from cafcat.stores.probing import Finding, probe
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def check_store(settings: Settings, named: str) -> CheckedStore:
         if catalog is not None:
             check_present(store, catalog)
         check_new_store(store, None if is_known else possible_name(named, settings.stores))
+        catalogs_of(store)  # some servers make the bucket of a first upload
         with _no_folder_left(store):
             findings = tuple(probe(store))
         is_usable = all(finding.works for finding in findings if finding.is_needed)

@@ -33,6 +33,7 @@ from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.stores.base import ProbedStore, Store, has
 from cafcat.stores.distinct import DistinctStores
+from cafcat.stores.marker import catalogs_of
 from cafcat.support.checksums import from_base64
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
@@ -139,6 +140,7 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
     known = ReachableStores(session)
     source = known.open(url)
     known.check_place(target.url)
+    catalogs_of(target)  # some servers make the bucket of a first upload
     DistinctStores().check(target, source)
     join(session, target, allow_shared=join_store, dry_run=True)  # a refused store must not get a row
     session.catalog.stores.register(target.url)
