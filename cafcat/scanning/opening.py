@@ -130,7 +130,7 @@ class SourceOpener:
         catalog: The catalog, which has the positions of interrupted listings.
         options_of: Returns the options that [stores.NAME] in cafcat.toml sets for a URL.
         progress: Receives warnings.
-        own_folders: Folders of cafcat itself, whose files are not ingested.
+        own_paths: Files and folders of cafcat itself, which are not ingested.
         own_urls: URLs of cafcat's own stores. Objects that cafcat wrote there are not ingested.
         part: The part of each source to open, which `DivisibleSource.cut` returned. None: whole sources.
     """
@@ -139,7 +139,7 @@ class SourceOpener:
     catalog: Catalog
     options_of: Callable[[str], Mapping[str, str]]
     progress: Progress
-    own_folders: Sequence[str] = ()
+    own_paths: Sequence[str] = ()
     own_urls: Sequence[str] = ()
     part: Part | None = None
     _listed: dict[Source, tuple[str, str]] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class SourceOpener:
                 return archive
             if looks_like_tar(typed):
                 self.progress.warn(f"{printable(typed)} cannot be read as a tar archive: it is ingested as a file")
-        shared |= {"follow_symlinks": options.follow_symlinks, "own_folders": self.own_folders}
+        shared |= {"follow_symlinks": options.follow_symlinks, "own_paths": self.own_paths}
         return DirectorySource(typed, part=self.part, **shared)
 
     def _open_listing(self, files_from: str) -> Source:
@@ -241,7 +241,7 @@ class SourceOpener:
             files_from,
             null_separated=options.null_separated,
             follow_symlinks=options.follow_symlinks,
-            own_folders=self.own_folders,
+            own_paths=self.own_paths,
             context=SourceContext(
                 prefix=options.prefix, filter=self._filter(), options_of=self.options_of, part=self.part
             ),

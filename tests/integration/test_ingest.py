@@ -418,7 +418,21 @@ def test_cafcats_own_folders_are_not_ingested(database_url: str, tree: Path) -> 
         report = repository.with_progress(recorder).ingest(["tree", "tree/sub/store"])
         assert (report.files_added, report.files_failed) == (0, 0)
         own = {problem.path for problem in recorder.problems if problem.kind is ProblemKind.OWN}
-        assert own == {"tree/home/postgres", "tree/sub/store"}
+        assert own == {"tree/home", "tree/sub/store"}
+
+
+@pytest.mark.parametrize("exclude", [[], ["*.tmp"]])
+def test_cafcats_own_files_are_not_ingested(database_url: str, tree: Path, exclude: list[str]) -> None:
+    """The sealing key in the store would let its readers sign requests."""
+    with cafcat.open(database_url=database_url, home=tree, store=str(tree / "chunks")) as repository:
+        (tree / "seal.key").write_bytes(b"secret")
+        (tree / "postgres.log").write_bytes(b"names")
+        recorder = Recorder()
+        report = repository.with_progress(recorder).ingest(["tree", "tree/seal.key"], exclude=exclude)
+        assert report.files_added == 6
+        own = {problem.path for problem in recorder.problems if problem.kind is ProblemKind.OWN}
+        assert own == {"tree/chunks", "tree/seal.key", "tree/postgres.log"}
+        assert repository.verify(["tree"], level="source", exclude=exclude).ok == 1
 
 
 def test_a_pattern_may_have_bytes_that_are_no_utf8(repository: cafcat.Repository, tree: Path) -> None:

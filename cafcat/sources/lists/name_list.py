@@ -49,7 +49,7 @@ class NameListSource:
         *,
         null_separated: bool = False,
         follow_symlinks: bool = False,
-        own_folders: Collection[str] = (),
+        own_paths: Collection[str] = (),
         context: SourceContext | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class NameListSource:
             listing: A file name, "-" for standard input, or an open binary stream, which is read once.
             null_separated: True if NUL bytes end the names, instead of newlines.
             follow_symlinks: True to ingest the targets of symbolic links.
-            own_folders: Folders of cafcat itself, which are not ingested.
+            own_paths: Files and folders of cafcat itself, which are not ingested.
             context: Provides the prefix, the filter, and the options in cafcat.toml for a URL. None: the defaults
                 of SourceContext.
             progress: Receives a warning if the beginning of a path is left out of the name.
@@ -77,7 +77,7 @@ class NameListSource:
         context = context or SourceContext()
         self._prefix = context.prefix
         self._relative_from = len(folder_prefix(prefixed(context.prefix, "")))
-        self._walk = Walk(follow_symlinks=follow_symlinks, filter=context.filter, own_folders=own_folders)
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=context.filter, own_paths=own_paths)
         self._opener = FileOpener(follow_symlinks=follow_symlinks)
         self._progress = progress or Progress()
         self._warned: set[bool] = set()

@@ -97,7 +97,8 @@ class ColumnWalk:
         try:
             with self._walk.opened(locator, is_top=is_top) as (folder, identity):
                 problem = self._walk.own(identity, path)
-                listed = self._lister.list(folder, path.encode()) if problem is None else None
+                is_listed_here = problem is None and not self._walk.has_own_files(identity)
+                listed = self._lister.list(folder, path.encode()) if is_listed_here else None
         except OSError as error:
             problem, listed = unreadable(path[:-1] or locator, error), None
         if listed is not None:

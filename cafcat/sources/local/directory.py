@@ -54,7 +54,7 @@ class DirectorySource:
         prefix: str = "",
         follow_symlinks: bool = False,
         filter: PathFilter | None = None,
-        own_folders: Collection[str] = (),
+        own_paths: Collection[str] = (),
         part: Part | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class DirectorySource:
             prefix: Folder of the catalog that the names are put into.
             follow_symlinks: True to ingest the targets of symbolic links below the folder, too.
             filter: Which files to ingest. None: all.
-            own_folders: Folders of cafcat itself, which are not ingested.
+            own_paths: Files and folders of cafcat itself, which are not ingested.
             part: The part of the folder that is listed: a range of catalog paths. None: all files.
             progress: Receives a warning if the beginning of the path is left out of the names.
 
@@ -89,7 +89,7 @@ class DirectorySource:
         self._filter = filter
         self._folder = folder_prefix(self._path) if is_folder else None
         self._follow_symlinks = follow_symlinks
-        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_folders=own_folders, part=part)
+        self._walk = Walk(follow_symlinks=follow_symlinks, filter=filter, own_paths=own_paths, part=part)
         self.opener: Final = FileOpener(follow_symlinks=follow_symlinks, typed=typed)
 
     def root_of(self, file: SourceFile) -> str:  # noqa: ARG002 - all files have the same root

@@ -19,7 +19,7 @@ __all__ = ["Found", "Walk", "unreadable"]
 
 Found = SourceFile | FileProblem
 _Identity = tuple[int, int]
-"""Device and inode of a folder."""
+"""Device and inode of a file or folder."""
 
 
 class _Level(NamedTuple):
@@ -50,22 +50,25 @@ class Walk:
         *,
         follow_symlinks: bool,
         filter: PathFilter | None,
-        own_folders: Collection[str] = (),
+        own_paths: Collection[str] = (),
         part: Part | None = None,
     ) -> None:
-        """Store the settings of walks, and find the devices and inodes of cafcat's own folders.
+        """Store the settings of walks, and find the devices and inodes of cafcat's own files and folders.
 
         Args:
             follow_symlinks: True to ingest the targets of symbolic links.
             filter: Which files to ingest. None: all.
-            own_folders: Folders with cafcat's own chunks and database, which are not entered.
+            own_paths: Files and folders of cafcat itself, which are not ingested.
             part: Range of catalog paths outside of which nothing is visited. None: everything is visited.
         """
         self._own: set[_Identity] = set()
-        for folder in own_folders:
+        self._own_parents: set[_Identity] = set()
+        for path in own_paths:
             with contextlib.suppress(OSError):
-                status = os.stat(folder)
-                self._own.add((status.st_dev, status.st_ino))
+                status = os.stat(path)
+                self._own.add(_identity(status))
+                if not stat.S_ISDIR(status.st_mode):
+                    self._own_parents.add(_identity(os.stat(os.path.dirname(path))))
         self._follow = follow_symlinks
         self._filter = filter
         self._part = part or WHOLE
@@ -180,8 +183,7 @@ class Walk:
         # With the slash, the folder may be a symbolic link.
         folder = os.open(locator if is_top else locator[:-1], self._open_flags)
         try:
-            status = os.fstat(folder)
-            yield folder, (status.st_dev, status.st_ino)
+            yield folder, _identity(os.fstat(folder))
         finally:
             os.close(folder)
 
@@ -195,6 +197,10 @@ class Walk:
         if identity not in self._own:
             return None
         return FileProblem(printable(path[:-1]), ProblemKind.OWN, "a folder of cafcat itself is not ingested")
+
+    def has_own_files(self, identity: _Identity) -> bool:
+        """Return True if a folder has files of cafcat itself, which `file` leaves out."""
+        return identity in self._own_parents
 
     def _names(self, folder: int, path: str) -> list[str]:
         """Return the names in a folder, in reverse order of the paths below them. Names of folders end in "/".
@@ -234,9 +240,15 @@ class Walk:
             return unreadable(path, error)
         if not stat.S_ISREG(status.st_mode):
             return _not_a_file(path, status.st_mode)
+        if self._own_parents and _identity(status) in self._own:
+            return FileProblem(printable(path), ProblemKind.OWN, "a file of cafcat itself is not ingested")
         if refused := check_name(path):
             return FileProblem(printable(path), ProblemKind.NAME, refused)
         return SourceFile(path, status.st_size, status.st_mtime_ns, locator, None, status.st_ctime_ns)
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino
 
 
 def _not_a_file(path: str, mode: int) -> FileProblem:
