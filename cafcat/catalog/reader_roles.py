@@ -51,11 +51,13 @@ def grant_reader(connection: psycopg.Connection[Any], role: str) -> bool:
         True if the role was created.
 
     Raises:
-        InvalidInput: The role can do more than read: it is a superuser, owns the tables or may change them, or is a
-            member of such a role.
+        InvalidInput: The name is empty. Or the role can do more than read: it is a superuser, owns the tables or
+            may change them, or is a member of such a role.
         AccessDenied: The role does not exist, and the role of the connection may not create roles.
         psycopg.Error: The role of the connection may not do this.
     """
+    if not role:
+        raise InvalidInput("the name of the role is empty", hint="name a role for readers, such as grafana")
     name = sql.Identifier(role)
     with connection.transaction():
         is_new = connection.execute(_EXISTS, [role]).fetchone() is None

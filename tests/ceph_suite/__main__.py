@@ -73,7 +73,7 @@ def run(checkout: Path, home: Path, selection: Selection, arguments: list[str]) 
     with contextlib.ExitStack() as stack:
         repository = stack.enter_context(cafcat.open(home=home))
         keys = {
-            name: add_key(repository.session, f"of {name}" if number else "") for number, name in enumerate(USERS)
+            name: add_key(repository.session, f"of {name}" if number else ".") for number, name in enumerate(USERS)
         }
         buckets = Buckets(repository, keys[USERS[0]].access_key_id)
         private, public = stack.enter_context(serving(home)), stack.enter_context(serving(home, "--public", "."))

@@ -57,6 +57,12 @@ def test_a_key_of_a_folder_without_files_gets_a_warning(cafcat: Cafcat) -> None:
         assert cafcat("keys", "add", *arguments).err == ""
 
 
+def test_a_key_of_a_folder_without_a_name_is_refused(cafcat: Cafcat) -> None:
+    """A variable of the shell that is not set must not make a key for all files."""
+    refused = cafcat("keys", "add", "--prefix", "", code=2)
+    assert refused.err == "cafcat: the name of the folder is empty; write . for all files\n"
+
+
 def test_a_second_home_makes_a_sealing_key_of_its_own(cafcat: Cafcat) -> None:
     first = cafcat("keys", "add", "--json")
     assert first.err == ""

@@ -162,6 +162,7 @@ def check_log(server: FileServer) -> None:
     [
         (["--no-http"], "nothing is to be served"),
         (["--bucket", "a"], "without its port"),
+        (["--public", ""], "the name of a public folder is empty; write . for all files"),
         (["--s3-port", "0", "--bucket", "a/b"], "no bucket can have the name"),
         (["--s3-port", "70000"], "s3_port must be from"),
         (["--s3-port", "0", "--s3-region", ""], "must not be empty"),

@@ -37,7 +37,7 @@ def proxied(local: cafcat.Repository) -> Iterator[Gateway]:
     """The S3 server through the proxy."""
     with ExitStack() as stack:
         private = stack.enter_context(gateway(local))
-        public = stack.enter_context(gateway(local, public=("",)))
+        public = stack.enter_context(gateway(local, public=(".",)))
         buckets = Buckets(local, private.key.access_key_id)
         proxy = stack.enter_context(WritingProxy(buckets, private.url, public.url))
         yield Gateway(local, proxy.port, private.key)

@@ -121,6 +121,11 @@ def test_roles_that_can_change_the_catalog_are_refused(home: Path) -> None:
             database.grant_reader(role)
 
 
+def test_a_role_without_a_name_is_refused(home: Path) -> None:
+    with pytest.raises(InvalidInput, match="the name of the role is empty"):
+        Database(Settings.load(home=home)).grant_reader("")
+
+
 def test_the_port_is_for_readers_and_is_closed_again(home: Path) -> None:
     database = Database(Settings.load(home=home))
     url = database.listen(unused_port())

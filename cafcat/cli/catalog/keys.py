@@ -27,8 +27,14 @@ def add(
     *,
     prefix: Annotated[
         str,
-        typer.Option("--prefix", metavar="P", parser=parse_text, help="Folder that the key can list and read."),
-    ] = "",
+        typer.Option(
+            "--prefix",
+            metavar="P",
+            parser=parse_text,
+            help="Folder that the key can list and read.",
+            show_default=False,
+        ),
+    ] = ".",
     expires: Annotated[
         int | None,
         typer.Option(

@@ -47,18 +47,21 @@ class NewKey:
     expires_at: str | None
 
 
-def add_key(session: Session, prefix: str = "", seconds: int | None = None) -> NewKey:
+def add_key(session: Session, prefix: str = ".", seconds: int | None = None) -> NewKey:
     """Make an access key, and store its sealed secret in the catalog.
 
     Args:
         session: The session.
-        prefix: Folder of the catalog that the key can read; "" for all files.
+        prefix: Folder of the catalog that the key can read; "." for all files.
         seconds: How long the key is valid, in seconds; None for no end.
 
     Raises:
-        InvalidInput: No folder can have the name, or the time is not from 1 second to 100 years.
+        InvalidInput: The name of the folder is empty, or no folder can have it. Or the time is not from 1 second to
+            100 years.
         NotInstalled: The package cryptography is missing.
     """
+    if not prefix:
+        raise InvalidInput("the name of the folder is empty", hint="write . for all files")
     if not is_text(prefix):
         raise InvalidInput("no folder of the catalog can have this name", path=prefix)
     if seconds is not None and not 0 < seconds <= _MAX_SECONDS:

@@ -22,7 +22,7 @@ class S3Options:
         domain: Host name of the server for requests to `BUCKET.domain`, without a port; None for paths only.
         region: Region that clients have to sign.
         public: Folders that anybody can list and read without an access key, by the S3 protocol and in the console;
-            "" for all files.
+            "." for all files.
         key_seconds: How long an access key is remembered: how long a revoked key is still accepted.
     """
 
@@ -42,6 +42,8 @@ class S3Options:
             InvalidInput: A name is empty, or no path can have it.
         """
         for name in self.public:
+            if not name:
+                raise InvalidInput("the name of a public folder is empty", hint="write . for all files")
             if not is_text(name):
                 raise InvalidInput("no folder of the catalog can have this name", path=name)
         if self.bucket is not None and (not self.bucket or "/" in self.bucket or not is_text(self.bucket)):
