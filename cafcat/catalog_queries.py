@@ -205,11 +205,14 @@ class CatalogQueries:
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-            name: Shell pattern for the last part of the path.
+            name: Shell pattern for the last part of the path, without a slash.
             newer_ns: Only files modified after this time, in nanoseconds since 1970.
             older_ns: Only files modified before this time, in nanoseconds since 1970.
             min_size: Smallest size of a file, in bytes.
             max_size: Largest size of a file, in bytes.
+
+        Raises:
+            InvalidInput: `name` has a slash.
         """
         where = _conditions(name, newer_ns, older_ns, min_size, max_size)
         for page in self.session.catalog.reading.files.pages(prefix, where):
@@ -229,11 +232,14 @@ class CatalogQueries:
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-            name: Shell pattern for the last part of the path.
+            name: Shell pattern for the last part of the path, without a slash.
             newer_ns: Only files modified after this time, in nanoseconds since 1970.
             older_ns: Only files modified before this time, in nanoseconds since 1970.
             min_size: Smallest size of a file, in bytes.
             max_size: Largest size of a file, in bytes.
+
+        Raises:
+            InvalidInput: `name` has a slash.
         """
         where = _conditions(name, newer_ns, older_ns, min_size, max_size)
         return self.session.catalog.reading.files.path_pages(prefix, where)
@@ -376,5 +382,8 @@ def _conditions(
 ) -> FindFilter:
     from cafcat.reading.globs import regex_of_glob
 
+    if name is not None and "/" in name:
+        hint = "`cafcat find FOLDER --name PATTERN` looks below a folder; `cafcat stat PATTERN` takes whole paths"
+        raise InvalidInput(f"no base name matches {name!r}: the pattern has a slash", hint=hint)
     pattern = None if name is None else regex_of_glob(name)
     return FindFilter(pattern, newer_ns, older_ns, min_size, max_size)

@@ -154,6 +154,13 @@ def test_find_yields_the_same_paths_with_and_without_locations(filled: Cafcat) -
         assert filled("find", *arguments, "-0").out == b"".join(name.encode() + b"\0" for name in names)
 
 
+def test_find_refuses_a_pattern_for_base_names_with_a_slash(filled: Cafcat) -> None:
+    for arguments in (["--name", "tree/a.txt"], ["tree", "--name", "folder/*", "--json"]):
+        refused = filled("find", *arguments, code=2)
+        assert refused.out == b""
+        assert "the pattern has a slash" in refused.err
+
+
 def test_find_below_a_missing_folder_is_an_error(filled: Cafcat) -> None:
     assert filled("find", "none", "--json", code=4).error["path"] == "none"
     assert filled("find", "tree", "--name", "none").out == b""
