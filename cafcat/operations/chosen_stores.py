@@ -178,10 +178,14 @@ def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:
     """
     if given is None:
         return None
-    url = named_store(session, given).url
-    if not session.catalog.recovery.has_store(url):
-        raise NotFound(f"the catalog has no chunk in the store {url}", hint="`cafcat store ls` lists the stores")
-    return url
+    store = named_store(session, given)
+    if not session.catalog.recovery.has_store(store.url):
+        hint = "`cafcat store ls` lists the stores"
+        is_folder = isinstance(store, FolderStore) and os.path.basename(store.folder) == given
+        if is_folder and not os.path.lexists(given):
+            raise NotFound(f"no store and no folder is called {given}", hint=hint)
+        raise NotFound(f"the catalog has no chunk in the store {store.url}", hint=hint)
+    return store.url
 
 
 def _store_in_catalog(session: Session, name: str | None) -> Store | None:

@@ -30,6 +30,7 @@ _PRUNED: Final = "its chunk was pruned or lost: the bytes no longer exist"
 _LET_GO: Final = "its adopted archive is not in the catalog any more: adopt the archive again"
 _DAMAGED: Final = "this file is back, but verify found its bytes damaged: run cafcat repair"
 _NEVER_REMOVED: Final = "no removed file has this name"
+_NONE_BELOW: Final = "no removed file has this name, or is below a folder of this name"
 _NO_MATCH: Final = "no removed file that can come back matches this pattern"
 _A_REMOVED_FOLDER: Final = "this is a folder: use undelete -r to bring back all files below it"
 _A_FOLDER: Final = "this is a folder: use rm -r to remove all files below it"
@@ -210,7 +211,7 @@ class Removing:
             message = _A_REMOVED_FOLDER if is_folder else not_found
             self._progress.emit(FileProblem(path, ProblemKind.MISSING, message))
         for below in change.empty:
-            self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, _NEVER_REMOVED))
+            self._progress.emit(FileProblem(below.name, ProblemKind.MISSING, _NONE_BELOW))
         for path in change.live:
             kind = ProblemKind.CONFLICT if of_folders else ProblemKind.EXISTS
             self._progress.emit(FileProblem(path, kind, _LIVE))

@@ -88,6 +88,15 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err
 
 
+def test_a_word_that_names_no_store_is_not_called_a_store(cafcat: Cafcat) -> None:
+    cafcat("db", "init", "-q")
+    for verb in (["verify", "--store"], ["prune", "--store"], ["recover", "--store"], ["query", "copies-in"]):
+        assert cafcat(*verb, "nosuch", code=4).err == (
+            "cafcat: no store and no folder is called nosuch; `cafcat store ls` lists the stores\n"
+        )
+        assert "no chunk in the store file://" in cafcat(*verb, "./nosuch", code=4).err
+
+
 def test_sql_of_a_query_takes_the_arguments_of_the_query(cafcat: Cafcat) -> None:
     (cafcat.folder / "a").write_bytes(b"a")
     cafcat("ingest", "a", "-q")

@@ -103,7 +103,9 @@ def test_a_removed_folder_without_r_is_explained(tree: Cafcat) -> None:
     tree("rm", "-r", folder, "--yes", "-q")
     message = "this is a folder: use undelete -r to bring back all files below it"
     assert message in tree("undelete", folder, code=4).err
-    assert "no removed file has this name" in tree("undelete", f"{folder}x", code=4).err
+    assert "no removed file has this name (" in tree("undelete", f"{folder}x", code=4).err
+    below = "no removed file has this name, or is below a folder of this name"
+    assert below in tree("undelete", "-r", f"{folder}x", code=4).err
 
 
 def test_wrong_arguments_are_refused(tree: Cafcat) -> None:
