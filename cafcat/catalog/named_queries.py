@@ -6,6 +6,7 @@ query answers, a line for each parameter (`-- :name TYPE description. Example: v
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from uuid import UUID
 from psycopg import sql
 
 from cafcat.errors import InvalidInput
+from cafcat.support.arguments import parse_date
 from cafcat.support.paths import folder_of
 
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
@@ -22,6 +24,7 @@ _PARAMETER: Final = re.compile(
     r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|RUN|RECORDED_RUN|UUID|STORE|TIME) (.+) Example: (.*)"
 )
 _LIMIT: Final = re.compile(r"\bLIMIT (\d+)$")
+_SINCE: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
 
@@ -40,7 +43,7 @@ _KINDS: Final[dict[str, Callable[[str], str | int | UUID]]] = {
     "STORE": str,
     "FOLDER": folder_of,
     "LOGS": _folder_of_logs,
-    "TIME": str,
+    "TIME": parse_date,
 }
 """Kinds of parameters, each with the function that converts a value as it was typed."""
 
@@ -53,7 +56,7 @@ class Parameter(NamedTuple):
         kind: TEXT, FILE (the query has no row if there is no such file), FOLDER or LOGS (a folder of files or of
             log files; a slash at its end is added), INTEGER, RUN (number of an ingest), RECORDED_RUN (number of an
             ingest that `cafcat rebuild` did not rebuild), UUID, STORE (a URL; on the command line also a name or a
-            folder) or TIME (that PostgreSQL can read; in the time zone of the session, or with one).
+            folder) or TIME (a time that `parse_date` reads).
         help: Description.
         example: A value, as text.
     """
@@ -88,17 +91,19 @@ class NamedQuery(NamedTuple):
             values: A value for each parameter, as text.
 
         Raises:
-            InvalidInput: There are too few or too many values, or one is not of its kind.
+            InvalidInput: There are too few or too many values, one is not of its kind, or the first of two times is
+                later than the second one.
         """
         if len(values) != len(self.parameters):
             wanted = " ".join(parameter.name.upper() for parameter in self.parameters) or "no arguments"
             raise InvalidInput(
                 f"the query {self.name} takes {wanted}", hint=f"`cafcat query {self.name} --sql` shows it"
             )
-        literals = {
-            parameter.name: _literal(parameter, value)
-            for parameter, value in zip(self.parameters, values, strict=True)
-        }
+        pairs = list(zip(self.parameters, values, strict=True))
+        times = [parse_date(value) for parameter, value in pairs if parameter.kind == "TIME"]
+        if times != sorted(times):
+            raise InvalidInput("the query begins after it ends: its first time is later than its last time")
+        literals = {parameter.name: _literal(parameter, value) for parameter, value in pairs}
         return _USE.sub(lambda use: literals[use[1]], self.sql)
 
     @property
@@ -118,8 +123,9 @@ def _literal(parameter: Parameter, value: str) -> str:
     except ValueError as error:
         kind = "a UUID" if parameter.kind == "UUID" else "a whole number"
         raise InvalidInput(f"{parameter.name} must be {kind}, not {value!r}") from error
-    literal = sql.Literal(str(typed) if isinstance(typed, UUID) else typed).as_string(None).strip()
-    return f"timestamptz {literal}" if parameter.kind == "TIME" else literal
+    if parameter.kind == "TIME":
+        return f"timestamptz '{_SINCE + timedelta(microseconds=int(typed) // 1000)}'"
+    return sql.Literal(str(typed) if isinstance(typed, UUID) else typed).as_string(None).strip()
 
 
 @cache

@@ -88,6 +88,23 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err
 
 
+def test_a_query_for_a_file_names_the_verbs_for_a_folder(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").write_bytes(b"a")
+    cafcat("ingest", "tree", "-q")
+    for verb in (["query", "where-is"], ["query", "history"], ["stat"]):
+        assert "this is a folder of the catalog, not a file" in cafcat(*verb, "tree", code=4).err
+
+
+def test_times_of_a_query_are_written_as_those_of_find(cafcat: Cafcat) -> None:
+    assert cafcat("query", "logs", ".", "7d", "1d", "--json").documents == []
+    text = cafcat("query", "logs", ".", "2026-11-21T10:00:00+02:00", "2026-11-22", "--sql").text
+    assert "end_at >= timestamptz '2026-11-21 08:00:00+00:00'" in text
+    assert cafcat("query", "logs", ".", "x", "1d", code=2).err == cafcat("find", "--newer", "x", code=2).err
+    refused = "the query begins after it ends: its first time is later than its last time"
+    assert refused in cafcat("query", "logs", ".", "2026-11-22", "2026-11-21", code=2).err
+
+
 def test_a_word_that_names_no_store_is_not_called_a_store(cafcat: Cafcat) -> None:
     cafcat("db", "init", "-q")
     for verb in (["verify", "--store"], ["prune", "--store"], ["recover", "--store"], ["query", "copies-in"]):

@@ -80,11 +80,19 @@ def _check_names(repository: "PackedFiles", query: "NamedQuery", values: list[st
     """Raise NotFound if the catalog has no file or folder of such a name, or has a file in place of a folder."""
     for parameter, value in zip(query.parameters, values, strict=True):
         if parameter.kind == "FILE":
-            repository.session.catalog.reading.files.locate(value)
+            _check_file(repository, value)
         elif parameter.kind == "FOLDER" and folder_of(value):
             _check_folder(repository, value)
         elif parameter.kind == "LOGS":
             _check_logs(repository, value)
+
+
+def _check_file(repository: "PackedFiles", name: str) -> None:
+    try:
+        repository.session.catalog.reading.files.locate(name)
+    except NotFound:
+        repository.locate(name)  # its error tells a folder from an unknown name
+        raise
 
 
 def _check_folder(repository: "PackedFiles", name: str) -> None:
