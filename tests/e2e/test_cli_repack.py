@@ -32,6 +32,16 @@ def test_nothing_to_repack(cafcat: Cafcat) -> None:
     assert not any(summary.values())
 
 
+def test_a_small_chunk_alone_in_its_format_is_no_work(cafcat: Cafcat) -> None:
+    for name, format in (("a", "caf"), ("b", "car")):
+        (cafcat.folder / name).write_bytes(b"f")
+        cafcat("ingest", name, "--format", format, "-q")
+    assert cafcat("repack", "--small", "10MB").lines == [
+        "nothing to repack: no chunk has more than 20% dead space (--max-unused), "
+        "and no store has several chunks of one format below 10.0 MB (--small)"
+    ]
+
+
 def test_repack_shows_its_plan_and_needs_yes(cafcat: Cafcat) -> None:
     chunk = waste(cafcat)
     dry = cafcat("repack", "--dry-run")

@@ -116,7 +116,11 @@ def _done(report: "RepackReport", options: RepackOptions) -> str:
     if not report.chunks:
         if report.taken or report.waiting or report.failed:
             return "nothing to repack"
-        return f"nothing to repack: no chunk has more than {options.max_unused * 100:g}% dead space (--max-unused)"
+        line = f"nothing to repack: no chunk has more than {options.max_unused * 100:g}% dead space (--max-unused)"
+        if options.small is None:
+            return line
+        small = format_size(options.small)
+        return f"{line}, and no store has several chunks of one format below {small} (--small)"
     files = f"{plural(report.files_moved, 'live file')} ({format_size(report.bytes_moved)})"
     dead = f"{format_size(report.bytes_dead)} dead"
     if report.dry_run:

@@ -53,7 +53,13 @@ class RepackOptions:
         ),
     ] = DEFAULT_MAX_UNUSED
     small: Annotated[
-        int | None, Flag("--small", "Also repack chunks below this size, if there are several.", "SIZE", parse_size)
+        int | None,
+        Flag(
+            "--small",
+            "Also repack chunks below this size, if a store has several of one format.",
+            "SIZE",
+            parse_size,
+        ),
     ] = None
     max_repack_size: Annotated[
         int | None,
