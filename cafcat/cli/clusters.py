@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cafcat.errors import InvalidInput
+
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
@@ -26,12 +28,19 @@ SharePassword = Annotated[
 
 
 @contextmanager
-def executor_of(cluster: str | None) -> Iterator["Executor | None"]:
+def executor_of(cluster: str | None, *, share_password: bool) -> Iterator["Executor | None"]:
     """Yield the executor of a cluster; None if this process does the work, with its own workers.
 
     Args:
         cluster: The value of `--cluster`.
+        share_password: The value of `--share-password`.
+
+    Raises:
+        InvalidInput: `--share-password` is given without `--cluster`.
     """
+    if share_password and cluster is None:
+        hint = "leave --share-password out, or add --cluster"
+        raise InvalidInput("--share-password is for --cluster only", hint=hint)
     if cluster in (None, "local"):
         yield None
         return

@@ -125,7 +125,7 @@ def ingest(
     options = replace(options, list_changes=list_changes and cluster is None)
     progress = _Progress(call, removes=options.delete)
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=options.share_password) as executor,
         operation(call, progress, at_hand="any open chunk", if_interrupted=lambda: _committed(progress)) as session,
     ):
         from cafcat.operations.ingest.run import run

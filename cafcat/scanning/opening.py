@@ -182,6 +182,11 @@ class SourceOpener:
         assert self.options.files_from is not None  # noqa: S101 - `open` counted the list
         return self._open_listing(self.options.files_from)
 
+    @property
+    def has_resumable_listing(self) -> bool:
+        """True if the listing of an opened source can be continued after an interruption."""
+        return bool(self._listed)
+
     def begin_listings(self, run_id: int, positions: Positions) -> None:
         """Record in the catalog that the listings of the opened sources begin or continue. Call this after `open`.
 

@@ -360,6 +360,13 @@ def test_delete_of_the_current_folder_does_not_name_verify(cafcat: Cafcat) -> No
     assert "absent" not in cafcat("verify", "--level", "source", ".", cwd=cafcat.folder / "tree").text
 
 
+def test_restart_listing_needs_a_bucket(cafcat: Cafcat) -> None:
+    (cafcat.folder / "f").write_bytes(b"f")
+    message = "--restart-listing is for the listing of a bucket only; leave --restart-listing out"
+    assert message in cafcat("ingest", "f", "--restart-listing", code=2).err
+    assert paths(cafcat) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -154,6 +154,12 @@ def test_find_yields_the_same_paths_with_and_without_locations(filled: Cafcat) -
         assert filled("find", *arguments, "-0").out == b"".join(name.encode() + b"\0" for name in names)
 
 
+def test_du_for_ncdu_has_one_form(filled: Cafcat) -> None:
+    for option in (["--depth", "1"], ["--sort"], ["--human"]):
+        assert "leave --depth, --sort and --human out" in filled("du", "--ncdu", *option, code=2).err
+    assert filled("du").lines == filled("du", "--depth", "1").lines
+
+
 def test_find_refuses_a_pattern_for_base_names_with_a_slash(filled: Cafcat) -> None:
     for arguments in (["--name", "tree/a.txt"], ["tree", "--name", "folder/*", "--json"]):
         refused = filled("find", *arguments, code=2)

@@ -189,6 +189,9 @@ def test_wrong_arguments(cafcat: Cafcat) -> None:
     cafcat("repair", "--from-source", "nowhere", code=4)
     cafcat("repair", "--from-copy", "--chunk", "0123456789", code=4)
     cafcat("repair", "--from-copy", "--target-size", "33GB", code=2)
+    for option in (["--prefix", "x"], ["--follow-symlinks"], ["--no-unpack"]):
+        message = "--prefix, --follow-symlinks and --no-unpack are for --from-source only"
+        assert message in cafcat("repair", *option, code=2).err
 
 
 def test_names_and_standard_input_as_for_ingest(cafcat: Cafcat) -> None:

@@ -129,6 +129,19 @@ def test_options_that_select_chunks(cafcat: Cafcat) -> None:
         cafcat("verify", *wrong, code=2)
 
 
+def test_options_of_a_source_need_a_source(cafcat: Cafcat) -> None:
+    for option in (["--include", "x"], ["--exclude", "x"], ["--follow-symlinks"], ["--no-unpack"]):
+        message = "--include, --exclude, --follow-symlinks and --no-unpack are for --level source only; "
+        assert message in cafcat("verify", *option, code=2).err
+
+
+def test_share_password_needs_a_cluster(cafcat: Cafcat) -> None:
+    message = "--share-password is for --cluster only; leave --share-password out, or add --cluster"
+    for verb in (["verify"], ["ingest", "x"], ["extract", "-C", "x"], ["store", "migrate", "x", "y"]):
+        assert message in cafcat(*verb, "--share-password", code=2).err
+    cafcat("verify", "--share-password", "--cluster", "local")
+
+
 def test_a_store_that_cannot_be_reached_makes_the_code_3(cafcat: Cafcat) -> None:
     pack(cafcat, {"f": b"1"})
     pack(cafcat, {"g": b"2"})

@@ -36,7 +36,7 @@ def rebuild(call: Call, options: RebuildOptions, *, cluster: Cluster = None) -> 
     Example: cafcat rebuild s3://bucket/chunks /mnt/copies
     """
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=options.share_password) as executor,
         operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session,
     ):
         from cafcat.operations.rebuild.run import run

@@ -219,7 +219,7 @@ def migrate(
     Example: cafcat store migrate /mnt/disk/chunks s3://bucket/chunks
     """
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=share_password) as executor,
         operation(
             call,
             _Progress(call),

@@ -60,7 +60,7 @@ def copy(
         problem = "chunks are chosen in several ways" if choices else "no chunk is chosen"
         raise InvalidInput(problem, hint="name chunks, or give --all, or --prefix FOLDER")
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=options.share_password) as executor,
         operation(
             call,
             _Progress(call),

@@ -74,7 +74,7 @@ def repack(call: Call, options: RepackOptions, *, cluster: Cluster = None, only_
 def _repack(call: Call, options: RepackOptions, cluster: str | None) -> tuple[int, "RepackReport"]:
     """Run the operation, print its summary, and return exit code and report."""
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=options.share_password) as executor,
         operation(
             call,
             _Progress(call, dry_run=options.dry_run),

@@ -100,7 +100,7 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
     """
     progress = _Progress(call)
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=options.share_password) as executor,
         operation(
             call,
             progress,

@@ -34,11 +34,16 @@ def du(
         ),
     ] = "",
     depth: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--depth", "-d", metavar="N", min=0, max=100, help="Levels of folders to show; 0: only FOLDER."
+            "--depth",
+            "-d",
+            metavar="N",
+            min=0,
+            max=100,
+            help="Levels of folders to show; 0: only FOLDER. Default: 1.",
         ),
-    ] = 1,
+    ] = None,
     sort: Annotated[bool, typer.Option("--sort", help="Print the largest folders first.")] = False,
     human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB.")] = False,
     ncdu: Annotated[
@@ -49,6 +54,10 @@ def du(
 
     Example: cafcat du --sort photos
     """
+    if ncdu and (depth is not None or sort or human):
+        hint = "leave --depth, --sort and --human out, or leave --ncdu out"
+        raise InvalidInput("--ncdu prints all folders and files, in a form of its own", hint=hint)
+    levels = 1 if depth is None else depth
     with call.files() as repository:
         total = repository.folder_total(folder)
         if total.files == 0:
@@ -56,7 +65,7 @@ def du(
         if ncdu:
             _print_for_ncdu(call, repository, folder)
             return
-        below = repository.folder_totals(folder, depth, by_size=sort) if depth else iter(())
+        below = repository.folder_totals(folder, levels, by_size=sort) if levels else iter(())
         for found in chain([total], below) if sort else chain(below, [total]):
             call.output.show(_document(found), [call.output.shown(_line(found, human=human))])
 

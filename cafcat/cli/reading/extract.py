@@ -85,7 +85,7 @@ def extract(
             return show_plan(call, repository.plan_extract(**files))
     stop = StopOnSignal("any open file", as_json=call.json)
     with (
-        executor_of(cluster) as executor,
+        executor_of(cluster, share_password=share_password) as executor,
         stop,
         call.reading() as repository,
         ShownProgress(call) as progress,

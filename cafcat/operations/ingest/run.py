@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cafcat import __version__
 from cafcat.catalog.chunks.owners import owner_name
-from cafcat.errors import CafcatError
+from cafcat.errors import CafcatError, InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
 from cafcat.model import IngestReport, RunState
@@ -113,6 +113,11 @@ class _IngestRun:
         options = replace(self._options, restart_listing=True) if afresh else self._options
         sources = source_opener(self._session, options)
         opened = sources.open(self._options.sources)
+        # The shards of an executor are listings of any source.
+        if self._options.restart_listing and self._options.executor is None and not sources.has_resumable_listing:
+            raise InvalidInput(
+                "--restart-listing is for the listing of a bucket only", hint="leave --restart-listing out"
+            )
         if self._is_of_logs:
             from cafcat.formats.clp.program import program_path
             from cafcat.logs.packing import check_log_sources

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
+from cafcat.errors import InvalidInput
 from cafcat.support.parameters import (
     Flag,
     FollowSymlinks,
@@ -53,3 +54,9 @@ class RepairOptions:
     target_size: NewChunkSize = None
     join_store: JoinStore = False
     dry_run: UnlessYes = False
+
+    def check(self) -> None:
+        """Raise InvalidInput for options of sources without a source."""
+        if not self.sources and (self.prefix or self.follow_symlinks or not self.unpack_tars):
+            message = "--prefix, --follow-symlinks and --no-unpack are for --from-source only"
+            raise InvalidInput(message, hint="leave them out, or add --from-source")

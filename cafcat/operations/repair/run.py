@@ -96,13 +96,14 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
 
     Raises:
         NotFound: The catalog has no such chunk, or there is no such source.
-        InvalidInput: A chunk has no live files.
+        InvalidInput: A chunk has no live files, or options of sources are given without a source.
         Conflict: The store has chunks of another catalog, and `join_store` is false.
         Locked: Another catalog began to write into the store at the same moment, and `join_store` is false.
         Unavailable: The store is not where its URL points.
         StoreFailed, AccessDenied: New chunks cannot be written, or a source failed. Chunks committed before stay.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
+    options.check()
     store = default_store(session)
     limits = chunk_limits(session, options.target_size)
     source_options = SourceOptions(

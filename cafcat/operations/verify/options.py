@@ -110,6 +110,10 @@ class VerifyOptions:
         if bool(self.sources) is not (level is VerifyLevel.SOURCE):
             hint = "run `cafcat verify --level source SRC...`, or leave out both the level and the sources"
             raise InvalidInput("level source requires sources, and the other levels accept none", hint=hint)
+        of_source = self.include or self.exclude or self.follow_symlinks or not self.unpack_tars
+        if level is not VerifyLevel.SOURCE and of_source:
+            message = "--include, --exclude, --follow-symlinks and --no-unpack are for --level source only"
+            raise InvalidInput(message, hint="leave them out, or use level source")
         if level not in (VerifyLevel.INDEX, VerifyLevel.DATA) and single:
             message = f"--chunk, --store, --older-than and --sample cannot be used at level {level}"
             raise InvalidInput(message, hint="leave them out, or use level index or data")
