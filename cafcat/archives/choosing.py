@@ -9,7 +9,7 @@ from cafcat.errors import InvalidInput, NotInstalled, Unsupported
 from cafcat.formats import registry as formats
 from cafcat.formats.base import Format
 
-__all__ = ["MEMBER_FORMATS", "export_format", "format_of_output"]
+__all__ = ["MEMBER_FORMATS", "export_format", "format_of_output", "format_of_suffix"]
 
 
 MEMBER_FORMATS: Final = ("tar", "zip")
@@ -43,7 +43,8 @@ def export_format(output: Path | None, name: str | None, prefixes: Sequence[str]
         try:
             return formats.validate_name(name)
         except InvalidInput as error:
-            error.hint = f"{error.hint}, {', '.join(MEMBER_FORMATS)}"
+            names = sorted([*MEMBER_FORMATS, *(one.name for one in formats.all_formats() if _is_writable(one))])
+            error.hint = f"available formats: {', '.join(names)}"
             raise
     if output is None:
         raise InvalidInput("the archive has no file name that shows its format", hint="use --format tar")
@@ -52,6 +53,14 @@ def export_format(output: Path | None, name: str | None, prefixes: Sequence[str]
             return suffix
     _refuse_compressed(output, prefixes)
     return _by_suffix(output, [f"{name} (.{name})" for name in MEMBER_FORMATS]).name
+
+
+def format_of_suffix(output: Path) -> str | None:
+    """Return the name of the format whose suffix a file name has; None if no format has it."""
+    suffixes = {f".{name}": name for name in MEMBER_FORMATS} | {
+        one.suffix: one.name for one in formats.all_formats()
+    }
+    return suffixes.get(output.suffix.lower())
 
 
 def format_of_output(output: Path, name: str | None) -> Format:

@@ -248,7 +248,11 @@ def test_wrong_arguments_are_refused(filled: Cafcat, alone: Cafcat) -> None:
         ["convert", "x.caf", "-", "--format", "car"],
     ):
         assert "cannot be standard output" in filled(*verb, code=2).err
-    assert "no format 'rar'" in filled("export", "tree", "-o", out / "x", "--format", "rar", code=2).err
+    refused = filled("export", "tree", "-o", out / "x", "--format", "rar", code=2).err
+    assert "no format 'rar'; available formats: caf, car, " in refused
+    assert "clp-s" not in refused
+    misnamed = filled("export", "tree", "-o", filled.folder / "misnamed.ZIP", "--format", "tar").err
+    assert "cafcat: warning: misnamed.ZIP has the suffix of zip, but is written as tar\n" in misnamed
     assert "--format tar" in filled("export", "tree", "-o", "-", code=2).err
     assert "cannot be written to this output" in filled("export", "-o", "-", "--format", "car", code=1).err
     assert left_in(out) == set()

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from cafcat.archives.choosing import MEMBER_FORMATS, export_format
+from cafcat.archives.choosing import MEMBER_FORMATS, export_format, format_of_suffix
 from cafcat.archives.making import NewArchive, new_archive
 from cafcat.archives.members import MemberArchive, new_members
 from cafcat.formats import registry as formats
@@ -74,6 +74,8 @@ def export_archive(
     """
     progress = session.progress
     name = export_format(output.path if isinstance(output, Output) else None, format, names)
+    if isinstance(output, Output) and (suffix := format_of_suffix(output.path)) not in (None, name):
+        session.warn(f"{output.path.name} has the suffix of {suffix}, but is written as {name}")
     try:
         with _new(output, name, progress) as made, session.catalog.export() as found:
             _add_all(found, reader, names, made, progress)
