@@ -24,7 +24,7 @@ from cafcat.model import (
 from cafcat.progress import Progress, Warnings
 from cafcat.session import Session
 from cafcat.settings.settings import Settings
-from cafcat.support.paths import folder_of
+from cafcat.support.paths import check_text, folder_of
 
 if TYPE_CHECKING:
     from cafcat.reading.urls import SignedUrl
@@ -83,6 +83,7 @@ class CatalogQueries:
         Files that were skipped because the path kept another file are in the list, too. The list is empty for a
         path that the catalog never had.
         """
+        check_text(path)
         return self.session.catalog.reports.history(path)
 
     def object_of(self, location: Location) -> str:

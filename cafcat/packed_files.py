@@ -15,6 +15,7 @@ from cafcat.model import ExtractReport, Location
 from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
 from cafcat.session import output_of
+from cafcat.support.paths import not_a_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -429,8 +430,8 @@ class PackedFiles(CatalogQueries):
             overwrite: True to replace existing files.
 
         Raises:
-            InvalidInput: `paths` is a single string; or, without `parents`, two files have the same base name: then
-                nothing was written.
+            InvalidInput: `paths` is a single string, a path is no text; or, without `parents`, two files have the
+                same base name: then nothing was written.
             Conflict, OutputFailed: The directory cannot be created or written to. Files that are durable by then
                 stay.
             AccessDenied, Unavailable: A store denies access or is out of reach.
@@ -550,6 +551,9 @@ class PackedFiles(CatalogQueries):
         from cafcat.reading.tree_files import tree_files
         from cafcat.sources.filter import PathFilter
 
+        given: object = prefix  # type checkers do not see all callers
+        if isinstance(given, bytes | os.PathLike | Location):
+            raise not_a_text(given)
         prefixes = list(filter(None, [prefix]) if isinstance(prefix, str) else prefix)
         names = None if paths is None else _names(paths)
         patterns = PathFilter(list(_names(include)), list(_names(exclude))) if include or exclude else None

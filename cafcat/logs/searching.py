@@ -26,6 +26,7 @@ from cafcat.logs.timestamp_keys import PACK_WITH_TIMES
 from cafcat.progress import Progress
 from cafcat.stores.base import FileStore, Store
 from cafcat.support.checksums import crc64nvme, to_base64
+from cafcat.support.paths import check_text
 from cafcat.support.quantities import plural
 from cafcat.support.spool import temporary_file_of
 
@@ -295,6 +296,7 @@ def folder_of_logs(prefix: str) -> str:
     The result is "" (all log files) for "", ".", "./" and "/". Other names keep a leading slash, because archives
     of other programs can have such names.
     """
+    check_text(prefix)
     return "" if prefix in (".", "./") else prefix.rstrip("/")
 
 

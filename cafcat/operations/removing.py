@@ -20,7 +20,7 @@ from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport
 from cafcat.reading.globs import is_glob
 from cafcat.session import Session
-from cafcat.support.paths import file_of, folder_of, is_text
+from cafcat.support.paths import check_text, file_of, folder_of, is_text
 from cafcat.writing.journal import write_journal
 
 __all__ = ["Removing"]
@@ -168,12 +168,15 @@ class Removing:
 
         Returns:
             The number of names that no catalog can store.
+
+        Raises:
+            InvalidInput: A path is no text.
         """
         impossible = 0
         self._progress.begin("reading names")
         for path in paths:
             self._session.checkpoint()
-            if path and is_text(path):
+            if is_text(path) and path:
                 names.add(path)
                 self._progress.advance(1, 0)
             else:
@@ -271,6 +274,7 @@ def _below(typed: str) -> PathScope:
         InvalidInput: The name is empty, as if a variable of the shell was not set; is "/", which can be a folder of
             an adopted archive; or is no path.
     """
+    check_text(typed)
     if not typed:
         raise InvalidInput("the name of the folder is empty", hint="write . for the whole catalog")
     if not is_text(typed):

@@ -16,6 +16,7 @@ from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_re
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.reading.saving import SavedFiles
+from cafcat.support.paths import check_text
 
 __all__ = ["Batch"]
 
@@ -137,13 +138,15 @@ class Batch:
             parents: True to give each file its whole path below the folder; False to give it its base name.
 
         Raises:
-            InvalidInput: Without `parents`, two files have the same base name. Nothing was written.
+            InvalidInput: A path is no text; or, without `parents`, two files have the same base name. Nothing was
+                written.
             OutputFailed: An output cannot be written. Files that are durable by then stay.
         """
         hint = "--parents keeps the folders of the files"
         tree: OutputTree[ReadRequest]
         with OutputNames("the same base name, and would have the same output", hint) as names:
             for path in paths:
+                check_text(path)
                 if not names.add(path, path if parents else path.rsplit("/", 1)[-1]):
                     yield path, self._reader.locate_many([path])[path]
             names.check()

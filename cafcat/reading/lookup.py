@@ -7,9 +7,9 @@ from uuid import UUID
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Location
-from cafcat.support.paths import is_text
+from cafcat.support.paths import is_text, not_a_text
 
-__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many", "not_a_text"]
+__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many"]
 
 
 class PathLookup(Protocol):
@@ -91,11 +91,6 @@ def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location |
     for start in range(0, len(texts), LOOKED_UP_PATHS):
         found |= _locate_some(files, texts[start : start + LOOKED_UP_PATHS])
     return found
-
-
-def not_a_text(path: object) -> InvalidInput:
-    """Return the error for a path that is no text, such as a pathlib.Path or bytes."""
-    return InvalidInput(f"a path must be a text, not {type(path).__name__}", hint="pass str(path)")
 
 
 def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:

@@ -13,6 +13,7 @@ from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
+from cafcat.support.paths import check_text
 
 if TYPE_CHECKING:
     from cafcat.reading.coalescing import RangeRead
@@ -88,11 +89,7 @@ class FileReader:
             NotFound: No file has the name. If it is the name of a folder, the message mentions that.
             InvalidInput: No path can have the name, or it is no text.
         """
-        given: object = path  # type checkers do not see all callers
-        if not isinstance(given, str):
-            from cafcat.reading.lookup import not_a_text
-
-            raise not_a_text(given)
+        check_text(path)
         try:
             return self._catalog.files.locate(path)
         except NotFound:

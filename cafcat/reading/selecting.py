@@ -10,7 +10,7 @@ from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX
 from cafcat.reading.globs import is_glob, literal_prefix, regex_of_path_glob
 from cafcat.reading.lookup import locate_many
-from cafcat.support.paths import file_of, folder_of, from_root, is_text
+from cafcat.support.paths import check_text, file_of, folder_of, from_root, is_text
 
 __all__ = ["PresenceCatalog", "Selection", "expanded", "glob_range", "is_pattern", "select"]
 
@@ -96,6 +96,7 @@ def expanded(files: Lookup, names: Iterable[str], *, below: bool = False) -> Ite
         below: True if a pattern also stands for everything below the folders that it matches.
     """
     for name in names:
+        check_text(name)
         if not is_pattern(files, name, below=below):
             yield name
             continue

@@ -2,7 +2,9 @@
 
 from typing import Final
 
-__all__ = ["end_of_prefix", "file_of", "folder_of", "from_root", "is_text"]
+from cafcat.errors import InvalidInput
+
+__all__ = ["check_text", "end_of_prefix", "file_of", "folder_of", "from_root", "is_text", "not_a_text"]
 
 
 _LAST_CHARACTER: Final = 0x10FFFF
@@ -10,8 +12,27 @@ _FIRST_SURROGATE: Final = 0xD800
 _AFTER_SURROGATES: Final = 0xE000
 
 
+def check_text(path: object) -> None:
+    """Raise InvalidInput if a path is no text: type checkers do not see all callers."""
+    if not isinstance(path, str):
+        raise not_a_text(path)
+
+
+def not_a_text(path: object) -> InvalidInput:
+    """Return the error for a path that is no text, such as a pathlib.Path, bytes or a Location."""
+    if isinstance(path, bytes):
+        hint = "pass os.fsdecode(path)"
+    else:
+        hint = "pass path.path" if isinstance(getattr(path, "path", None), str) else "pass str(path)"
+    return InvalidInput(f"a path must be a text, not {type(path).__name__}", hint=hint)
+
+
 def from_root(typed: str) -> str:
-    """Convert a typed path to a path from the catalog's root: "./a", "/a" -> "a"; "./", "/", "." -> "" (root)."""
+    """Convert a typed path to a path from the catalog's root: "./a", "/a" -> "a"; "./", "/", "." -> "" (root).
+
+    Raises InvalidInput if the path is no text, as do `folder_of` and `file_of`.
+    """
+    check_text(typed)
     name = typed
     while name.startswith(("./", "/")):
         name = name.removeprefix(".").removeprefix("/")
@@ -31,7 +52,11 @@ def file_of(prefix: str) -> str | None:
 
 
 def is_text(name: str) -> bool:
-    """Return True if Postgres can store `name` as text, because it is valid UTF-8 without a NUL byte."""
+    """Return True if Postgres can store `name` as text, because it is valid UTF-8 without a NUL byte.
+
+    Raises InvalidInput if the name is no `str`.
+    """
+    check_text(name)
     try:
         return b"\0" not in name.encode()
     except UnicodeEncodeError:

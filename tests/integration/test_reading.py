@@ -183,6 +183,46 @@ def test_a_path_that_is_no_text(repository: cafcat.Repository, tmp_path: Path, p
             assert {type(result) for result in results.values()} == {InvalidInput, NotFound}
 
 
+CALLS: dict[str, Callable[[cafcat.Repository, Any, Path], object]] = {
+    "get_into": lambda repository, path, output: list(repository.get_into([path], output)),
+    "get_into parents": lambda repository, path, output: list(repository.get_into([path], output, parents=True)),
+    "extract": lambda repository, path, output: repository.extract(path, output),
+    "extract several": lambda repository, path, output: repository.extract([path], output),
+    "extract paths": lambda repository, path, output: repository.extract("", output, paths=[path]),
+    "export": lambda repository, path, output: repository.export([path], output.with_suffix(".tar")),
+    "expand": lambda repository, path, _: list(repository.expand([path])),
+    "glob": lambda repository, path, _: list(repository.glob(path)),
+    "rm": lambda repository, path, _: repository.rm(["tree/hello", path]),
+    "rm folders": lambda repository, path, _: repository.rm(folders=[path]),
+    "undelete": lambda repository, path, _: repository.undelete([path]),
+    "removed": lambda repository, path, _: list(repository.removed(path)),
+    "history": lambda repository, path, _: repository.history(path),
+    "list": lambda repository, path, _: list(repository.list(path)),
+    "list_folder": lambda repository, path, _: list(repository.list_folder(path)),
+    "walk": lambda repository, path, _: list(repository.walk(path)),
+    "folder_total": lambda repository, path, _: repository.folder_total(path),
+    "has_logs": lambda repository, path, _: repository.has_logs(path),
+    "snapshot": lambda repository, path, output: repository.snapshot(output, path),
+    "verify": lambda repository, path, _: repository.verify(prefix=path),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_method_refuses_a_path_that_is_no_text(
+    repository: cafcat.Repository, tmp_path: Path, call: str
+) -> None:
+    for path, hint in [
+        (repository.locate("tree/hello"), "path.path"),
+        (b"tree/hello", "os.fsdecode(path)"),
+        (Path("tree/hello"), "str(path)"),
+    ]:
+        with pytest.raises(InvalidInput, match=f"^a path must be a text, not {type(path).__name__}") as raised:
+            CALLS[call](repository, path, tmp_path / "output")
+        assert raised.value.hint == f"pass {hint}"
+    assert not (tmp_path / "output").exists()
+    assert "tree/hello" in repository
+
+
 def test_ranges(repository: cafcat.Repository) -> None:
     for start, end in [(0, 5), (7, None), (7, 100), (0, 0), (11, 12), (-5, None), (-100, None), (0, 10**15)]:
         expected = b"hello, world"[start:end]

@@ -23,8 +23,8 @@ def run(session: Session, options: UndeleteOptions) -> UndeleteReport:
     Until the commit, an exception of `Session.checkpoint` leaves the catalog unchanged.
 
     Raises:
-        InvalidInput: One of `folders` cannot be the name of a folder of the catalog; or `paths` or `folders` is a
-            single string.
+        InvalidInput: One of `folders` cannot be the name of a folder of the catalog; `paths` or `folders` is a
+            single string; or a path is no text.
         CatalogUnavailable: The files could not be brought back, or the outcome of the commit is unknown.
         CatalogOutdated: The database has another schema.
     """
