@@ -187,7 +187,7 @@ class FileReader:
 
         For five minutes, this reader gets the file from a copy, if there is one.
         """
-        error.hint = f"run cafcat repair --chunk {location.chunk}"
+        error.hint = self._replicas.remedy(location)
         if self._replicas.others(location):
             self._replicas.record_damage(location)
             error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or {error.hint}"

@@ -252,9 +252,16 @@ class Replicas:
         elif location.store in self._outages:
             self._warn_of_store(location.store)
         elif error is not None:
-            advice = error.hint if is_denied(error) else f"run cafcat repair --chunk {location.chunk}"
+            advice = error.hint if is_denied(error) else self.remedy(location)
             message = f"{_failure(location, error)}: read from its copy in {replica.store}; {advice}"
             self._warn_once(location.chunk, message)
+
+    def remedy(self, location: Location) -> str:
+        """Return the hint for damage in a chunk. The files of a snapshot may have been repaired since."""
+        repair = f"run cafcat repair --chunk {location.chunk}"
+        if self.are_of_snapshot:
+            return f"make a new snapshot; if the file is damaged there, too, {repair}"
+        return repair
 
     def _is_own_object(self, replica: Replica, chunk: UUID) -> bool:
         cached = self._cached.get(chunk)
@@ -404,7 +411,7 @@ class ReplicaAttempts:
             error = self._replicas.error_of_lost(location) or self._unavailable
         hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
         if isinstance(error, Corrupt):
-            hints.append(f"run cafcat repair --chunk {self._location.chunk}")
+            hints.append(self._replicas.remedy(self._location))
         elif isinstance(error, NotFound):
             hints.append("if it was pruned or repacked since, make a new snapshot")
         if hints and error is not self._error:

@@ -371,8 +371,9 @@ def test_damage_is_no_missing_file(catalog_fs: CafcatFileSystem, folder: Folder,
     for call in (fsspec.filesystem("cafcat", **catalog_fs.storage_options).cat, catalog_fs.cat_file):
         with pytest.raises(Corrupt):
             call("large")
-    with pytest.raises(Corrupt):
+    with pytest.raises(Corrupt) as raised:
         catalog_fs.get("large", str(tmp_path / "large"))
+    assert raised.value.hint == f"run cafcat repair --chunk {location.chunk}"
     assert not (tmp_path / "large").exists()
     (tmp_path / "old").write_bytes(b"old")
     with pytest.raises(Corrupt):

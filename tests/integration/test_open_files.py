@@ -209,8 +209,11 @@ def test_damage_is_noticed_before_the_last_bytes_of_a_file_are_returned(
         while file.read(100_000):
             assert file.tell() < len(FILES[path])
     assert caught.value.path == path
-    with repository.open(path) as file, pytest.raises(Corrupt):
+    hint = f"run cafcat repair --chunk {repository.locate(path).chunk}"
+    assert caught.value.hint == hint
+    with repository.open(path) as file, pytest.raises(Corrupt) as caught:
         file.read()
+    assert caught.value.hint == hint
     with repository.open("files/whole") as file:
         assert file.read() == FILES["files/whole"]
 
