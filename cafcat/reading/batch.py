@@ -155,7 +155,7 @@ class Batch:
                     yield from self._write_all(names, tree, parents=parents)
                 except CafcatError:  # it concerns more than one file: complete files stay
                     tree.commit()
-                    yield from _finished(tree)
+                    yield from self._finished(tree, parents=parents)
                     raise
 
     def _write_all(
@@ -174,9 +174,21 @@ class Batch:
                     try:
                         self._reader.save(request, blocks, partial(write, request))
                     except (Conflict, InvalidInput, *FILE_ERRORS) as error:
+                        self._explain(request, error, parents=parents)
                         yield request.name, error
             tree.commit()
-            yield from _finished(tree)
+            yield from self._finished(tree, parents=parents)
+
+    def _finished(self, tree: OutputTree[ReadRequest], *, parents: bool) -> Iterator[_Outcome]:
+        if tree.has_finished:
+            for request, error in tree.finished():
+                if error is not None:
+                    self._explain(request, error, parents=parents)
+                yield request.name, error or request.location
+
+    def _explain(self, request: ReadRequest, error: CafcatError, *, parents: bool) -> None:
+        if parents:
+            self._reader.explain_conflict(error, request.location.path, request.location.path)
 
     def _get_window(
         self, reads: Iterator[RangeRead[ReadRequest]], outputs: Mapping[str, Output]
@@ -260,12 +272,6 @@ class Batch:
             return self._reader.save(request, blocks, b"".join)
         except (Conflict, *FILE_ERRORS) as error:
             return error
-
-
-def _finished(tree: OutputTree[ReadRequest]) -> Iterator[_Outcome]:
-    if tree.has_finished:
-        for request, error in tree.finished():
-            yield request.name, error or request.location
 
 
 def _outcomes(saved: SavedFiles) -> Iterator[_Outcome]:

@@ -285,6 +285,7 @@ class Extraction:
             self.report.files_there += 1
             self._progress.advance(1, location.size_bytes)
             return
+        self._reader.explain_conflict(error, location.path, stripped(location.path, self._strip))
         report_failure(self.report, self._progress, location.path, error)
 
     def _is_there(self, location: Location) -> bool:

@@ -1,15 +1,16 @@
 """Looks up where files are, by names as users type them."""
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 from uuid import UUID
 
-from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, shown_path
 from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Location
 from cafcat.support.paths import is_text, not_a_text
 
-__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "locate_as_typed", "locate_many"]
+__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "explain_conflict", "locate_as_typed", "locate_many"]
 
 
 class PathLookup(Protocol):
@@ -91,6 +92,22 @@ def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location |
     for start in range(0, len(texts), LOOKED_UP_PATHS):
         found |= _locate_some(files, texts[start : start + LOOKED_UP_PATHS])
     return found
+
+
+def explain_conflict(files: PathLookup, error: Conflict, path: str, name: str) -> None:
+    """Change a Conflict if the catalog has a file and a folder where the output has only one: see `FileReader`."""
+    output, taken = error.path or "", path
+    while name and not f"/{output}".endswith(f"/{name}"):
+        name, _, last = name.rpartition("/")
+        taken = taken[: -len(last) - 1]
+    if not name or os.path.islink(output) or (taken == path and not os.path.isdir(output)):
+        return
+    with suppress(CafcatError):  # without the catalog, the message is only less exact
+        if files.folders_among([path]) if taken == path else files.locate_many([taken]):
+            error.message = (
+                f"the catalog has a file and a folder named {shown_path(taken)}: write them to two folders"
+            )
+            error.hint = None
 
 
 def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:

@@ -1,16 +1,19 @@
 """Translates errors of the operating system about output files to errors of cafcat."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, OutputFailed
 
-__all__ = ["FILE_EXISTS", "disk_error", "disk_errors"]
+__all__ = ["FILE_EXISTS", "FOLDER_EXISTS", "disk_error", "disk_errors"]
 
 FILE_EXISTS: Final = "there is a file of that name already"
 """Message of the Conflict if an output file exists."""
+FOLDER_EXISTS: Final = "there is a folder of that name"
+"""Message of the Conflict if a folder has the name of an output file."""
 
 _NO_SUCH_NAME: Final = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 _IN_THE_WAY: Final = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
@@ -42,6 +45,8 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
     """
     reason = error.strerror or str(error)
     if error.errno == errno.EEXIST or isinstance(error, FileExistsError):
+        if os.path.isdir(shown) and not os.path.islink(shown):
+            return Conflict(FOLDER_EXISTS, path=shown)
         hint = "choose another name, or overwrite it (--force, in Python overwrite=True)"
         return Conflict(FILE_EXISTS, path=shown, hint=hint)
     if error.errno in _IN_THE_WAY:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cafcat.errors import Conflict, InvalidInput
-from cafcat.reading.output_errors import disk_error
+from cafcat.reading.output_errors import FOLDER_EXISTS, disk_error
 from cafcat.support.new_file import NewFile, new_file, new_named_file, write_all
 from cafcat.support.syncing import FOLDER_FLAGS, sync_ancestors, sync_file, sync_folder
 
@@ -54,7 +54,7 @@ class Output:
         """
         try:
             if self.path.is_dir():
-                raise Conflict("there is a folder of that name", path=self.shown)
+                raise Conflict(FOLDER_EXISTS, path=self.shown)
             if not self.overwrite and os.path.lexists(self.path) and not self.is_special:
                 raise FileExistsError
         except OSError as error:

@@ -5,7 +5,7 @@ from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from cafcat.errors import CafcatError, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
+from cafcat.errors import CafcatError, Conflict, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
 from cafcat.model import Location
 from cafcat.progress import Progress
 from cafcat.reading.content import Damaged, check, checked, cut, decode, decoded
@@ -109,6 +109,19 @@ class FileReader:
         from cafcat.reading.lookup import locate_many
 
         return locate_many(self._catalog.files, paths)
+
+    def explain_conflict(self, error: CafcatError, path: str, name: str) -> None:
+        """Change the message of an error if the catalog has a file and a folder where the output has only one.
+
+        Args:
+            error: The error of writing a file. An error that is no Conflict stays as it is.
+            path: Path of the file in the catalog.
+            name: Its path below the output folder: the end of `path`.
+        """
+        if isinstance(error, Conflict):
+            from cafcat.reading.lookup import explain_conflict
+
+            explain_conflict(self._catalog.files, error, path, name)
 
     def object_of(self, location: Location) -> str:
         """Return the absolute path or URL of the archive that contains a file, which is never a copy."""

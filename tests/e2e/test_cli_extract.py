@@ -120,6 +120,27 @@ def test_the_same_command_continues_an_extract(tree: Cafcat) -> None:
     assert tree("extract", "photos", "-C", "out", "-f").text.startswith("extracted 5 files, ")
 
 
+def test_a_file_and_a_folder_of_one_name(tree: Cafcat) -> None:
+    (tree.folder / "n").mkdir()
+    (tree.folder / "n/a").write_bytes(b"file")
+    tree("ingest", "n", "-q")
+    (tree.folder / "n/a").unlink()
+    (tree.folder / "n/a").mkdir()
+    (tree.folder / "n/a/b").write_bytes(b"below")
+    tree("ingest", "n", "-q")
+    message = "the catalog has a file and a folder named n/a: write them to two folders"
+    for number, force in enumerate([[], ["--force"]]):
+        for _ in range(2):  # into a new folder, and once more
+            result = tree("extract", "n", "-C", f"out{number}", *force, code=3)
+            assert result.err == f"cafcat: n/a: {message}\n"
+            assert "--force" not in result.text
+        result = tree("get", "n/a", "n/a/b", "--parents", "-o", f"got{number}", *force, code=3)
+        assert result.err == f"cafcat: {message} (path 'got{number}/n/a')\n"
+    tree("get", "n/a", "--parents", "-o", "single")
+    assert "--force" in tree("get", "n/a", "--parents", "-o", "single", code=1).err
+    assert message in tree("get", "n/a/b", "--parents", "-o", "single", code=1).err
+
+
 def test_an_error_that_ends_an_extract_has_the_number_of_complete_files(tree: Cafcat) -> None:
     second = Cafcat(tree.folder, tree.database_url, {**tree.extra, "CAFCAT_STORE": str(tree.folder / "third")})
     (tree.folder / "zz").write_bytes(b"read last, by the URL of the store")
