@@ -386,5 +386,11 @@ def _conditions(
     if name is not None and "/" in name:
         hint = "`cafcat find FOLDER --name PATTERN` looks below a folder; `cafcat stat PATTERN` takes whole paths"
         raise InvalidInput(f"no base name matches {name!r}: the pattern has a slash", hint=hint)
+    times: dict[str, object] = {"newer_ns": newer_ns, "older_ns": older_ns}
+    sizes: dict[str, object] = {"min_size": min_size, "max_size": max_size}
+    for unit, values in (("nanoseconds since 1970", times), ("bytes", sizes)):
+        for option, value in values.items():
+            if not isinstance(value, int | float | None):
+                raise InvalidInput(f"{option} must be a number of {unit}, not {value!r}")
     pattern = None if name is None else regex_of_glob(name)
     return FindFilter(pattern, newer_ns, older_ns, min_size, max_size)

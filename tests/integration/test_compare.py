@@ -141,3 +141,5 @@ def test_invalid_databases_are_refused(world: World, databases: Databases) -> No
         world.repository.compare(f"postgresql://127.0.0.1:1/{uuid4()}?connect_timeout=2")
     with pytest.raises(InvalidInput):
         world.repository.compare("nonsense")
+    with pytest.raises(InvalidInput, match="the URL of the other catalog must be a text, not list"):
+        world.repository.compare(["nonsense"])  # type: ignore[arg-type]

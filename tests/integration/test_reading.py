@@ -223,6 +223,15 @@ def test_every_method_refuses_a_path_that_is_no_text(
     assert "tree/hello" in repository
 
 
+@pytest.mark.parametrize("option", ["newer_ns", "older_ns", "min_size", "max_size"])
+def test_find_refuses_a_condition_that_is_no_number(repository: cafcat.Repository, option: str) -> None:
+    conditions: dict[str, Any] = {option: "5kB"}
+    for find in (repository.find, repository.find_paths):
+        with pytest.raises(InvalidInput, match=f"^{option} must be a number of .*, not '5kB'"):
+            list(find("tree", **conditions))
+    assert [found.path for found in repository.find("tree", max_size=12.5, newer_ns=1e9, name="hello")]  # type: ignore[arg-type]
+
+
 def test_ranges(repository: cafcat.Repository) -> None:
     for start, end in [(0, 5), (7, None), (7, 100), (0, 0), (11, 12), (-5, None), (-100, None), (0, 10**15)]:
         expected = b"hello, world"[start:end]

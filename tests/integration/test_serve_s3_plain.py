@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import cafcat
+from cafcat.errors import InvalidInput
+from cafcat.serve.s3 import S3Options, s3_app
 from tests.worlds.aws_signing import Signer
 from tests.worlds.servers.s3_gateway import Gateway, gateway
 from tests.worlds.statements import statements
@@ -82,3 +84,9 @@ def test_a_damaged_small_object_is_an_error(filled: cafcat.Repository) -> None:
     with gateway(filled, public=("data",)) as server:
         [(status, body), (other, _)] = get_all(server, ["/data/7", "/data/8"])
         assert (status, b"InternalError" in body, other) == (500, True, 200)
+
+
+def test_public_folders_must_be_a_list(filled: cafcat.Repository) -> None:
+    options = S3Options(public="data")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="the names must be a list, not one name"):
+        s3_app(filled, options)

@@ -162,6 +162,15 @@ def test_paths_that_no_ingest_would_make_are_refused(repository: cafcat.Reposito
     check(repository, {"good": b"2"})
 
 
+def test_a_path_that_is_no_text_is_refused(repository: cafcat.Repository) -> None:
+    paths: list[Any] = [5, None, b"a", Path("a")]
+    with repository.writer() as writer:
+        for path in paths:
+            with pytest.raises(InvalidInput, match=f"^a path must be a text, not {type(path).__name__}"):
+                writer.add(path, b"1")
+    check(repository, {})
+
+
 def test_contents_that_are_not_binary_are_refused(repository: cafcat.Repository, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
     with repository.writer() as writer, (tmp_path / "text").open() as file:

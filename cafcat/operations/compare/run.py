@@ -11,6 +11,7 @@ from typing import Final
 
 from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.catalog.transfer.comparing import ComparedTable, Comparing
+from cafcat.errors import InvalidInput
 from cafcat.events import CatalogsDiffer
 from cafcat.operations.compare.options import CompareOptions
 from cafcat.operations.compare.report import CompareReport
@@ -37,6 +38,9 @@ def run(session: Session, options: CompareOptions) -> CompareReport:
         AccessDenied: A database rejects the user or password.
     """
     progress = session.progress
+    other: object = options.other  # type checkers do not see all callers
+    if not isinstance(other, str):
+        raise InvalidInput(f"the URL of the other catalog must be a text, not {type(other).__name__}")
     theirs = Comparing(DatabaseUrl(options.other))
     rows, differences = Counter[str](), Counter[str]()
     try:

@@ -23,6 +23,7 @@ from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import check_name, member_name
 from cafcat.support.arguments import member_of
+from cafcat.support.paths import check_text
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
@@ -205,6 +206,7 @@ class _Problems(Progress):
 
 
 def _check_path(path: str) -> None:
+    check_text(path)
     reason = check_name(path)
     if reason is None and member_name(path)[0] != path:
         reason = 'it begins or ends with "/", or has a part "", "." or ".."'

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from cafcat.errors import InvalidInput
+from cafcat.operations.names import check_names
 from cafcat.support.parameters import Flag
 from cafcat.support.paths import folder_of, is_text
 
@@ -39,9 +40,9 @@ class S3Options:
         """Check the names.
 
         Raises:
-            InvalidInput: A name is empty, or no path can have it.
+            InvalidInput: A name is empty, or no path can have it; or `public` is a single string.
         """
-        for name in self.public:
+        for name in check_names(self.public):
             if not name:
                 raise InvalidInput("the name of a public folder is empty", hint="write . for all files")
             if not is_text(name):
