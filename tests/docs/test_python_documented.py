@@ -29,6 +29,7 @@ def test_the_examples_run(tmp_path: Path, database_url: str, monkeypatch: pytest
     for line in ("2 files", "['2024']", "photos ['2024'] ['albums.zip']", "[b'bytes', b'meow']"):
         assert line in run.stdout
     assert "photos/2024/nothing.txt cannot be read" in run.stdout
+    assert "this is a folder: use rm -r to remove all files below it" in run.stdout
     assert (tmp_path / "copy-of-cat.txt").read_bytes() == b"meow"
     assert (tmp_path / "restored" / "photos" / "2024" / "cat.txt").read_bytes() == b"meow"
 
