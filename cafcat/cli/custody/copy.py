@@ -48,7 +48,7 @@ def copy(
     call: Call,
     options: CopyOptions,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Copy all chunks.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Copy all chunks that have live files.")] = False,
     cluster: Cluster = None,
 ) -> int:
     """Copy chunks into a second store. Reads use the copy when the chunk itself cannot be read or is damaged.
