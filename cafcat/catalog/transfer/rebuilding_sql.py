@@ -223,9 +223,9 @@ EXISTS (SELECT FROM record_files AS f JOIN records AS l USING (n) JOIN plan AS p
           AND f.start_byte = t.start_byte AND l.id > {after})
 """
 
-# True if the restored entry comes again with its chunk: the chunk has no record, and comes after all records.
+# True if the restored entry comes again with its chunk: the chunk had lost its record, and got a later one.
 _COMES_AGAIN: Final = """
-EXISTS (SELECT FROM plan AS p WHERE t.kind = 'restore' AND p.id = t.caf_file_id AND p.adopted
+EXISTS (SELECT FROM plan AS p WHERE t.kind = 'restore' AND p.id = t.caf_file_id AND p.sequence > t.sequence
         AND NOT EXISTS (SELECT FROM record_files AS s WHERE s.n = p.n AND s.file_path = t.file_path))
 """
 

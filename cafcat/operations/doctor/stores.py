@@ -145,7 +145,7 @@ def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None, *, in
         return error(text, remedy)
     if facts.has_own:
         text = f"{facts.url} answers, and has no marker of this catalog"
-        return warning(text, "the next command that writes there makes one; is it the right store?")
+        return warning(text, "the next ingest, copy or repair there makes one; is it the right store?")
     if why is None:
         return _not_joined(store, catalog)
     if facts.has_adopted:
