@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
-from cafcat.stores.marker import read_markers
+from cafcat.stores.marker import catalogs_of, read_markers
 from cafcat.stores.presence import elsewhere, why_not_there
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
 
-__all__ = ["ReachableStores", "check_present", "reachable_of"]
+__all__ = ["ReachableStores", "check_present", "reachable_of", "why_another"]
 
 _NEWEST_OBJECTS: Final = 10
 """Largest number of newest chunks, of newest copies and of newest backups that are looked for in a store."""
@@ -129,7 +129,7 @@ class ReachableStores:
                 self._check_not_moved(store)
             if not known or any(has(store, key) for key in known):
                 return store
-            if (why := why_not_there(store, known[0])) is not None:
+            if (why := why_another(store, self._catalog, known[0])) is not None:
                 return elsewhere(url, why)
         except (CatalogUnavailable, CatalogOutdated):
             raise
@@ -152,9 +152,34 @@ def check_present(store: Store, catalog: "Catalog") -> None:
     """
     known = catalog.recovery.newest(store.url, _NEWEST_OBJECTS)
     if known and not any(has(store, key) for key in known):
-        why = why_not_there(store, known[0])
+        why = why_another(store, catalog, known[0])
         if why is not None:
             raise elsewhere(store.url, why)
+
+
+def why_another(store: Store, catalog: "Catalog", missing: str) -> str | None:
+    """Return why a store that lacks an object seems to be another one than the catalog has at its URL.
+
+    There may be no store, as `why_not_there` finds out, or one that only other catalogs have joined.
+
+    Args:
+        store: The store.
+        catalog: The catalog.
+        missing: Key of the object.
+
+    Returns:
+        The reason, for a message; None if the store seems to be the right one.
+
+    Raises:
+        StoreFailed, AccessDenied: The store does not answer, or refuses the request.
+    """
+    if (why := why_not_there(store, missing)) is not None:
+        return why
+    identity = catalog.identities.of(store.url)
+    others = catalogs_of(store)
+    if identity.store is None or not others or identity.catalog in others:
+        return None  # without any marker, the store may be a copy that was put into the place of a lost one
+    return f"it is a store of another catalog, {others[0]}"
 
 
 def reachable_of(session: Session, urls: Iterable[str]) -> list[str]:

@@ -208,6 +208,34 @@ def test_nothing_is_written_in_place_of_a_target_that_vanished(world: World, tmp
     assert world.sql("SELECT count(*) FROM chunk_copies WHERE state = 'committed'") == [(1,)]
 
 
+@pytest.mark.parametrize("place", ["of the chunks", "of the copies"])
+def test_a_store_of_another_catalog_in_place_of_a_store_is_no_damage(
+    databases: Databases, tmp_path: Path, place: str
+) -> None:
+    """As after another disk was mounted there."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a").write_bytes(b"a")
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    with (
+        databases.fresh(databases.template()) as url,
+        databases.fresh(databases.template()) as other_url,
+        cafcat.open(database_url=url, home=tmp_path / "home", store=str(first)) as repository,
+        cafcat.open(database_url=other_url, home=tmp_path / "other home", store=str(third)) as other,
+    ):
+        for each in (repository, other):
+            each.ingest([str(tmp_path / "files")])
+        repository.copy(to=str(second))
+        changed = first if place == "of the chunks" else second
+        changed.rename(tmp_path / "right disk")
+        third.rename(changed)
+        report = repository.verify()
+        assert (report.missing, report.unreadable, report.ok) == (0, 1, 1)
+        with pytest.raises(Unavailable, match="a store of another catalog"):
+            repository.copy(to=str(changed)) if place == "of the copies" else repository.ingest([str(tmp_path)])
+        errors = [result.found for result in repository.doctor().diagnoses if result.level == "error"]
+        assert [text for text in errors if "is a store of another catalog" in text]
+
+
 def vanish(store: Folder, elsewhere: Path, left: str) -> None:
     """Rename the folder of a store, if it is still there, and leave no folder or an empty one."""
     with contextlib.suppress(OSError):

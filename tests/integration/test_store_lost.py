@@ -54,6 +54,24 @@ def test_chunks_are_read_from_copies_and_other_files_are_removed(
     assert sql(repository, "SELECT unwritten FROM journal WHERE unwritten <> '{}'") == []
 
 
+def test_missing_copies_are_no_copies_and_damaged_ones_come_last(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    chunks = [commit(repository, FIRST), commit(repository, SECOND), commit(repository, {"c": b"four"})]
+    second, third = tmp_path / "second", tmp_path / "third"
+    repository.copy(to=str(second))
+    repository.copy(chunks[1:2], to=str(third))
+    (second / f"{chunks[0]}.caf").unlink()
+    for chunk in chunks[1:]:
+        (second / f"{chunk}.caf").write_bytes(b"damaged")
+    repository.verify()
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost))
+    assert (report.chunks_kept, report.chunks_damaged, report.chunks_lost, report.files_lost) == (2, 1, 1, 2)
+    assert live(repository) == {"b/1", "c"}
+    assert repository.locate("b/1").store == third.as_uri()
+
+
 def test_removed_files_of_lost_chunks_are_counted(
     repository: cafcat.Repository, lost: Path, tmp_path: Path
 ) -> None:

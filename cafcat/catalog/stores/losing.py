@@ -16,16 +16,22 @@ from cafcat.support.paging import pages_of
 
 __all__ = ["Losing", "LostChunk"]
 
+# A damaged copy may have most files of its chunk. A missing one has none.
 _COPY: Final = """
-SELECT k.store FROM chunk_copies AS k
+SELECT k.store, cafcat_ops.is_broken(k.chunk_id, k.id) AS is_damaged FROM chunk_copies AS k
 WHERE k.chunk_id = c.id AND k.store <> c.store AND k.state = 'committed' AND k.deleted_at IS NULL
-ORDER BY k.retired_at IS NOT NULL, k.id LIMIT 1
+  AND NOT (cafcat_ops.is_broken(k.chunk_id, k.id) AND 'missing' = (
+      SELECT v.verdict FROM verifications AS v WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id
+      AND v.verdict IN ('damaged', 'missing') ORDER BY v.id DESC LIMIT 1))
+ORDER BY 2, k.retired_at IS NOT NULL, k.id LIMIT 1
 """
 _CHUNKS: Final = f"""
 SELECT c.id, c.uuid, c.live_file_count, c.live_bytes,
        (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'removed'),
-       (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'replaced'), ({_COPY})
-FROM chunks AS c WHERE c.store = %(store)s AND c.state IN ('committed', 'retired') AND c.id > %(after)s
+       (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'replaced'),
+       copy.store, coalesce(copy.is_damaged, false)
+FROM chunks AS c LEFT JOIN LATERAL ({_COPY}) AS copy ON true
+WHERE c.store = %(store)s AND c.state IN ('committed', 'retired') AND c.id > %(after)s
 ORDER BY c.id LIMIT %(limit)s
 """  # noqa: S608
 _PAGE_ROWS: Final = 1000
@@ -70,7 +76,8 @@ class LostChunk(NamedTuple):
         bytes: Their total size.
         removed_files: Number of its removed files.
         old_versions: Number of older versions of files in it, which newer versions have replaced.
-        copy_store: URL of another store that has a copy; None if no store has one.
+        copy_store: URL of another store that has a copy; None if no store has one, or `verify` found all missing.
+        is_damaged: True if `verify` found this copy damaged, and no other store has an undamaged one.
     """
 
     id: int
@@ -80,6 +87,7 @@ class LostChunk(NamedTuple):
     removed_files: int
     old_versions: int
     copy_store: str | None
+    is_damaged: bool
 
 
 class Losing:

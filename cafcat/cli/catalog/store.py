@@ -170,7 +170,8 @@ def _shown_loss(report: "StoreLossReport") -> str:
     parts = [
         f"{'would give up' if report.dry_run else 'gave up'} {report.store}: lost {lost}"
         f" ({format_size(report.bytes_lost)}){also}",
-        f"{plural(report.chunks_kept, 'chunk')} read from copies",
+        f"{plural(report.chunks_kept, 'chunk')} read from copies"
+        + (f", {report.chunks_damaged} of them damaged: run cafcat repair" if report.chunks_damaged else ""),
         f"lost {report.copies_lost} {'copy' if report.copies_lost == 1 else 'copies'}"
         f" and {plural(report.backups_lost, 'backup')}",
     ]

@@ -139,24 +139,32 @@ def _journal(store: Store, records: Sequence[NewestRecord]) -> list[Found]:
 
 def _without_marker(store: Store, facts: StoreFacts, catalog: UUID | None, *, in_home: bool) -> Found:
     why = why_not_there(store)
-    if why is not None and facts.has_own:
-        text = f"{facts.url} has objects in the catalog, but {why}"
-        remedy = "is its disk mounted? If it was moved: cafcat store move; if it is lost: cafcat store rm --lost"
-        return error(text, remedy)
     if facts.has_own:
-        text = f"{facts.url} answers, and has no marker of this catalog"
-        return warning(text, "the next ingest, copy or repair there makes one; is it the right store?")
+        return _used_without_marker(store, facts, why)
     if why is None:
         return _not_joined(store, catalog)
     if facts.has_adopted:
         return ok(f"{facts.url} has adopted archives only")
     try:
-        catalogs_of(store)
+        catalogs_of(store)  # raises NotFound for a missing bucket
         if not in_home:  # cafcat makes the home and its folders
             check_parent(store)
     except (NotFound, InvalidInput) as missing:
         return error(missing.message, missing.hint or _LOOK)
     return ok(f"{facts.url} has no objects yet: {why}")
+
+
+def _used_without_marker(store: Store, facts: StoreFacts, why: str | None) -> Found:
+    """Return the result for a store with objects in the catalog; `why` is why it seems not to be there."""
+    if why is not None:
+        text = f"{facts.url} has objects in the catalog, but {why}"
+        remedy = "is its disk mounted? If it was moved: cafcat store move; if it is lost: cafcat store rm --lost"
+        return error(text, remedy)
+    if facts.uuid is not None and (others := catalogs_of(store)):
+        text = f"{facts.url} is a store of another catalog, {others[0]}, and has no marker of this one"
+        return error(text, "mount the right disk, or enter the new place: cafcat store move")
+    text = f"{facts.url} answers, and has no marker of this catalog"
+    return warning(text, "the next ingest, copy or repair there makes one; is it the right store?")
 
 
 def _not_joined(store: Store, catalog: UUID | None) -> Found:

@@ -26,6 +26,7 @@ class StoreLossReport:
     Attributes:
         store: URL of the store.
         chunks_kept: Number of its chunks with a copy in another store, from which they are read now.
+        chunks_damaged: Number of these chunks whose only copies were found damaged.
         chunks_lost: Number of its other chunks.
         files_lost: Number of live files in the lost chunks. They were removed from the catalog.
         bytes_lost: Total size of these files.
@@ -38,6 +39,7 @@ class StoreLossReport:
 
     store: str
     chunks_kept: int = 0
+    chunks_damaged: int = 0
     chunks_lost: int = 0
     files_lost: int = 0
     bytes_lost: int = 0
@@ -74,6 +76,7 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
             session.checkpoint()
             if chunk.copy_store is not None:
                 report.chunks_kept += 1
+                report.chunks_damaged += chunk.is_damaged
                 if not dry_run:
                     session.catalog.copies.switch(chunk.uuid, url, chunk.copy_store)
                 continue

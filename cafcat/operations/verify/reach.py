@@ -2,8 +2,9 @@
 
 from cafcat.catalog.chunks.verification import CheckTarget
 from cafcat.errors import CafcatError, Unavailable
+from cafcat.operations.reachable_stores import why_another
 from cafcat.session import Session
-from cafcat.stores.presence import elsewhere, why_not_there
+from cafcat.stores.presence import elsewhere
 
 __all__ = ["why_out_of_reach"]
 
@@ -16,7 +17,7 @@ def why_out_of_reach(session: Session, target: CheckTarget) -> CafcatError | Non
         target: An object of the store that is missing, or could not be read.
     """
     try:
-        why = why_not_there(session.stores[target.store], target.object_key)
+        why = why_another(session.stores[target.store], session.catalog, target.object_key)
     except Unavailable as error:
         return error
     except CafcatError:

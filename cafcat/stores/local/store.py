@@ -50,8 +50,9 @@ class LocalStore:
         self._is_private = is_private
         self._synced: set[tuple[str, int]] = set()
         """Path and inode of each folder whose name, with those of all folders above, this process has synced."""
-        self._written_to: tuple[int, int] | None = None
-        """Device and inode of the store's folder when the last upload began; None before it, and after `close`."""
+        self._known_place: tuple[int, int] | None = None
+        """Device and inode of the store's folder when the last upload began, or before, when the first object was
+        found there; None before both, and after `close`."""
 
     def close(self) -> None:
         """Close the files that reads have left open. Idempotent. The store can still be used.
@@ -59,7 +60,7 @@ class LocalStore:
         Afterwards, the store's folder may also be made anew: the next upload does not miss the former one.
         """
         self._cache.close()
-        self._written_to = None
+        self._known_place = None
 
     def create(self, key: str, *, rewrites_head: bool = False) -> LocalUpload:  # noqa: ARG002 - any head can be rewritten
         """Begin the upload of a new object.
@@ -67,13 +68,13 @@ class LocalStore:
         Raises:
             InvalidInput: The key is not allowed.
             Conflict: The store has an object with this key, or an unfinished upload of the key.
-            Unavailable: The folder of the store vanished since the last upload began, for example by an unmount.
+            Unavailable: The folder of the store vanished since an object was found or written, as by an unmount.
             StoreFailed: The file cannot be created.
         """
         path = self.locate(key)
         self._check_place()
         self._make_folder(os.path.dirname(path))
-        self._written_to = self._place()
+        self._known_place = self._place()
         return LocalUpload(path, self.folder, key, is_private=self._is_private)
 
     def read(self, key: str, start_byte: int, end_byte: int) -> bytes:
@@ -122,6 +123,8 @@ class LocalStore:
             StoreFailed: The file cannot be opened.
         """
         with self.open(key) as file:
+            if self._known_place is None:
+                self._known_place = self._place()
             return ObjectInfo(key, file.size_bytes)
 
     def delete(self, key: str) -> None:
@@ -215,11 +218,11 @@ class LocalStore:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def _check_place(self) -> None:
-        """Raise Unavailable if this process has written into another folder of this name, and none is here now.
+        """Raise Unavailable if this process has used another folder of this name, and no store is here now.
 
         Without this check, the chunks after an unmount would get into the empty mount point, and be committed.
         """
-        if self._written_to in (None, self._place()):
+        if self._known_place in (None, self._place()):
             return
         if (why := why_not_there(self)) is not None:
             raise elsewhere(self.url, why)
