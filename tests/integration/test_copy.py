@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -725,6 +726,33 @@ def test_late_uploads_and_objects_are_removed(world: World) -> None:
     upload.commit()
     assert counted(world.recover()) == {"uploads_removed": 1, "objects_removed": 1, "unknown_objects": 1}
     assert set(world.second.everything()) == {"strange"}
+
+
+@pytest.mark.parametrize("way", [("first", "second"), ("first", "second", "first")])
+def test_recover_keeps_chunks_where_an_earlier_copy_ended(world: World, way: tuple[str, ...]) -> None:
+    """The object of a migrated chunk has the key of a copy that was abandoned or pruned there before."""
+    chunk = commit(world.repository, FILES)
+    urls = {"first": world.first.url, "second": world.second.url}
+    leave(world, chunk, "half")
+    assert counted(world.recover()) == {"copies_removed": 1}
+    for old, new in pairwise(way):
+        assert world.repository.migrate_store(urls[old], urls[new]).chunks == 1
+        world.repository.prune(grace_seconds=0)
+        assert counted(world.recover()) == {}
+        assert {location.store for location in world.repository.list()} == {urls[new]}
+        assert world.repository.verify(level="data").ok == 1
+
+
+def test_recover_keeps_a_retired_copy_whose_row_is_older(world: World, tmp_path: Path) -> None:
+    chunk = commit(world.repository, FILES)
+    third = (tmp_path / "third").as_uri()
+    world.repository.copy(to=third)
+    leave(world, chunk, "half")
+    assert counted(world.recover()) == {"copies_removed": 1}
+    world.repository.migrate_store(world.first.url, world.second.url)
+    world.repository.migrate_store(world.second.url, third)
+    assert counted(world.recover()) == {}
+    assert f"{chunk}.caf" in world.second.everything()
 
 
 @pytest.mark.slow  # `make test` has samples of it: tests/crash/test_crash.py

@@ -94,11 +94,15 @@ UNION ALL (SELECT 'store', NULL, true FROM journal
            WHERE unwritten <> '{{}}' AND unwritten && ARRAY[%(store)s] ORDER BY id LIMIT 1)
 UNION ALL (SELECT 'runs', owner, false FROM ingest_runs WHERE state = 'running')
 """  # noqa: S608
-# A store may have had several copies of a chunk, one after the other. The last one counts.
+_LAST_COUNTS: Final = ("abandoned", "deleted", "retired", "committed", None)
+"""Final states, if a chunk and a copy have one key in a store: the last of their states in this order counts."""
+# A store may have had several copies of a chunk, one after the other. The last one counts. After a migration, the
+# row of the copy that exists may be older.
 _FINAL_STATES: Final = " UNION ALL ".join(
     "(SELECT DISTINCT ON (object_key) object_key, "  # noqa: S608
     f"CASE WHEN state = 'writing' OR {_REMAINS} THEN NULL ELSE state END "
-    f"FROM {table} WHERE store = %(store)s AND object_key = ANY(%(keys)s) ORDER BY object_key, id DESC)"
+    f"FROM {table} WHERE store = %(store)s AND object_key = ANY(%(keys)s) "
+    "ORDER BY object_key, deleted_at IS NOT NULL, id DESC)"
     for table in ("chunks", "chunk_copies", "backups")
 )
 
@@ -257,6 +261,7 @@ class Recovery:
         parameters = {"store": store_url, "keys": list(filter(is_text, keys))}
         with self._connection.statement() as connection:
             rows = connection.execute(_FINAL_STATES.encode(), parameters).fetchall()
+        rows.sort(key=lambda row: _LAST_COUNTS.index(row[1]))
         return {key: ChunkState(state) if state else None for key, state in rows}
 
 
