@@ -157,14 +157,15 @@ class CopyRecovered(NamedTuple):
 
 
 class ObjectLeftAlone(NamedTuple):
-    """`recover` found an object, or an unfinished upload, with the key of a chunk, which has no row in the catalog.
+    """`recover` found an object, or an unfinished upload, with the key of a chunk, which the catalog does not have.
 
-    Another catalog may write it. Or this catalog was restored from a backup that is older than the object.
+    Another catalog may write it. Or this catalog was restored from a backup that is older than the object. Or the
+    catalog gave up the object, for example with a lost store that is found again.
 
     Attributes:
         object: URL of the store, a slash, and the key of the object.
         is_upload: True for an unfinished upload.
-        copy_of: Uuid of the chunk that the catalog has in another store, if this object has its key; else None.
+        copy_of: Uuid of the chunk of the catalog, if this object has its key; else None.
         is_needed: True if that chunk has live files; False if it is retired or deleted, or there is no such chunk.
     """
 

@@ -331,6 +331,21 @@ def test_an_object_is_adopted_once(repository: cafcat.Repository, tmp_path: Path
     assert "is a chunk of this catalog" in adopt(repository, store / f"{own}.caf", prefix="again").failed[0]
 
 
+def test_an_object_of_a_deleted_chunk_is_adopted_in_another_folder(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    own = commit(repository, {"own": b"own"})
+    found = Path(repository.settings.store.removeprefix("file://")) / f"{own}.caf"
+    data = found.read_bytes()
+    repository.rm(["own"])
+    assert repository.prune(grace_seconds=0).chunks == 1
+    found.write_bytes(data)
+    hint = "its object can be adopted in another folder: move it there"
+    assert hint in adopt(repository, found).failed[0]
+    adopted(repository, found.rename(tmp_path / found.name))
+    assert repository.read("own") == b"own"
+
+
 def test_pruned_archive_stays_on_disk_and_can_be_adopted_again(
     repository: cafcat.Repository, tmp_path: Path
 ) -> None:

@@ -688,6 +688,50 @@ def test_copies_of_pruned_chunks_without_rows_are_named(tmp_path: Path, open_at:
     ]
 
 
+def test_copies_that_were_given_up_are_named(tmp_path: Path, open_at: Opener) -> None:
+    """As on a lost disk that is found again: the catalog has rows of the copies, in the state `deleted`."""
+    first, second, away = Folder(tmp_path / "first"), Folder(tmp_path / "second"), tmp_path / "away"
+    repository = open_at(first)
+    needed, unneeded = (commit(repository, {name: name.encode()}) for name in "ab")
+    repository.copy(to=second.url)
+    second.folder.rename(away)
+    repository.rm(paths=["b"])
+    repository.lose_store(second.url)
+    away.rename(second.folder)
+    found: list[object] = []
+    report = repository.with_progress(Following(on=found.append)).recover()
+    assert counted(report) == {"unknown_copies": 1, "unneeded_copies": 1}
+    assert {(left.copy_of, left.is_needed) for left in found if isinstance(left, ObjectLeftAlone)} == {
+        (UUID(needed), True),
+        (UUID(unneeded), False),
+    }
+    assert repository.copy(to=second.url).found == 1
+    assert repository.prune(grace_seconds=0).chunks == 1
+    assert counted(repository.recover()) == {"unneeded_copies": 1}
+    assert set(second.everything()) >= {f"{needed}.caf", f"{unneeded}.caf"}
+
+
+def test_objects_of_deleted_chunks_that_are_found_again_are_named(tmp_path: Path, open_at: Opener) -> None:
+    first = Folder(tmp_path / "first")
+    repository = open_at(first)
+    chunk = commit(repository, FILES)
+    commit(repository, {"other": b""})
+    repository.backup()
+    objects = {key: content for key, content in first.everything().items() if key.startswith(("backups/", chunk))}
+    assert len(objects) == 2
+    repository.rm(paths=list(FILES))
+    assert repository.prune(grace_seconds=0).chunks == 1
+    sql(repository, "UPDATE backups SET state = 'deleted', deleted_at = now()")
+    for key, content in objects.items():
+        (first.folder / key).write_bytes(content)
+    found: list[object] = []
+    assert counted(repository.with_progress(Following(on=found.append)).recover()) == {"unneeded_copies": 1}
+    assert found == [
+        ObjectLeftAlone(f"{first.url}/{chunk}.caf", is_upload=False, copy_of=UUID(chunk), is_needed=False)
+    ]
+    assert objects.items() <= first.everything().items()
+
+
 def test_chunks_of_a_store_that_is_away_are_counted(tmp_path: Path, open_at: Opener) -> None:
     first = Folder(tmp_path / "first")
     repository = open_at(first)

@@ -101,6 +101,8 @@ class Adopting:
             hint = f"`cafcat chunks show {str(uuid)[:8]}` shows it"
             if is_adopted and state == ChunkState.RETIRED:
                 hint = "no path points to it any more: after `cafcat prune`, it can be adopted again"
+            elif not is_adopted and state == ChunkState.DELETED:
+                hint = "its object can be adopted in another folder: move it there"
             raise Conflict(f"the archive {reason}: {uuid} ({state})", hint=hint)
 
     def preview(self, mapping: Mapping, on_conflict: OnConflict) -> ChunkCommit:

@@ -14,7 +14,7 @@ from cafcat.catalog.chunks.recovery import Recovery
 from cafcat.events import Event, ObjectLeftAlone
 from cafcat.model import ChunkState
 from cafcat.operations.joining import CHUNK_KEY
-from cafcat.stores.base import Store
+from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX, is_chunk_key, is_probe_key
 
 __all__ = ["LateObjects"]
@@ -30,8 +30,8 @@ class LateObjects:
         recovery: Queries of the catalog.
         store: The store.
         url: URL of the store in the catalog.
-        counts: Receives the numbers of removed uploads and objects, and of those without a row, which stay.
-        emit: Receives an event for each chunk without a row.
+        counts: Receives the numbers of removed uploads and objects, and of those that are left alone.
+        emit: Receives an event for each upload and object that is left alone.
         dry_run: Count only; change nothing.
     """
 
@@ -48,8 +48,9 @@ class LateObjects:
         These are uploads whose chunk, copy or backup is no longer being written, and objects whose row is
         abandoned. All probe objects and their uploads are removed, too. Uploads and objects with the key of a chunk
         that have no row in the catalog are only counted, because another catalog may write them. Those with the key
-        of a chunk in another store are counted as copies, needed or not. Journal records, and other stores below
-        this one, are left out. With `dry_run`, nothing is removed.
+        of a chunk in another store are counted as copies, needed or not. So are objects of deleted chunks and
+        copies, as in a lost store that is found again. Journal records, and other stores below this one, are left
+        out. With `dry_run`, nothing is removed.
         """
         others = (JOURNAL_PREFIX, *self._nested())
         uploads = (key for key in self.store.uploads() if not key.startswith(others))
@@ -73,7 +74,8 @@ class LateObjects:
         """
         for batch in _batches(keys):
             states = self.recovery.final_states(self.url, batch)
-            copies = self._copies([key for key in batch if key not in states] if kind == "objects" else ())
+            gone = [key for key in batch if states.get(key, ChunkState.DELETED) is ChunkState.DELETED]
+            copies = self._copies(gone if kind == "objects" else ())
             for key in batch:
                 if is_probe_key(key):
                     yield key
@@ -82,10 +84,12 @@ class LateObjects:
                 elif states[key] in late:
                     yield key
                     self.counts[f"{kind}_removed"] += 1
+                elif key in copies and has(self.store, key):  # prune did not remove the object meanwhile
+                    self._leave_alone(kind, key, copies[key])
 
-    def _copies(self, unknown: Iterable[str]) -> dict[str, tuple[UUID, bool]]:
+    def _copies(self, gone: Iterable[str]) -> dict[str, tuple[UUID, bool]]:
         """Return the keys of chunks of the catalog, with the uuid of the chunk and whether it has live files."""
-        found = {key: UUID(match[1]) for key in unknown if (match := CHUNK_KEY.fullmatch(key))}
+        found = {key: UUID(match[1]) for key in gone if (match := CHUNK_KEY.fullmatch(key))}
         needed = self.recovery.find_needed(list(found.values())) if found else {}
         return {key: (uuid, needed[uuid]) for key, uuid in found.items() if uuid in needed}
 

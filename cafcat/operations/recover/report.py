@@ -18,8 +18,8 @@ class RecoverReport:
         still_leased: Number of chunks that are being written, by writers that may be alive.
         unknown_uploads: Number of uploads with the key of a chunk that this catalog does not have. They stay.
         unknown_objects: Number of objects with the key of a chunk that this catalog does not have. They stay.
-        unknown_copies: Number of objects with the key of a chunk that this catalog has in another store, and no row
-            for this copy. They stay; `copy` enters them.
+        unknown_copies: Number of objects with the key of a chunk that this catalog has in another store, but not
+            here. They stay; `copy` enters them.
         unneeded_copies: The same for chunks without live files, which are retired or deleted. They stay, too.
         leases_end_at: When the last lease of the chunks in `still_leased` ends, ISO 8601 in UTC; None without them.
         failed: One message for each chunk, copy or store that could not be recovered.
