@@ -93,6 +93,23 @@ def test_a_store_out_of_reach_is_named_with_exit_code_3(cafcat: Cafcat) -> None:
     assert cafcat("repair", "--store", "second", "--json", code=3).document["summary"]["stores_out_of_reach"] == 1
 
 
+def test_no_copy_into_a_store_out_of_reach_is_proposed(cafcat: Cafcat) -> None:
+    write_tree(cafcat.folder)
+    cafcat("ingest", "tree", "-q")
+    for name in ("second", "third"):
+        cafcat("copy", "--all", "--to", f"./{name}", "-q")
+    chunk = damage(cafcat)
+    cafcat("verify", "--level", "data", "-q", code=5)
+    (cafcat.folder / "second").rename(cafcat.folder / "moved")
+    result = cafcat("repair", "--from-copy", "--yes", code=3)
+    assert "cannot find the store" in result.err
+    third = (cafcat.folder / "third").as_uri()
+    assert result.lines[-1] == (
+        f"the new chunks have no second copy yet, and the old chunks have one: cafcat copy --all --to {third}"
+    )
+    assert cafcat("chunks", "show", chunk, "--json").document["state"] == "retired"
+
+
 def test_a_store_that_lost_all_its_chunks_is_within_reach(cafcat: Cafcat) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")

@@ -30,7 +30,8 @@ class RepairReport:
             repaired, and no other number counts them.
         stores_out_of_reach: Number of stores with chunks, copies or backups that cannot be read, or are not where
             their URLs point. `verify` finds no damage there. 0 if the user named the chunks to repair.
-        copies_in: URLs of the stores that have copies of the old chunks. The new chunks have no copies yet.
+        copies_in: URLs of the stores within reach that have copies of the old chunks. The new chunks have no copies
+            yet.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """

@@ -119,8 +119,11 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
     join_store(session, store, allow_shared=options.join_store, dry_run=options.dry_run)
     rewriter = Rewriter(session, chunk_target(session.catalog, store, "repair"), limits)
     repair = Repair(session, options, rewriter, sources)
-    if not options.chunks:
-        repair.report.stores_out_of_reach = _warn_of_unreachable(session)
+    if not options.chunks:  # verify records no damage in a store that is out of reach
+        errors = _out_of_reach(session, session.catalog.recovery.stores())
+        repair.report.stores_out_of_reach = len(errors)
+        for error in errors.values():
+            session.warn(f"{error}")
     try:
         repair.run(repair.damaged(options.chunks))
     finally:
@@ -211,7 +214,10 @@ class Repair:
         if not self._dry_run:
             ids = [chunk.id for chunk in chunks]
             self.report.chunks_mended = self._catalog.rewriting.retired(ids)
-            self.report.copies_in = self._catalog.copies.stores_of(ids) if self.report.chunks_written else []
+            if self.report.chunks_written:
+                copies_in = self._catalog.copies.stores_of(ids)
+                errors = _out_of_reach(self._session, copies_in)
+                self.report.copies_in = [url for url in copies_in if url not in errors]
 
     def _repair_group(self, group: Sequence[RewritableChunk]) -> None:
         try:
@@ -439,19 +445,17 @@ class Repair:
         report.files_changed, report.interrupted = rewriter.changed, rewriter.interrupted
 
 
-def _warn_of_unreachable(session: Session) -> int:
-    """Warn of each store that is out of reach, because `verify` records no damage there. Return their number."""
-    urls = session.catalog.recovery.stores()
-    stores, unreachable = ReachableStores(session), 0
+def _out_of_reach(session: Session, urls: Iterable[str]) -> dict[str, CafcatError]:
+    """Return those stores that are out of reach, with the reason."""
+    stores, errors = ReachableStores(session), {}
     for url in urls:
         try:
             stores.check_place(url)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError as error:
-            unreachable += 1
-            session.warn(f"{error}")
-    return unreachable
+            errors[url] = error
+    return errors
 
 
 def _left(chunk: RewritableChunk) -> str:
