@@ -115,7 +115,7 @@ class JsonCursor:
         """Move past white space and the character `expected`. Raises Corrupt if it is not the next character."""
         found = self.peek()
         if found != expected:
-            raise self._unexpected(expected.decode(), found)
+            raise self._unexpected(repr(expected.decode()), found)
         self.position += 1
 
     def _unexpected(self, expected: str, found: bytes, byte: int | None = None) -> Corrupt:
