@@ -73,13 +73,14 @@ def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
 
 
 def _explain_removed(repository: "PackedFiles", error: CafcatError) -> bool:
-    """Add a hint to the error if the missing file was removed, and its bytes are kept. Returns True if it does."""
+    """Add a hint to the error if the missing file was removed. Returns True if it does."""
     if not isinstance(error, NotFound) or not error.path:
         return False
     with suppress(CafcatError):
         last = next(iter(repository.history(error.path)), None)
-        if last is not None and last.reason == "removed" and last.is_kept:
-            error.hint = f"it was removed; `cafcat undelete {shlex.quote(error.path)}` brings it back"
+        if last is not None and last.reason == "removed":
+            back = f"`cafcat undelete {shlex.quote(error.path)}` brings it back"
+            error.hint = f"it was removed; {back if last.is_kept else 'its chunk was pruned or lost'}"
             return True
     return False
 
