@@ -13,7 +13,7 @@ from typing import Final
 from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, PathScope, successor
 from cafcat.catalog.files.path_list import PathList, VersionList
 from cafcat.catalog.files.removal import Change
-from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, shown_path
+from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, StoreFailed, shown_path
 from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, FileProblem, ProblemKind, RetiredLocation
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.rm.report import RemoveReport
@@ -258,8 +258,10 @@ class Removing:
                 write_journal(self._catalog.journal, self._stores.open(url))
             except CafcatError as error:
                 behind.append(url)
+                # The hint of a server that fails is to run the command again, which has succeeded.
+                why = error.message if isinstance(error, StoreFailed) else error
                 self._progress.warn(
-                    f"the journal record could not be written to {url}: {error.message}; run `cafcat recover` later"
+                    f"the journal record could not be written to {url}: {why}; run `cafcat recover` later"
                 )
         return tuple(behind)
 
