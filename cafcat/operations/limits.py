@@ -55,7 +55,8 @@ def set_paused(session: Session, run_id: int, *, is_paused: bool) -> None:
 
 def _url_of(session: Session, given: str) -> str:
     """Return the URL of a limit: without user, password, and slashes at its end."""
-    url = given if "://" in given else store_row(session, given).url
+    configured = session.settings.stores.get(given)
+    url = given if "://" in given else (configured or store_row(session, given)).url
     url = url_without_user(url).rstrip("/")
     if url.startswith("file:") or url.endswith(":"):
         raise InvalidInput("a limit is for a store or source on a network", hint="write it as s3://BUCKET")

@@ -20,6 +20,9 @@ def test_a_limit_is_set_listed_and_removed(cafcat: Cafcat) -> None:
     cafcat("limits", "remove", "s3://b/in")
     assert cafcat("limits", "list").err.startswith("cafcat: there are no limits; ")
     assert "no limit for s3://b/in" in cafcat("limits", "remove", "s3://b/in", code=4).err
+    (cafcat.folder / "limits.toml").write_text('[stores.named]\nurl = "s3://named/chunks"\n')
+    cafcat("--config", "limits.toml", "limits", "set", "named", "--requests", "3", "-q")
+    assert cafcat("limits", "list", "--json").document["url"] == "s3://named/chunks"
     assert "give --requests" in cafcat("limits", "set", "s3://b", code=2).err
     assert "not a number of bytes" in cafcat("limits", "set", "s3://b", "--bandwidth", "fast", code=2).err
 

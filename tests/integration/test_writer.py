@@ -110,6 +110,20 @@ def test_commit_makes_files_visible_before_the_end(repository: cafcat.Repository
     assert writer.report.chunks_committed == 2
 
 
+def test_a_running_run_has_the_counts_of_its_committed_chunks(repository: cafcat.Repository) -> None:
+    with repository.writer() as writer:
+        writer.add("a", b"first")
+        writer.commit()
+        writer.add("a", b"second")
+        writer.add("b", b"third")
+        writer.commit()
+        [listed] = repository.runs()
+        assert listed.state is RunState.RUNNING
+        assert (listed.files_added, listed.files_replaced, listed.chunks_committed) == (2, 1, 2)
+        assert listed.bytes_added == len(b"first" + b"second" + b"third")
+        assert repository.run(listed.id) == listed
+
+
 def test_the_action_for_an_existing_path_may_be_a_text(repository: cafcat.Repository) -> None:
     for on_conflict, content in (("replace", b"first"), ("replace", b"second"), ("skip", b"third")):
         with repository.writer(on_conflict=on_conflict) as writer:

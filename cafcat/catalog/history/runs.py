@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from psycopg.types.json import Jsonb
@@ -27,16 +28,17 @@ _COUNTERS: Final = (
 )
 
 
-# The detail of a commit's event is that of ChunkCommit.detail.
-_FAIL_DEAD: Final = r"""
-WITH counted AS (
-    SELECT c.run_id, count(*) AS chunks, sum(d.numbers[1]::bigint) AS added, sum(d.numbers[2]::bigint) AS replaced,
-           sum(d.numbers[3]::bigint) AS bytes
-    FROM chunks AS c JOIN events AS e ON e.chunk_id = c.id AND e.kind = 'chunk_committed'
-    CROSS JOIN LATERAL (
-        SELECT regexp_match(e.detail, '^([0-9]+) added, ([0-9]+) replaced, .* ([0-9]+) live_bytes') AS numbers) AS d
-    WHERE c.run_id = ANY(%(runs)s) GROUP BY c.run_id
-)
+# What runs have committed until now. The detail of a commit's event is that of ChunkCommit.detail.
+_COMMITTED: Final = r"""
+SELECT c.run_id, count(*) AS chunks, sum(d.numbers[1]::bigint)::bigint AS added,
+       sum(d.numbers[2]::bigint)::bigint AS replaced, sum(d.numbers[3]::bigint)::bigint AS bytes
+FROM chunks AS c JOIN events AS e ON e.chunk_id = c.id AND e.kind = 'chunk_committed'
+CROSS JOIN LATERAL (
+    SELECT regexp_match(e.detail, '^([0-9]+) added, ([0-9]+) replaced, .* ([0-9]+) live_bytes') AS numbers) AS d
+WHERE c.run_id = ANY(%(runs)s) GROUP BY c.run_id
+"""
+_FAIL_DEAD: Final = f"""
+WITH counted AS ({_COMMITTED})
 UPDATE ingest_runs AS r SET state = 'failed', error = 'its process died', finished_at = coalesce((
            SELECT max(e.happened_at) FROM events AS e WHERE e.run_id = r.id AND e.kind IN
                ('run_begun', 'chunk_begun', 'chunk_committed', 'chunk_adopted', 'files_removed', 'file_failed')
@@ -45,7 +47,7 @@ UPDATE ingest_runs AS r SET state = 'failed', error = 'its process died', finish
        files_replaced = coalesce(n.replaced, 0), bytes_added = coalesce(n.bytes, 0)
 FROM unnest(%(runs)s::bigint[]) AS dead (id) LEFT JOIN counted AS n ON n.run_id = dead.id
 WHERE r.id = dead.id AND r.state = 'running'
-"""
+"""  # noqa: S608
 
 
 def iso(column: str) -> str:
@@ -162,11 +164,14 @@ class Runs:
         return problems
 
     def runs(self, limit: int) -> list[Run]:
-        """Return the ingest runs that began last, newest first, at most `limit` of them."""
+        """Return the ingest runs that began last, newest first, at most `limit` of them.
+
+        A running one has the counts of its committed chunks. Its other counts are known when it ends.
+        """
         return self._select("ORDER BY id DESC LIMIT %s", limit)
 
     def run(self, run_id: int) -> Run:
-        """Return an ingest run. Raises NotFound if there is no run with this ingest_runs.id."""
+        """Return an ingest run as `runs` does. Raises NotFound if there is no run with this ingest_runs.id."""
         found = self._select("WHERE id = %s", run_id)
         if not found:
             raise NotFound(f"there is no run {run_id}", hint="`cafcat runs` lists the latest ones")
@@ -194,7 +199,15 @@ class Runs:
         )
         with self._connection.statement() as connection:
             rows = connection.execute(statement.encode(), [value]).fetchall()
-        return [Run(row[0], RunState(row[1]), tuple(row[2]), *row[3:]) for row in rows]
+            runs = [Run(row[0], RunState(row[1]), tuple(row[2]), *row[3:]) for row in rows]
+            running = [run.id for run in runs if run.state is RunState.RUNNING]
+            committed = connection.execute(_COMMITTED.encode(), {"runs": running}).fetchall() if running else ()
+        counts = {run_id: numbers for run_id, *numbers in committed}
+        return [_with_counts(run, *counts[run.id]) if run.id in counts else run for run in runs]
+
+
+def _with_counts(run: Run, chunks: int, added: int, replaced: int, size_bytes: int) -> Run:
+    return replace(run, chunks_committed=chunks, files_added=added, files_replaced=replaced, bytes_added=size_bytes)
 
 
 def _dead_runs(connection: PgConnection) -> list[int]:
