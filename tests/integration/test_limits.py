@@ -327,10 +327,12 @@ def test_an_ingest_outlasts_a_server_that_asks_to_slow_down(
     assert 10 < len(refused) < 64 * 30, "each of 64 requests at most five times a second"
 
 
+@pytest.mark.parametrize("slow", ["head", "body"])
 def test_an_ingest_keeps_to_the_limit_of_a_web_server(
     repository: Repository,
     tmp_path: Path,
     web_server: WebServer,  # noqa: F811
+    slow: str,
 ) -> None:
     in_flight, most, lock = [0], [0], threading.Lock()
 
@@ -338,6 +340,14 @@ def test_an_ingest_keeps_to_the_limit_of_a_web_server(
         with lock:
             in_flight[0] += 1
             most[0] = max(most[0], in_flight[0])
+        if slow == "body" and handler.command == "GET":
+            handler.head(200, web_server.files[handler.file_path], content_length="7")
+            handler.wfile.flush()
+            time.sleep(0.03)
+            with lock:
+                in_flight[0] -= 1
+            handler.wfile.write(b"content")
+            return
         time.sleep(0.01)
         handler.serve()
         with lock:

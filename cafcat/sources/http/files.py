@@ -125,7 +125,10 @@ class HttpFiles:
         Raises:
             SourceFailed: The file has changed since `look`, has vanished, or cannot be read.
         """
-        content = b"".join(self.blocks(file)) if file.size_bytes <= SMALL_BYTES else None
+        content = None
+        if file.size_bytes <= SMALL_BYTES:
+            with TRAFFIC.request(_traffic_url(file), received=file.size_bytes):  # until the whole body is here
+                content = b"".join(self.blocks(file))
         # Other times were made up by `look` for comparing, and are not stored.
         is_known = file.modified_ns != 0 and _is_from_server(file.modified_ns)
         modified_ns = file.modified_ns if is_known else None
