@@ -165,6 +165,21 @@ def test_a_link_in_place_of_a_file(repository: cafcat.Repository, tree: Path) ->
     assert paths(repository) == left("top")
 
 
+def test_files_below_a_link_in_place_of_a_folder(repository: cafcat.Repository, tree: Path) -> None:
+    """Without follow_symlinks, the source has no file below the link. A source that is a link is followed."""
+    outside = tree.parent / "outside"
+    write(outside, "1", "d/2")
+    (tree / "b" / "linked").symlink_to(outside)
+    repository.ingest(["tree"], follow_symlinks=True)
+    assert {"tree/b/linked/1", "tree/b/linked/d/2"} < set(paths(repository))
+    assert repository.ingest(["tree"], follow_symlinks=True, delete=True).files_removed == 0
+    assert repository.ingest(["tree"], delete=True).files_removed == 2
+    assert paths(repository) == left()
+    tree.rename(tree.parent / "moved")
+    tree.symlink_to("moved")
+    assert repository.ingest(["tree"], delete=True).files_removed == 0
+
+
 def test_nothing_is_removed_if_too_many_files_are_gone(repository: cafcat.Repository, tree: Path) -> None:
     """The new files are committed all the same: an empty folder may be a disk that is not mounted."""
     repository.ingest(["tree"])

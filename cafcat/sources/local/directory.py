@@ -5,6 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 from cafcat.errors import CafcatError, InvalidInput, NotFound, SourceFailed
@@ -102,9 +103,12 @@ class DirectorySource:
 
     def has(self, path: str) -> bool:
         """Return True if there is a regular file now, whose catalog path would be this one."""
-        locator = os.path.join(self._typed, path[self._relative_from :])
+        name = path[self._relative_from :]
+        folders = (os.path.join(self._typed, folder) for folder in PurePosixPath(name).parents)
+        if not self._follow_symlinks and any(map(os.path.islink, folders)):
+            return False
         try:
-            status = os.stat(locator, follow_symlinks=self._follow_symlinks)
+            status = os.stat(os.path.join(self._typed, name), follow_symlinks=self._follow_symlinks)
         except OSError as error:
             return error.errno not in (errno.ENOENT, errno.ENOTDIR)
         return stat.S_ISREG(status.st_mode)
