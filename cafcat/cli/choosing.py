@@ -124,14 +124,17 @@ def _blocks(listing: str) -> Iterator[bytes]:
         raise SourceFailed(f"cannot read the list of files: {error.strerror}", path=listing) from error
 
 
-def warn_of_no_match(call: "Call", include: Sequence[str], matched: str) -> None:
-    """Warn that no file matches the patterns of --include.
+def warn_of_no_match(call: "Call", include: Sequence[str], exclude: Sequence[str], matched: str) -> None:
+    """Warn that no file matches the patterns of --include, or that --exclude leaves all such files out.
 
     Args:
         call: The call of the command.
-        include: The patterns.
+        include: The patterns of --include.
+        exclude: The patterns of --exclude.
         matched: What the patterns are compared with, for the message.
     """
     patterns = " ".join(f"--include {shlex.quote(pattern)}" for pattern in include)
+    excluded = " ".join(f"--exclude {shlex.quote(pattern)}" for pattern in exclude)
+    none = f"no file is left by {patterns} and {excluded}" if exclude else f"no file matches {patterns}"
     braces = "; {a,b} has no meaning: repeat --include" if any("{" in pattern for pattern in include) else ""
-    call.warn(f"no file matches {patterns}; patterns are written as in .gitignore, for {matched}{braces}")
+    call.warn(f"{none}; patterns are written as in .gitignore, for {matched}{braces}")

@@ -138,7 +138,7 @@ def ingest(
                 raise
             failure, report = error, error.report
     if options.include and not report.interrupted and not report.files_seen and not report.files_failed:
-        warn_of_no_match(call, options.include, "paths below SRC")
+        warn_of_no_match(call, options.include, options.exclude, "paths below SRC")
     document, lines = {"summary": asdict(report)}, _summary(report, progress, removes=options.delete)
     if failure is not None and not isinstance(failure, NotConfirmed):  # after NotConfirmed, all files are packed
         lines[0] = f"ended early; {lines[0]}"

@@ -66,6 +66,10 @@ def test_filters_are_those_of_gitignore(tree: Cafcat) -> None:
         "photos/2023/a.jpg"
     )
     assert "no file matches --include '*.none'" in tree("extract", "--include", "*.none", "-C", "out").err
+    result = tree("extract", "--include", "*.raw", "--exclude", "photos", "-C", "out")
+    assert "no file is left by --include '*.raw' and --exclude photos; patterns are" in result.err
+    for _ in range(2):  # the second time, the file is there already
+        assert tree("extract", "--include", "*.raw", "-C", "out").err == ""
     plan = tree("extract", "photos", "--include", "*.raw", "-C", "out", "--explain", "--json").document
     assert (plan["files"], plan["bytes_wanted"]) == (1, 1)
 

@@ -418,6 +418,8 @@ def test_a_pattern_that_matches_nothing_is_named(cafcat: Cafcat) -> None:
     assert "no file matches --include '*.{txt,bin}'; patterns are written as in .gitignore" in result.err
     assert "{a,b} has no meaning: repeat --include" in result.err
     assert cafcat("ingest", ".", "--include", "*.txt").err == ""
+    result = cafcat("ingest", ".", "--include", "a*", "--exclude", "*.txt", "--exclude", "b")
+    assert "no file is left by --include 'a*' and --exclude '*.txt' --exclude b; patterns are" in result.err
 
 
 def test_a_remote_of_rclone_is_answered_with_the_url_of_a_bucket(cafcat: Cafcat) -> None:

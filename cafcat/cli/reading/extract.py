@@ -108,8 +108,9 @@ def extract(
     work = f"{format_size(report.bytes)}, {progress.seconds:.1f} s"
     line = f"{first}extracted {plural(report.files, 'file')}{there}{failed}{skipped}, {work}"
     summary = asdict(report) | {"failed": [problem._asdict() for problem in report.failed]}
-    if include and not report.files and not report.files_failed and not report.interrupted:
-        warn_of_no_match(call, include, "paths in the catalog")
+    found = report.files or report.files_there or report.files_skipped or report.files_failed
+    if include and not found and not report.interrupted:
+        warn_of_no_match(call, include, exclude or (), "paths in the catalog")
     call.summarize({"summary": summary}, [line])
     if report.interrupted:
         return INTERRUPTED
