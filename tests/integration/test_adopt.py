@@ -490,7 +490,10 @@ def test_message_for_an_adopted_archive_without_live_files(repository: cafcat.Re
     path = archive(tmp_path / "x.caf")
     assert adopted(repository, path, on_conflict=OnConflict.SKIP).files == 0
     [message] = adopt(repository, path, on_conflict=OnConflict.REPLACE).failed
-    assert "after `cafcat prune`, it can be adopted again" in message
+    assert "`cafcat prune` lets it go after 7 days, or with `--grace 0` at once" in message
+    assert repository.prune(dry_run=False).let_go == 0
+    assert repository.prune(grace_seconds=0, dry_run=False).let_go == 1
+    assert adopted(repository, path, on_conflict=OnConflict.REPLACE).files == len(FILES)
 
 
 def test_commit_with_a_lost_answer_is_checked(

@@ -15,7 +15,7 @@ from cafcat.catalog.history.events import record_event
 from cafcat.catalog.stores.stores import add_store
 from cafcat.catalog.unknown_outcome import commit_with_check
 from cafcat.errors import Conflict
-from cafcat.model import ArchiveUnits, ChunkState, OnConflict
+from cafcat.model import DEFAULT_GRACE_SECONDS, ArchiveUnits, ChunkState, OnConflict
 
 __all__ = ["AdoptedArchive", "Adopting"]
 
@@ -100,7 +100,11 @@ class Adopting:
             reason = "was adopted before" if is_adopted else "is a chunk of this catalog"
             hint = f"`cafcat chunks show {str(uuid)[:8]}` shows it"
             if is_adopted and state == ChunkState.RETIRED:
-                hint = "no path points to it any more: after `cafcat prune`, it can be adopted again"
+                days = DEFAULT_GRACE_SECONDS // 86_400
+                hint = (
+                    f"no path points to it any more: `cafcat prune` lets it go after {days} days, "
+                    "or with `--grace 0` at once, and it can be adopted again"
+                )
             elif not is_adopted and state == ChunkState.DELETED:
                 hint = "its object can be adopted in another folder: move it there"
             raise Conflict(f"the archive {reason}: {uuid} ({state})", hint=hint)
