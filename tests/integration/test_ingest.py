@@ -340,6 +340,29 @@ def test_last_file_of_a_repeated_path_counts(
     assert findings(repository) == []
 
 
+@pytest.mark.parametrize("compress", [(), ("gzip", "-k", "one.tar")], ids=["plain", "gzip"])
+def test_last_member_of_a_repeated_name_counts(
+    repository: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: tuple[str, ...]
+) -> None:
+    """The second ingest finds all files unchanged."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "z"):
+        Path(name).write_bytes(b"first")
+    subprocess.run(["tar", "cf", "one.tar", "z", "a"], check=True)
+    Path("z").write_bytes(b"the second, longer")
+    subprocess.run(["tar", "rf", "one.tar", "z"], check=True)
+    if compress:
+        subprocess.run(compress, check=True)
+    source = "one.tar.gz" if compress else "one.tar"
+    assert repository.ingest([source], dry_run=True).files_added == 2
+    report = repository.ingest([source])
+    assert (report.files_added, report.files_replaced, report.chunks_committed) == (2, 0, 1)
+    assert repository.read("z") == b"the second, longer"
+    report = repository.ingest([source])
+    assert (report.files_unchanged, report.files_replaced, report.chunks_committed) == (2, 0, 0)
+    assert repository.verify([source], level="source").ok == 1
+
+
 def test_stopped_ingest_leaves_no_file_open(repository: cafcat.Repository, tree: Path) -> None:
     """A small file is packed, and the next, large file is open already."""
     recorder = Recorder()

@@ -50,11 +50,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_files_packed_by_tarfile_are_read_back(files: list[tuple[str, bytes, int]], form: int) -> None:
     data = tar(*((name, content, {"mtime": time}) for name, content, time in files), form=form)
+    last = [file for n, file in enumerate(files) if file[0] not in {name for name, _, _ in files[n + 1 :]}]
     for open_archive in (from_file, from_stream):
         source = open_archive(data)
-        assert taken(source) == [(name, content) for name, content, _ in files]
+        assert taken(source) == [(name, content) for name, content, _ in last]
     times = [item.modified_ns for item in from_file(data).files() if isinstance(item, SourceFile)]
-    assert times == [time * 10**9 for _, _, time in files]
+    assert times == [time * 10**9 for _, _, time in last]
 
 
 def both_sources(data: bytes) -> Iterator[tuple[Taken, bool]]:

@@ -27,12 +27,21 @@ _LINK_BYTES: Final = 128 << 20
 """Memory for the targets of hard links, in bytes (estimated): a third of a million names of usual length."""
 _LINK_OVERHEAD_BYTES: Final = 300
 """Estimated memory of a link target beside its name, in bytes."""
+_REPEATED_BYTES: Final = 128 << 20
+"""Memory for repeated names, in bytes (estimated): half a million names of usual length."""
+_NAME_OVERHEAD_BYTES: Final = 150
+"""Estimated memory of a repeated name beside its text, in bytes."""
+_BYTES_PER_SEEN: Final = 128
+_MOST_SEEN_BYTES: Final = 16 << 20
+"""The bits of seen names take a byte for so many bytes of the archive, so at least 32 bits for each member, and at
+most so many bytes in all."""
 
 
 class TarFileSource:
     """The members of a tar archive in a file, as a source, in the order of the archive.
 
-    A name that occurs twice is yielded twice.
+    If a name occurs several times, only the last file of this name is yielded, which tar would extract last. The
+    headers of the archive are read twice for this.
 
     A hard link becomes a file with the contents and the time of its target, which must come before it in the
     archive. Reading fails if the archive has changed since it was first listed.
@@ -61,6 +70,7 @@ class TarFileSource:
         self._typed = typed
         self._items = Items(prefix, filter, progress or Progress())
         self._state: State | None = None
+        self._repeated: _RepeatedNames | None = None
         try:
             os.close(open_archive(typed))
         except SourceFailed as error:
@@ -107,10 +117,12 @@ class TarFileSource:
     def _listed(self, descriptor: int, state: State) -> Iterator[Found]:
         state.check(descriptor)
         try:
+            repeated = self._repeated = self._repeated or _RepeatedNames(descriptor, state.size_bytes)
             for member, found in _members(descriptor, state.size_bytes):
                 item = self._items.item(member, found)
-                if item is not None:
-                    yield item
+                if item is None or (isinstance(item, SourceFile) and repeated.has_later(member)):
+                    continue
+                yield item
         except SourceFailed:
             state.check(descriptor)  # a changed archive looks damaged: this reports the change
             raise
@@ -207,6 +219,42 @@ class OpenMember:
 
     def _failed(self, error: SourceFailed) -> SourceFailed:
         return SourceFailed(error.message, path=printable(self._path), problem=error.problem)
+
+
+class _RepeatedNames:
+    """The names that occur several times in an archive, each with its last member.
+
+    A bit for each hash of a name shows that the name may have occurred before. Only such names are stored.
+    """
+
+    def __init__(self, descriptor: int, size_bytes: int) -> None:
+        """Read the headers of all members, up to the end of the archive or to damage, which the listing reports.
+
+        Args:
+            descriptor: The open archive.
+            size_bytes: Size of the archive.
+        """
+        self._last: dict[str, int] = {}
+        seen = bytearray(min(size_bytes // _BYTES_PER_SEEN + 1, _MOST_SEEN_BYTES))
+        room_bytes = _REPEATED_BYTES
+        with contextlib.suppress(SourceFailed):
+            for member in Members(FileInput(descriptor, size_bytes)):
+                if member.kind not in (MemberKind.FILE, MemberKind.LINK):
+                    continue
+                name = key(member.name)
+                byte, bit = divmod(hash(name) % (8 * len(seen)), 8)
+                if not seen[byte] >> bit & 1:
+                    seen[byte] |= 1 << bit
+                    continue
+                if name not in self._last:
+                    room_bytes -= sys.getsizeof(name) + _NAME_OVERHEAD_BYTES
+                    if room_bytes < 0:
+                        continue  # all members of this name are listed
+                self._last[name] = member.offset_byte
+
+    def has_later(self, member: Member) -> bool:
+        """Return True if a later member of the archive is a file or hard link of the same name."""
+        return self._last.get(key(member.name), 0) > member.offset_byte
 
 
 class _LinkTargets:

@@ -1,5 +1,6 @@
 """Converts members of a tar archive to files to ingest, or to problems."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -10,7 +11,7 @@ from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import check_name, member_name, prefixed, printable, strip_warning
 from cafcat.sources.tar.members import Member, MemberKind
 
-__all__ = ["Found", "Items", "damage", "key", "own_item", "shown"]
+__all__ = ["Found", "Items", "damage", "key", "last_files", "own_item", "shown"]
 
 Found = SourceFile | FileProblem
 
@@ -104,6 +105,12 @@ def own_item(member: Member, locator: str) -> Found:
 def key(name: str) -> str:
     """Return a name without leading slashes and "..", so that a link's target equals the name of its member."""
     return member_name(name)[0]
+
+
+def last_files(items: Sequence[Found]) -> list[Found]:
+    """Return the files and problems without the files that a later file of the same path replaces."""
+    last = {item.path: n for n, item in enumerate(items) if isinstance(item, SourceFile)}
+    return [item for n, item in enumerate(items) if isinstance(item, FileProblem) or last[item.path] == n]
 
 
 def damage(name: str, error: SourceFailed) -> FileProblem:

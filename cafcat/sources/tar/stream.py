@@ -21,7 +21,7 @@ from cafcat.sources.filter import PathFilter
 from cafcat.sources.names import printable
 from cafcat.sources.tar.headers import cut
 from cafcat.sources.tar.input import OpenArchive, State, StreamInput, decompressed, open_stream
-from cafcat.sources.tar.items import Found, Items, damage, key, own_item, shown
+from cafcat.sources.tar.items import Found, Items, damage, key, last_files, own_item, shown
 from cafcat.sources.tar.members import Member, MemberKind, Members, content_parts
 from cafcat.support.spool import Spool
 
@@ -41,7 +41,8 @@ _COPY_MEMORY_BYTES: Final = 16 << 20
 class TarStreamSource:
     """The members of a tar archive that is read once, as a source, in the order of the archive.
 
-    A name that occurs twice is yielded twice.
+    If a name occurs several times in a batch, only the last file of this name is yielded, which tar would extract
+    last. A name that occurs again in a later batch is yielded again.
 
     Members of a batch can be opened until the next batch is requested. A hard link becomes a file if its target
     comes before it in the same batch. Otherwise it is a problem, because the contents have already been read.
@@ -139,7 +140,7 @@ class TarStreamSource:
                 self._batch = _Batch(archive, opened)
                 more = self._fill(members)
                 if self._batch.items:
-                    yield self._batch.items
+                    yield last_files(self._batch.items)
         finally:
             self._batch = _Batch(archive, opened)  # frees the contents
 
