@@ -411,7 +411,8 @@ class ReplicaAttempts:
             error = self._replicas.error_of_lost(location) or self._unavailable
         hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
         if isinstance(error, Corrupt):
-            hints.append(self._replicas.remedy(self._location))
+            from_source = " --from-source SRC" if self._of_copies else ""
+            hints.append(f"{self._replicas.remedy(self._location)}{from_source}")
         elif isinstance(error, NotFound):
             hints.append("if it was pruned or repacked since, make a new snapshot")
         if hints and error is not self._error:

@@ -59,6 +59,14 @@ def test_ingest_and_again(cafcat: Cafcat) -> None:
     assert paths(cafcat) == ["again/tree/a", "tree/a", "tree/b"]
 
 
+def test_the_store_is_refused_as_a_source(cafcat: Cafcat) -> None:
+    (cafcat.folder / "pics").mkdir()
+    (cafcat.folder / "pics" / "a").write_bytes(b"a")
+    error = cafcat("--store", "pics", "ingest", "pics", code=2).err
+    assert error == "cafcat: pics is the store itself; name another folder to pack, or another store: --store\n"
+    assert os.listdir(cafcat.folder / "pics") == ["a"]
+
+
 def test_a_format_is_chosen_and_changed(cafcat: Cafcat) -> None:
     """`locate` prints the decoding of a file whose bytes are not stored as they are."""
     (cafcat.folder / "tree").mkdir()

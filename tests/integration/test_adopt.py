@@ -446,6 +446,10 @@ def test_other_files_are_refused_and_archives_adopted(
     assert len(report.failed) == 1
     assert str(bad) in report.failed[0]
     assert (report.archives, report.files) == (1, len(FILES))
+    [run] = repository.runs()
+    assert run.files_failed == 1
+    failed = sql(repository, "SELECT file_path FROM events WHERE kind = 'file_failed' AND run_id = %s", run.id)
+    assert failed == [(str(bad),)]
 
 
 def test_a_dry_run_and_one_that_is_stopped_change_nothing(repository: cafcat.Repository, tmp_path: Path) -> None:

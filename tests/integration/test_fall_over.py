@@ -291,6 +291,7 @@ def test_a_copy_that_fails_too(world: World, chunk: str, tmp_path: Path) -> None
         with pytest.raises(Corrupt, match="CRC-32C") as raised:
             attempt()
         assert "its copies fail, too" in str(raised.value)
+        assert str(raised.value).endswith("--from-source SRC")
         assert world.second.url in str(raised.value)
     assert not (tmp_path / "out").exists()
     report = world.repository.extract("tree", tmp_path / "tree")

@@ -102,8 +102,9 @@ class Adopting:
             if is_adopted and state == ChunkState.RETIRED:
                 days = DEFAULT_GRACE_SECONDS // 86_400
                 hint = (
-                    f"no path points to it any more: `cafcat prune` lets it go after {days} days, "
-                    "or with `--grace 0` at once, and it can be adopted again"
+                    "no path points to it any more: `cafcat undelete` brings its files back; "
+                    f"`cafcat prune` lets it go after {days} days, or with `--grace 0` at once, "
+                    "and it can be adopted again"
                 )
             elif not is_adopted and state == ChunkState.DELETED:
                 hint = "its object can be adopted in another folder: move it there"

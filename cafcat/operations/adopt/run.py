@@ -7,7 +7,7 @@ files are entered in one transaction.
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from cafcat import __version__
@@ -87,6 +87,14 @@ class Found(NamedTuple):
     multi_file: MultiFileArchive | None = None
 
 
+_KINDS: Final[dict[type[CafcatError], ProblemKind]] = {
+    Conflict: ProblemKind.CONFLICT,
+    Corrupt: ProblemKind.CORRUPT,
+    NotFound: ProblemKind.MISSING,
+}
+"""Why a run could not adopt an archive, by the type of the error."""
+
+
 class _Stopping(Exception):
     """The user ends the operation, so the archive at hand is not adopted."""
 
@@ -101,6 +109,7 @@ class _Adopt:
         self._on_conflict = on_conflict
         self._format_choice = FormatChoice(options.format, options.zero_padding)
         self._sources: Sequence[str] = ()
+        self._refused: list[FileProblem] = []
         self.report = AdoptReport(dry_run=options.dry_run)
 
     def adopt_all(self, archives: Sequence[str]) -> AdoptReport:
@@ -140,10 +149,11 @@ class _Adopt:
             files_added=report.files - report.files_replaced,
             files_replaced=report.files_replaced,
             files_skipped=report.skipped,
-            files_failed=report.files_failed,
+            files_failed=report.files_failed + len(self._refused),
             bytes_added=report.bytes,
             chunks_committed=report.archives,
         )
+        self._catalog.runs.record_failed_files(report.run, self._refused)
         self._catalog.runs.finish_run(report.run, state, counts.as_counts(), error)
 
     def _adopt_named(self, archive: str) -> None:
@@ -202,7 +212,9 @@ class _Adopt:
             self.fail(archive.store.locate(archive.object_key), error)
 
     def fail(self, name: str, error: CafcatError) -> None:
-        """Note in the report that an archive cannot be adopted."""
+        """Note in the report, and for the run, that an archive cannot be adopted."""
+        kind = next((kind for error_type, kind in _KINDS.items() if isinstance(error, error_type)), None)
+        self._refused.append(FileProblem(printable(name), kind or ProblemKind.UNREADABLE, error.message))
         if isinstance(error, NotFound) and error.chunk is not None:
             self.report.failed.append(f"{name}: there is no such file or object")
             return

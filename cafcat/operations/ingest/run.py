@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +26,7 @@ from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable
-from cafcat.stores.base import Store
+from cafcat.stores.base import FolderStore, Store
 from cafcat.support.executors import is_local
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
@@ -64,8 +64,21 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     options.check()
+    _refuse_own_store(session, options.sources)
     store = prepared_store(session, join=options.join_store, dry_run=options.dry_run)
     return _IngestRun(session, store, options).run()
+
+
+def _refuse_own_store(session: Session, sources: Sequence[str | os.PathLike[str]]) -> None:
+    """Raise InvalidInput if a source is the folder of the store. A mistake must not leave a marker there."""
+    store = store_for_new_objects(session)
+    if not isinstance(store, FolderStore):
+        return
+    for source in sources:
+        with suppress(OSError):
+            if os.path.samefile(source, store.folder):
+                hint = "name another folder to pack, or another store: --store"
+                raise InvalidInput(f"{os.fspath(source)} is the store itself", hint=hint)
 
 
 def prepared_store(session: Session, *, join: bool, dry_run: bool = False) -> Store:
