@@ -206,6 +206,26 @@ def test_public_folders_are_shown_without_a_login(repository: cafcat.Repository,
         assert status(client, "overview") == 200
 
 
+def test_a_preview_names_stores_only_to_visitors_who_see_them(
+    repository: cafcat.Repository, own: NewKey, key: NewKey
+) -> None:
+    store = Path(repository.object_of(repository.locate("own/c.txt"))).parent
+    away = store.rename(store.with_name("away"))
+    try:
+        with console(repository, s3=S3Options(public=("open",), key_seconds=0.0)) as client:
+            without_login = client.get("/-/file?path=open/a.txt").text
+            client.log_in(own)
+            of_folder = client.get("/-/file?path=own/c.txt").text
+            client.log_in(key)
+            of_all = client.get("/-/file?path=own/c.txt").text
+    finally:
+        away.rename(store)
+    for page in (without_login, of_folder):
+        assert "The file cannot be read: the catalog or the store does not answer now" in page
+        assert str(store.parent) not in page
+    assert f"cannot find the store {store.as_uri()}" in of_all
+
+
 def test_too_many_wrong_logins_have_to_wait(client: Client, key: NewKey, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(10):
         assert client.log_in(key, **{"secret": "x"}).status == 403

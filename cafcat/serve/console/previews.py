@@ -6,6 +6,7 @@ from typing import Final
 from cafcat.errors import CafcatError
 from cafcat.model import Location
 from cafcat.packed_files import PackedFiles
+from cafcat.serve.failures import status_of
 from cafcat.serve.representation import type_of
 
 __all__ = ["Preview", "preview_of"]
@@ -38,29 +39,31 @@ class Preview:
     reason: str = ""
 
 
-def preview_of(repository: PackedFiles, location: Location) -> Preview:
+def preview_of(repository: PackedFiles, location: Location, *, names_stores: bool) -> Preview:
     """Return the preview of a file. Images, sounds and videos are loaded by the browser, so nothing is read here.
 
     Args:
         repository: Reads the file.
         location: Where the file is.
+        names_stores: True if the reason for a missing preview may name folders, buckets and hosts.
     """
     kind = type_of(location.path)
     if location.size_bytes == 0:
         return Preview("empty")
     if kind in _IMAGES or kind.startswith((b"audio/", b"video/")):
         return Preview(kind.partition(b"/")[0].decode())
-    return _read(repository, location)
+    return _read(repository, location, names_stores=names_stores)
 
 
-def _read(repository: PackedFiles, location: Location) -> Preview:
+def _read(repository: PackedFiles, location: Location, *, names_stores: bool) -> Preview:
     """Return the preview of a text or binary file from its first bytes."""
     if location.decoding is not None and location.size_bytes > _DECODED_BYTES:
         return Preview("none", reason="The file is stored encoded, and is too large to be decoded for a preview.")
     try:
         data = b"".join(repository.stream_location(location, 0, min(_TEXT_BYTES, location.size_bytes)))
     except CafcatError as error:
-        return Preview("none", reason=f"The file cannot be read: {error.message}")
+        message = error.message if names_stores else status_of(error)[1]
+        return Preview("none", reason=f"The file cannot be read: {message}")
     text = _text(data, is_cut=len(data) < location.size_bytes)
     if text is not None:
         return Preview("text", tuple(text.removesuffix("\n").split("\n")), len(data))

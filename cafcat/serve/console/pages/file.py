@@ -32,7 +32,7 @@ def file(visit: Visit) -> Content:
         if found is None
         else [row for row in copies(visit.queries, found["id"]) if not row["deleted_at"]],
         "object": repository.object_of(location),
-        "preview": preview_of(repository, location),
+        "preview": preview_of(repository, location, names_stores=visit.visitor.sees_all),
         "commands": _commands(path, str(location.chunk)),
     }
 
