@@ -77,6 +77,21 @@ def test_repair_from_a_copy(cafcat: Cafcat) -> None:
     assert cafcat("cat", "tree/b.bin").out == TREE["tree/b.bin"]
 
 
+def test_the_query_for_damage_shows_whether_a_live_file_needs_the_bytes_now(cafcat: Cafcat) -> None:
+    def is_live() -> bool:
+        [known] = cafcat("query", "damaged", "--json").documents
+        return bool(known["is_live"])
+
+    damaged(cafcat)
+    assert is_live()
+    cafcat("rm", "tree/b.bin", "-q")
+    assert not is_live(), "the other files of the chunk are not damaged"
+    cafcat("undelete", "tree/b.bin", "-q", code=5)
+    assert is_live()
+    cafcat("repair", "--from-source", "tree", "--yes", "-q")
+    assert not is_live()
+
+
 def test_a_store_out_of_reach_is_named_with_exit_code_3(cafcat: Cafcat) -> None:
     write_tree(cafcat.folder)
     cafcat("ingest", "tree", "-q")

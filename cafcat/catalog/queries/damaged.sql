@@ -1,7 +1,10 @@
 -- Which chunks and copies are known to be damaged, missing or unreadable, and what was found?
 -- A failed check counts until a later check of the same level, or of level data, was ok, or the copy was replaced.
+-- is_live is true if a live file needs the damaged bytes now.
 SELECT c.uuid AS chunk, v.copy_id IS NOT NULL AS is_copy, v.level, v.verdict, v.finished_at, f.kind, f.file_path,
-       f.file_count, f.is_live, f.detail
+       f.file_count, f.is_live AND c.live_file_count > 0 AND (f.kind <> 'file' OR f.file_path IS NULL OR EXISTS (
+           SELECT FROM file_locations AS l WHERE l.file_path = f.file_path AND l.caf_file_id = c.id OFFSET 0)) AS is_live,
+       f.detail
 FROM (SELECT DISTINCT ON (b.chunk_id, b.copy_id) * FROM verifications AS b
       WHERE b.chunk_id IS NOT NULL AND b.verdict <> 'ok' AND NOT EXISTS (
           SELECT FROM verifications AS later
