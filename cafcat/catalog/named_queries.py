@@ -21,11 +21,12 @@ from cafcat.support.paths import folder_of
 __all__ = ["NamedQuery", "Parameter", "named_queries"]
 
 _PARAMETER: Final = re.compile(
-    r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|RUN|RECORDED_RUN|UUID|STORE|TIME) (.+) Example: (.*)"
+    r":(\w+) (TEXT|FILE|FOLDER|LOGS|INTEGER|DAYS|RUN|RECORDED_RUN|UUID|STORE|TIME) (.+) Example: (.*)"
 )
 _LIMIT: Final = re.compile(r"\bLIMIT (\d+)$")
 _SINCE: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _USE: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_MOST_DAYS: Final = 36_500
 
 
 def _folder_of_logs(typed: str) -> str:
@@ -33,8 +34,16 @@ def _folder_of_logs(typed: str) -> str:
     return "" if typed in ("", ".", "./") else f"{typed.rstrip('/')}/"
 
 
+def _days(typed: str) -> int:
+    days = int(typed)
+    if not 0 <= days <= _MOST_DAYS:
+        raise ValueError
+    return days
+
+
 _KINDS: Final[dict[str, Callable[[str], str | int | UUID]]] = {
     "INTEGER": int,
+    "DAYS": _days,
     "RUN": int,
     "RECORDED_RUN": int,
     "UUID": UUID,
@@ -46,6 +55,8 @@ _KINDS: Final[dict[str, Callable[[str], str | int | UUID]]] = {
     "TIME": parse_date,
 }
 """Kinds of parameters, each with the function that converts a value as it was typed."""
+_EXPECTED: Final = {"UUID": "a UUID", "DAYS": f"a whole number from 0 to {_MOST_DAYS:,}"}
+"""Descriptions of a right value, by kind. All other kinds whose conversion can fail are whole numbers."""
 
 
 class Parameter(NamedTuple):
@@ -54,9 +65,9 @@ class Parameter(NamedTuple):
     Attributes:
         name: Name in the text of the query, where a colon precedes it.
         kind: TEXT, FILE (the query has no row if there is no such file), FOLDER or LOGS (a folder of files or of
-            log files; a slash at its end is added), INTEGER, RUN (number of an ingest), RECORDED_RUN (number of an
-            ingest that `cafcat rebuild` did not rebuild), UUID, STORE (a URL; on the command line also a name or a
-            folder) or TIME (a time that `parse_date` reads).
+            log files; a slash at its end is added), INTEGER, DAYS (at most 100 years), RUN (number of an ingest),
+            RECORDED_RUN (number of an ingest that `cafcat rebuild` did not rebuild), UUID, STORE (a URL; on the
+            command line also a name or a folder) or TIME (a time that `parse_date` reads).
         help: Description.
         example: A value, as text.
     """
@@ -121,8 +132,8 @@ def _literal(parameter: Parameter, value: str) -> str:
     try:
         typed = _KINDS[parameter.kind](value)
     except ValueError as error:
-        kind = "a UUID" if parameter.kind == "UUID" else "a whole number"
-        raise InvalidInput(f"{parameter.name} must be {kind}, not {value!r}") from error
+        expected = _EXPECTED.get(parameter.kind, "a whole number")
+        raise InvalidInput(f"{parameter.name} must be {expected}, not {value!r}") from error
     if parameter.kind == "TIME":
         return f"timestamptz '{_SINCE + timedelta(microseconds=int(typed) // 1000)}'"
     return sql.Literal(str(typed) if isinstance(typed, UUID) else typed).as_string(None).strip()

@@ -88,6 +88,14 @@ def test_runs_that_do_not_exist_or_are_in_the_wrong_order(cafcat: Cafcat) -> Non
         assert "the catalog has no such file" in cafcat("query", "same-content", name, code=4).err
 
 
+def test_a_query_refuses_a_number_of_days_that_is_out_of_range(cafcat: Cafcat) -> None:
+    for days in ("-1", "36501", "2147483647", "99999999999", "x"):
+        refused = f"days must be a whole number from 0 to 36,500, not '{days}'"
+        assert cafcat("query", "not-verified-for", "--", days, code=2).err == f"cafcat: {refused}\n"
+    for days in ("0", "36500"):
+        assert cafcat("query", "not-verified-for", days, "--json").documents == []
+
+
 def test_a_query_for_a_file_names_the_verbs_for_a_folder(cafcat: Cafcat) -> None:
     (cafcat.folder / "tree").mkdir()
     (cafcat.folder / "tree" / "a").write_bytes(b"a")
