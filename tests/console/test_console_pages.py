@@ -234,6 +234,14 @@ def test_a_chunk_without_copies_shows_the_command_that_copies_it(world: World) -
     assert "cafcat copy --all --to STORE" in text_of(world.page(f"chunk?uuid={chunk}"))
 
 
+def test_checks_of_a_copy_name_its_store(world: World) -> None:
+    chunk = world.repository.locate("photos/cat.png").chunk
+    checks = world.page(f"chunk?uuid={chunk}").text.partition('id="checks"')[2]
+    copies = (world.folder / "copies").as_uri()
+    assert set(re.findall(r'copy in <span class="path">([^<]*)</span>', checks)) == {copies}
+    assert "<td>the chunk</td>" in checks
+
+
 def test_the_map_is_the_same_from_live_and_from_dead_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     [chunk] = [chunk for chunk in world.repository.chunks() if chunk.file_count > 100]
     url = f"chunk?uuid={chunk.uuid}"

@@ -27,9 +27,10 @@ SELECT id, happened_at, kind, file_path, detail, run_id FROM (
 ) AS e ORDER BY id DESC LIMIT 100
 """
 _CHECKS: Final = """
-SELECT v.id, v.run_id, v.copy_id, v.level, v.verdict, v.files_checked, v.bytes_read, v.finding_count, v.finished_at,
-       v.checked_by
-FROM verifications AS v WHERE v.chunk_id = %(chunk)s ORDER BY v.id DESC LIMIT 50
+SELECT v.id, v.run_id, k.store AS copy_store, v.level, v.verdict, v.files_checked, v.bytes_read, v.finding_count,
+       v.finished_at, v.checked_by
+FROM verifications AS v LEFT JOIN chunk_copies AS k ON k.id = v.copy_id
+WHERE v.chunk_id = %(chunk)s ORDER BY v.id DESC LIMIT 50
 """
 _SPANS: Final = """
 SELECT start_byte, end_byte FROM {table} WHERE caf_file_id = %(chunk)s AND end_byte > start_byte LIMIT %(limit)s
