@@ -1,5 +1,7 @@
-"""Which findings the overview of the console shows: those that are true now, and concern live files."""
+"""Which findings and commands the console shows: those of damage that is true now, and that concerns live files."""
 
+import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +9,8 @@ import pytest
 
 import cafcat
 from cafcat.catalog.console.findings import findings_page
+from cafcat.serve.s3.options import S3Options
+from tests.console.client import console
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import commit, sql
 
@@ -63,6 +67,36 @@ def test_a_copy_is_shown_until_it_is_replaced(repository: cafcat.Repository, tmp
     assert shown(repository) == []
     [row] = findings_page(repository.session.catalog.pages, 1 << 62, 10)
     assert not row["copy_is_kept"]
+
+
+def commands(repository: cafcat.Repository) -> list[str]:
+    """Return the commands of the page of findings."""
+    pytest.importorskip("jinja2")
+    with console(repository, s3=S3Options(public=(".",))) as client:
+        page = client.get("/-/findings").text
+    return [html.unescape(text) for text in re.findall('aria-label="Command">([^<]*)</code>', page)]
+
+
+def test_commands_are_offered_only_for_damage_that_live_files_need(
+    repository: cafcat.Repository, tmp_path: Path
+) -> None:
+    commit(repository, {"a": b"first", "b": b"second"})
+    second = str(tmp_path / "second")
+    repository.copy(to=second)
+    [chunk] = repository.chunks()
+    location = repository.locate("a")
+    copy, own = tmp_path / "second" / chunk.object_key, Path(repository.object_of(location))
+    check, replace = "cafcat verify --level data", f"cafcat copy --all --to {(tmp_path / 'second').as_uri()}"
+    flip(copy, location.start_byte)
+    repository.verify(level="data")
+    assert commands(repository) == [replace, check]
+    repository.copy(to=second)
+    assert commands(repository) == [check]
+    flip(own, location.start_byte)
+    repository.verify(level="data")
+    assert commands(repository) == ["cafcat repair", check]
+    repository.rm(["a", "b"])
+    assert commands(repository) == [check]
 
 
 def test_findings_about_the_catalog(repository: cafcat.Repository) -> None:

@@ -9,15 +9,16 @@ from cafcat.catalog.console.reading import PageQueries, Row
 __all__ = ["findings_page"]
 
 _PAGE: Final = """
-SELECT f.id, f.kind, f.file_path, f.detail, f.start_byte, f.end_byte, f.file_count, f.is_live,
+SELECT f.id, f.kind, f.file_path, f.detail, f.start_byte, f.end_byte, f.file_count, f.is_live, f.is_open,
        v.level, v.verdict, v.finished_at, c.uuid, c.state, k.store AS copy_store,
        k.state = 'committed' AND k.retired_at IS NULL AS copy_is_kept
-FROM (SELECT * FROM findings WHERE id < %(before)s {condition} ORDER BY id DESC LIMIT %(limit)s) AS f
+FROM (SELECT *, {is_open} AS is_open FROM findings
+      WHERE id < %(before)s AND {condition} ORDER BY id DESC LIMIT %(limit)s) AS f
 JOIN verifications AS v ON v.id = f.verification_id LEFT JOIN chunks AS c ON c.id = v.chunk_id
 LEFT JOIN chunk_copies AS k ON k.id = v.copy_id
 ORDER BY f.id DESC
 """
-_ABOUT_LIVE_FILES: Final = f"""AND is_live AND EXISTS (
+_IS_OPEN: Final = f"""is_live AND EXISTS (
     SELECT FROM verifications AS v LEFT JOIN chunks AS c ON c.id = v.chunk_id
     WHERE v.id = verification_id AND v.level <> 'source' AND {FAILURE_COUNTS}
       AND CASE WHEN v.chunk_id IS NULL
@@ -33,6 +34,8 @@ _ABOUT_LIVE_FILES: Final = f"""AND is_live AND EXISTS (
 def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: bool = False) -> Sequence[Row]:
     """Return findings with a lower number than `before`, the latest first.
 
+    The column is_open is true for those that `only_live` chooses.
+
     Args:
         queries: Runs the query.
         before: findings.id of the last finding of the page before.
@@ -40,5 +43,5 @@ def findings_page(queries: PageQueries, before: int, limit: int, *, only_live: b
         only_live: Only findings about bytes that a live file needs now, and that no later check has refuted.
             Findings about sources are left out.
     """
-    statement = _PAGE.format(condition=_ABOUT_LIVE_FILES if only_live else "")
+    statement = _PAGE.format(is_open=_IS_OPEN, condition=_IS_OPEN if only_live else "true")
     return queries.rows(statement, {"before": before, "limit": limit})

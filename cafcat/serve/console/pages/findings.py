@@ -17,10 +17,12 @@ def findings(visit: Visit) -> Content:
     before = visit.number("before", (1 << 63) - 1)
     found = findings_page(visit.queries, before, _FINDINGS + 1, only_live=only_live)
     more = found[_FINDINGS - 1]["id"] if len(found) > _FINDINGS else None
-    stores = {quote(row["copy_store"]) for row in found if row["copy_is_kept"]}
+    still_true = [row for row in found if row["is_open"]]
+    stores = {quote(row["copy_store"]) for row in still_true if row["copy_store"]}
     content: Content = {"findings": found[:_FINDINGS], "only_live": only_live, "more": more}
     levels = {row["level"] == "source" for row in found}
-    return content | {"copy_stores": sorted(stores), "of_sources": True in levels, "of_chunks": False in levels}
+    content |= {"of_sources": True in levels, "of_chunks": False in levels, "copy_stores": sorted(stores)}
+    return content | {"to_repair": any(row["uuid"] and not row["copy_store"] for row in still_true)}
 
 
 PAGE = Page("findings", "Findings", findings, in_navigation=True)
