@@ -72,6 +72,22 @@ def test_missing_copies_are_no_copies_and_damaged_ones_come_last(
     assert repository.locate("b/1").store == third.as_uri()
 
 
+def test_damage_of_the_lost_object_is_not_that_of_the_copy(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    [chunk, other] = [commit(repository, FIRST), commit(repository, SECOND)]
+    second = tmp_path / "second"
+    repository.copy(to=str(second))
+    (lost / f"{chunk}.caf").write_bytes(b"damaged")
+    repository.verify(level="data")
+    (second / f"{other}.caf").write_bytes(b"damaged")
+    repository.verify(level="data")
+    shutil.rmtree(lost)
+    assert repository.lose_store(str(lost)).chunks_damaged == 1
+    broken = sql(repository, "SELECT uuid::text FROM chunks AS c WHERE cafcat_ops.is_broken(c.id, NULL)")
+    assert broken == [(other,)]
+
+
 def test_removed_files_of_lost_chunks_are_counted(
     repository: cafcat.Repository, lost: Path, tmp_path: Path
 ) -> None:

@@ -111,6 +111,11 @@ _HAS_COPIES: Final = (
     "SELECT EXISTS (SELECT FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
     "WHERE k.state = 'committed' AND c.state IN ('committed', 'retired') AND c.store = %s AND k.store <> c.store)"
 )
+# The object of the chunk and that of the copy change their places.
+_SWAP_CHECKS: Final = """
+UPDATE verifications SET copy_id = CASE WHEN copy_id IS NULL THEN %(copy)s::bigint END
+WHERE chunk_id = %(chunk)s AND (copy_id IS NULL OR copy_id = %(copy)s) AND level <> 'catalog'
+"""
 _MAKE_CHUNK: Final = "UPDATE chunks SET store = %s, object_key = %s, etag = %s, upload_id = NULL WHERE id = %s"
 
 
@@ -449,7 +454,7 @@ class Copies(Objects):
             raise Conflict(f"the copy in {store_url} was removed meanwhile", hint="run the same command again")
         return int(row[0])
 
-    def switch(self, chunk: UUID, old: str, new: str) -> None:
+    def switch(self, chunk: UUID, old: str, new: str, *, is_unchecked: bool = False) -> None:
         """Make the copy in one store the chunk itself, and the object in another store a retired copy.
 
         Reads then use the object in `new` first, and prune removes the retired copy later. If `old` has only a copy
@@ -459,6 +464,8 @@ class Copies(Objects):
             chunk: UUID of the chunk.
             old: URL of the store that holds the chunk or a copy now.
             new: URL of the store with a committed copy.
+            is_unchecked: True if the copy was not compared with the chunk now. Then the results of earlier checks
+                stay with their objects.
 
         Raises:
             Conflict: The chunk or its copies have changed meanwhile, for instance because one of the stores was
@@ -476,6 +483,8 @@ class Copies(Objects):
                 return
             connection.execute(_MAKE_RETIRED_COPY, (old, key, etag, copy_id))
             connection.execute(_MAKE_CHUNK, (new, copy_key, copy_etag, chunk_id))
+            if is_unchecked:
+                connection.execute(_SWAP_CHECKS, {"chunk": chunk_id, "copy": copy_id})
             record_event(connection, "chunk_migrated", f"{old} {new}", chunk_id=chunk_id)
 
     def retire(self, chunk: UUID, old: str, new: str) -> None:

@@ -78,7 +78,7 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
                 report.chunks_kept += 1
                 report.chunks_damaged += chunk.is_damaged
                 if not dry_run:
-                    session.catalog.copies.switch(chunk.uuid, url, chunk.copy_store)
+                    session.catalog.copies.switch(chunk.uuid, url, chunk.copy_store, is_unchecked=True)
                 continue
             report.chunks_lost += 1
             report.files_lost += chunk.files
