@@ -51,6 +51,14 @@ def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "the catalog is not empty: a rebuild needs an empty one; point --database-url to an empty" in again.err
 
 
+def test_queries_of_events_tell_that_a_rebuild_lost_some(cafcat: Cafcat, lost: Cafcat) -> None:
+    assert "rebuilt" not in cafcat("query", "removals").err
+    lost("rebuild", "-q")
+    for name in ("removals", "commands"):
+        assert "the catalog was rebuilt: events before that are lost" in lost("query", name).err
+    assert "rebuilt" not in lost("query", "runs").err
+
+
 def test_differences_are_shown_and_counted(cafcat: Cafcat, lost: Cafcat) -> None:
     lost("rebuild", "-q")
     assert cafcat.database_url

@@ -239,7 +239,7 @@ def test_ctrl_c_finishes_the_current_chunk_and_the_next_verify_continues(cafcat:
         wait_until(lambda: other.execute(waiting).fetchone())
         os.killpg(process.pid, signal.SIGINT)
         assert process.stderr
-        assert b"finishing any open chunk; press Ctrl-C again" in process.stderr.readline()
+        assert b"finishing any open check; press Ctrl-C again" in process.stderr.readline()
         holder.rollback()
         out, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130

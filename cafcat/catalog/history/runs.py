@@ -177,6 +177,13 @@ class Runs:
             raise NotFound(f"there is no run {run_id}", hint="`cafcat runs` lists the latest ones")
         return found[0]
 
+    def has_rebuilt(self) -> bool:
+        """Return True if the catalog has a run from before a rebuild."""
+        statement = "SELECT EXISTS (SELECT FROM ingest_runs WHERE state = 'rebuilt')"
+        with self._connection.statement() as connection:
+            [(has_rebuilt,)] = connection.execute(statement).fetchall()
+        return bool(has_rebuilt)
+
     def changes_between(self, first_run: int, last_run: int) -> Iterator[FileChange]:
         """Yield the files that changed after the end of one run, until the end of a later one, in path order.
 

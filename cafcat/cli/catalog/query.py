@@ -27,6 +27,10 @@ __all__ = ["register"]
 _IS_FILE: Final = "this is a file, not a folder"
 
 
+_OF_EVENTS: Final = ("commands", "removals")
+"""Queries whose answer lacks what was before a rebuild, although other queries have a part of it."""
+
+
 def query(
     call: Call,
     *,
@@ -65,6 +69,11 @@ def query(
         if not first:
             _check_names(repository, chosen, values)
         show_rows(call, columns, chain(first, rows))
+        if name in _OF_EVENTS and repository.session.catalog.runs.has_rebuilt():
+            call.note(
+                "the catalog was rebuilt: events before that are lost; "
+                "`cafcat undelete --list` has the removed files"
+            )
     if len(first) == chosen.most_rows:
         call.note(
             f"the query ends after {len(first)} rows; `cafcat query {name} --sql` prints it, for more of them"

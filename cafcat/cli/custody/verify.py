@@ -104,7 +104,7 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
         operation(
             call,
             progress,
-            at_hand="any open chunk",
+            at_hand="any open check",
             if_interrupted="results so far are in the catalog; run the same verify again to continue",
         ) as session,
     ):
