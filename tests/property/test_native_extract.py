@@ -32,9 +32,11 @@ TIMES = st.integers(-(2**62), 2**62) | st.sampled_from([0, -1, 999_999_999, -1_0
 
 HOUR_NS = 3_600_000_000_000
 NO_COPIES = SimpleNamespace(
-    copies=SimpleNamespace(replicas_of=lambda _: [], has_copies_of=lambda _: False), is_snapshot=False
+    copies=SimpleNamespace(replicas_of=lambda _: [], has_copies_of=lambda _: False),
+    files=SimpleNamespace(folders_among=lambda _: set(), locate_many=lambda _: {}),
+    is_snapshot=False,
 )
-"""A catalog of chunks without copies."""
+"""A catalog of chunks without copies, in which no file is found."""
 
 
 def location(path: str, start: int, data: bytes, modified_ns: int | None, *, is_damaged: bool) -> Location:

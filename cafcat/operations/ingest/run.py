@@ -70,15 +70,14 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
 
 
 def _refuse_own_store(session: Session, sources: Sequence[str | os.PathLike[str]]) -> None:
-    """Raise InvalidInput if a source is the folder of the store. A mistake must not leave a marker there."""
+    """Raise InvalidInput if the only source is the folder of the store. A mistake must not leave a marker there."""
     store = store_for_new_objects(session)
-    if not isinstance(store, FolderStore):
+    if len(sources) != 1 or not isinstance(store, FolderStore):
         return
-    for source in sources:
-        with suppress(OSError):
-            if os.path.samefile(source, store.folder):
-                hint = "name another folder to pack, or another store: --store"
-                raise InvalidInput(f"{os.fspath(source)} is the store itself", hint=hint)
+    with suppress(OSError):
+        if os.path.samefile(sources[0], store.folder):
+            hint = "name another folder to pack, or another store: --store"
+            raise InvalidInput(f"{os.fspath(sources[0])} is the store itself", hint=hint)
 
 
 def prepared_store(session: Session, *, join: bool, dry_run: bool = False) -> Store:
