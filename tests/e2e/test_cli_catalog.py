@@ -164,7 +164,7 @@ def test_a_query_that_ends_at_its_limit(cafcat: Cafcat) -> None:
     cafcat("ingest", *(f"{n:02}" for n in range(19)), "-q")
     assert not cafcat("query", "largest-files", "").err
     cafcat("ingest", "19", "-q")
-    expected = "the query ends after 20 rows; `cafcat query largest-files --sql` prints it, for more of them"
+    expected = "the query ends after 20 rows; `cafcat query largest-files '' --sql` prints it, for more of them"
     assert cafcat("query", "largest-files", "").err == f"cafcat: {expected}\n"
     assert not cafcat("query", "largest-files", "", "--json").err
 

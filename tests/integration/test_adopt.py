@@ -277,6 +277,9 @@ def test_damaged_entry_is_reported_and_left_out(repository: cafcat.Repository, t
     report = adopt(repository, tmp_path / "x.caf", progress=heard)
     assert (report.files, report.files_failed, report.failed) == (len(FILES) - 1, 1, [])
     assert [path for path, *_ in problems(heard)] == ["a/1"]
+    [(path, detail)] = sql(repository, "SELECT file_path, detail FROM events WHERE kind = 'file_failed'")
+    assert path == "a/1"
+    assert detail.endswith(f"archive {tmp_path / 'x.caf'}")
     assert live(repository) == set(FILES) - {"a/1"}
     for level in (VerifyLevel.INDEX, VerifyLevel.DATA):  # the adopted entries are unchanged
         assert verdicts(repository, level) == {str(tmp_path / "x.caf"): "ok"}

@@ -75,9 +75,8 @@ def query(
                 "`cafcat undelete --list` has the removed files"
             )
     if len(first) == chosen.most_rows:
-        call.note(
-            f"the query ends after {len(first)} rows; `cafcat query {name} --sql` prints it, for more of them"
-        )
+        command = shlex.join(["cafcat", "query", name, *values, "--sql"])
+        call.note(f"the query ends after {len(first)} rows; `{command}` prints it, for more of them")
 
 
 def _is_near(typed: str, name: str) -> bool:

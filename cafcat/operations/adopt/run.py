@@ -87,6 +87,7 @@ class Found(NamedTuple):
     multi_file: MultiFileArchive | None = None
 
 
+_BATCH_FILES: Final = 1000
 _KINDS: Final[dict[type[CafcatError], ProblemKind]] = {
     Conflict: ProblemKind.CONFLICT,
     Corrupt: ProblemKind.CORRUPT,
@@ -109,7 +110,8 @@ class _Adopt:
         self._on_conflict = on_conflict
         self._format_choice = FormatChoice(options.format, options.zero_padding)
         self._sources: Sequence[str] = ()
-        self._refused: list[FileProblem] = []
+        self._failed: list[FileProblem] = []
+        """Archives and entries that failed, and are not recorded yet."""
         self.report = AdoptReport(dry_run=options.dry_run)
 
     def adopt_all(self, archives: Sequence[str]) -> AdoptReport:
@@ -149,12 +151,17 @@ class _Adopt:
             files_added=report.files - report.files_replaced,
             files_replaced=report.files_replaced,
             files_skipped=report.skipped,
-            files_failed=report.files_failed + len(self._refused),
+            files_failed=report.files_failed + len(report.failed),
             bytes_added=report.bytes,
             chunks_committed=report.archives,
         )
-        self._catalog.runs.record_failed_files(report.run, self._refused)
+        self._record_failed()
         self._catalog.runs.finish_run(report.run, state, counts.as_counts(), error)
+
+    def _record_failed(self) -> None:
+        if self.report.run is not None:
+            self._catalog.runs.record_failed_files(self.report.run, self._failed)
+        self._failed.clear()
 
     def _adopt_named(self, archive: str) -> None:
         """Adopt the object that the user named, or all objects of a named archive in several files."""
@@ -214,7 +221,7 @@ class _Adopt:
     def fail(self, name: str, error: CafcatError) -> None:
         """Note in the report, and for the run, that an archive cannot be adopted."""
         kind = next((kind for error_type, kind in _KINDS.items() if isinstance(error, error_type)), None)
-        self._refused.append(FileProblem(printable(name), kind or ProblemKind.UNREADABLE, error.message))
+        self._failed.append(FileProblem(printable(name), kind or ProblemKind.UNREADABLE, error.message))
         if isinstance(error, NotFound) and error.chunk is not None:
             self.report.failed.append(f"{name}: there is no such file or object")
             return
@@ -279,7 +286,11 @@ class _Adopt:
             except (Corrupt, Unsupported, InvalidInput) as error:
                 failed += 1
                 kind = ProblemKind.NAME if isinstance(error, InvalidInput) else ProblemKind.CORRUPT
-                self._session.emit(FileProblem(prefix + entry.path, kind, error.message))
+                problem = FileProblem(prefix + entry.path, kind, f"{error.message}; archive {archive.name}")
+                self._session.emit(problem)
+                self._failed.append(problem._replace(path=printable(problem.path)))
+                if len(self._failed) >= _BATCH_FILES:
+                    self._record_failed()
             self._session.progress.advance(1, 0)
         return failed
 
