@@ -319,6 +319,6 @@ def _remedies(store: Store) -> str:
         if next(iter(store.list(BACKUP_PREFIX)), None) is not None:
             restore = f"`cafcat restore --from {url}` to load a backup"
     return (
-        f"if its catalog was lost, run `cafcat rebuild {url}`, or {restore}; "
+        f"if its catalog was lost, run `cafcat rebuild {url}`, with its other stores, too, or {restore}; "
         "to read its archives from this catalog, too, run `cafcat adopt`"
     )

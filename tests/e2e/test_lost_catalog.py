@@ -19,7 +19,8 @@ FILES = {**TREE, "tree/a.txt": b"newer\n"}
 del FILES["tree/b.bin"]
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 REMEDIES = (
-    "if its catalog was lost, run `cafcat rebuild {store}`, or `cafcat restore --from {store}` to load a backup; "
+    "if its catalog was lost, run `cafcat rebuild {store}`, with its other stores, too, "
+    "or `cafcat restore --from {store}` to load a backup; "
     "to read its archives from this catalog, too, run `cafcat adopt`"
 )
 

@@ -62,7 +62,7 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         stores = ", ".join(report.stores_with_copies)
         call.output.notice(
             f"the lost catalog had copies in {stores}: this catalog does not have them, because the store was not "
-            "named; `cafcat copy` makes new copies"
+            "named; `cafcat copy --all --to STORE` enters them"
         )
     if report.unclaimed and report.written:
         listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
