@@ -138,7 +138,8 @@ class GoneFiles:
     def _warn_of_unknown(self, source: WholeFolderSource) -> None:
         stay, them = ("it stays", "it") if self._unknown == 1 else ("they stay", "them")
         # Below no folder of the catalog, verify does not look for files that the source lacks.
-        lists = f"; `cafcat verify --level source` lists {them}" if source.catalog_folder else ""
+        listed = "a thousand of them" if self._unknown > 1000 else them
+        lists = f"; `cafcat verify --level source` lists {listed}" if source.catalog_folder else ""
         self._session.warn(
             f"{source.name} lacks {plural(self._unknown, 'file')} of the catalog whose source is unknown, as after "
             f"a rebuild: {stay}{lists}, and `cafcat rm` removes {them}"
