@@ -64,14 +64,12 @@ def run(session: Session, options: IngestOptions) -> IngestReport:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     options.check()
-    _refuse_own_store(session, options.sources)
-    store = prepared_store(session, join=options.join_store, dry_run=options.dry_run)
+    store = prepared_store(session, options.sources, join=options.join_store, dry_run=options.dry_run)
     return _IngestRun(session, store, options).run()
 
 
-def _refuse_own_store(session: Session, sources: Sequence[str | os.PathLike[str]]) -> None:
+def _refuse_own_store(store: Store, sources: Sequence[str | os.PathLike[str]]) -> None:
     """Raise InvalidInput if the only source is the folder of the store. A mistake must not leave a marker there."""
-    store = store_for_new_objects(session)
     if len(sources) != 1 or not isinstance(store, FolderStore):
         return
     with suppress(OSError):
@@ -80,17 +78,21 @@ def _refuse_own_store(session: Session, sources: Sequence[str | os.PathLike[str]
             raise InvalidInput(f"{os.fspath(sources[0])} is the store itself", hint=hint)
 
 
-def prepared_store(session: Session, *, join: bool, dry_run: bool = False) -> Store:
+def prepared_store(
+    session: Session, sources: Sequence[str | os.PathLike[str]] = (), *, join: bool, dry_run: bool = False
+) -> Store:
     """Return the store for new chunks, after the leftovers of dead writers in it were recovered.
 
     If the store does not have the marker of this catalog yet, the marker is written.
 
     Args:
         session: The session.
+        sources: The sources, as the user named them.
         join: True to write into a store that has chunks of another catalog.
         dry_run: True to write nothing.
     """
     store = store_for_new_objects(session)
+    _refuse_own_store(store, sources)
     is_joined = has_joined(session, store)
     if not is_joined:
         store = store_to_write(session, dry_run=dry_run)

@@ -33,7 +33,6 @@ from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
 from cafcat.stores.base import ProbedStore, Store, has
 from cafcat.stores.distinct import DistinctStores
-from cafcat.stores.marker import catalogs_of
 from cafcat.support.checksums import from_base64
 from cafcat.writing.lease import LEASE_SECONDS, Lease
 from cafcat.writing.sink import BlockSink
@@ -140,9 +139,9 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
     known = ReachableStores(session)
     source = known.open(url)
     known.check_place(target.url)
-    catalogs_of(target)  # some servers make the bucket of a first upload
+    # A refused store must not get a row. Its bucket must exist, although some servers make that of a first upload.
+    join(session, target, allow_shared=join_store, dry_run=True)
     DistinctStores().check(target, source)
-    join(session, target, allow_shared=join_store, dry_run=True)  # a refused store must not get a row
     session.catalog.stores.register(target.url)
     for check in target.failed_checks if isinstance(target, ProbedStore) else ():  # those of the steps above
         session.catalog.verdicts.remember(target.url, check)
@@ -212,7 +211,7 @@ class Migration:
                 self._migrate_backup(backup)
 
     def report(self) -> MigrateReport:
-        """Return the report of what was migrated so far."""
+        """Return the totals of the migration so far."""
         return MigrateReport(
             self._old.url,
             self._new.url,
