@@ -31,7 +31,7 @@ def export_format(output: Path | None, name: str | None, prefixes: Sequence[str]
     Args:
         output: path of the new archive; None for a stream.
         name: name of the format; None to choose the format by the suffix of the file name, in any case of letters.
-        prefixes: what is exported, for a message that proposes another command.
+        prefixes: the exported folders and files, for a message that proposes another command.
 
     Raises:
         InvalidInput: no format has this name, the file name has the suffix of no format, or a stream has no name of

@@ -131,7 +131,7 @@ def warn_of_no_match(call: "Call", include: Sequence[str], exclude: Sequence[str
         call: The call of the command.
         include: The patterns of --include.
         exclude: The patterns of --exclude.
-        matched: What the patterns are compared with, for the message.
+        matched: Name of the texts that the patterns are compared with, for the message.
     """
     patterns = " ".join(f"--include {shlex.quote(pattern)}" for pattern in include)
     excluded = " ".join(f"--exclude {shlex.quote(pattern)}" for pattern in exclude)

@@ -652,14 +652,20 @@ def test_copies_in_a_missing_store_are_not_abandoned(world: World, tmp_path: Pat
     assert len(check(world)) == 2
 
 
-def test_copies_without_rows_are_left_to_copy(tmp_path: Path, open_at: Opener) -> None:
-    """As after the restore of a backup that is older than the copies."""
+def copied_without_rows(tmp_path: Path, open_at: Opener) -> tuple[cafcat.Repository, Folder, str]:
+    """Return a repository, another store that it uses, and the uuid of a chunk whose copy there has no row."""
     first, second = Folder(tmp_path / "first"), Folder(tmp_path / "second")
     repository = open_at(first)
     chunk = commit(repository, FILES)
     repository.copy(to=second.url)
     commit(open_at(second), {"other": b""})
     sql(repository, "DELETE FROM chunk_copies")
+    return repository, second, chunk
+
+
+def test_copies_without_rows_are_left_to_copy(tmp_path: Path, open_at: Opener) -> None:
+    """As after the restore of a backup that is older than the copies."""
+    repository, second, chunk = copied_without_rows(tmp_path, open_at)
     found: list[object] = []
     report = repository.with_progress(Following(on=found.append)).recover()
     assert counted(report) == {"unknown_copies": 1}
@@ -672,12 +678,7 @@ def test_copies_without_rows_are_left_to_copy(tmp_path: Path, open_at: Opener) -
 
 def test_copies_of_pruned_chunks_without_rows_are_named(tmp_path: Path, open_at: Opener) -> None:
     """As in a store that a rebuild was not given, and that prune did not touch therefore."""
-    first, second = Folder(tmp_path / "first"), Folder(tmp_path / "second")
-    repository = open_at(first)
-    chunk = commit(repository, FILES)
-    repository.copy(to=second.url)
-    commit(open_at(second), {"other": b""})
-    sql(repository, "DELETE FROM chunk_copies")
+    repository, second, chunk = copied_without_rows(tmp_path, open_at)
     repository.rm(paths=list(FILES))
     assert counted(repository.recover()) == {"unneeded_copies": 1}
     assert repository.prune(grace_seconds=0).chunks == 1

@@ -73,8 +73,10 @@ def current(call: Call) -> None:
     layout = "unknown" if partitions is None else f"{partitions} partitions" if partitions else "plain table"
     shown = {"revision": found or "none", "needed": needed, "layout": layout}
     if change is not None:
+        from cafcat.catalog.layout import described
+
         remedy = f"`cafcat db partition {change.partitions} --yes` continues it"
-        shown["unfinished"] = f"change to {_described(change.partitions)}; {remedy}"
+        shown["unfinished"] = f"change to {described(change.partitions)}; {remedy}"
     call.output.fields(document, shown)
 
 
@@ -138,13 +140,11 @@ def _need(report: "PartitionReport") -> str:
 
 def _outcome(report: "PartitionReport") -> str:
     if report.changed:
-        return f"the catalog has {_described(report.partitions)}"
+        from cafcat.catalog.layout import described
+
+        return f"the catalog has {described(report.partitions)}"
     state = f"an unfinished change is in the phase {report.unfinished}; " if report.unfinished else ""
     return f"{state}{_need(report)}"
-
-
-def _described(partitions: int) -> str:
-    return f"{partitions} partitions" if partitions else "a plain table"
 
 
 def url(call: Call) -> None:

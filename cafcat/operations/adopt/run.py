@@ -88,12 +88,12 @@ class Found(NamedTuple):
 
 
 _BATCH_FILES: Final = 1000
-_KINDS: Final[dict[type[CafcatError], ProblemKind]] = {
-    Conflict: ProblemKind.CONFLICT,
-    Corrupt: ProblemKind.CORRUPT,
-    NotFound: ProblemKind.MISSING,
+_KINDS: Final = {
+    "conflict": ProblemKind.CONFLICT,
+    "corrupt": ProblemKind.CORRUPT,
+    "not_found": ProblemKind.MISSING,
 }
-"""Why a run could not adopt an archive, by the type of the error."""
+"""Why a run could not adopt an archive, by the kind of the error."""
 
 
 class _Stopping(Exception):
@@ -220,8 +220,8 @@ class _Adopt:
 
     def fail(self, name: str, error: CafcatError) -> None:
         """Note in the report, and for the run, that an archive cannot be adopted."""
-        kind = next((kind for error_type, kind in _KINDS.items() if isinstance(error, error_type)), None)
-        self._failed.append(FileProblem(printable(name), kind or ProblemKind.UNREADABLE, error.message))
+        kind = _KINDS.get(error.kind, ProblemKind.UNREADABLE)
+        self._failed.append(FileProblem(printable(name), kind, error.message))
         if isinstance(error, NotFound) and error.chunk is not None:
             self.report.failed.append(f"{name}: there is no such file or object")
             return

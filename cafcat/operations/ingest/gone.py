@@ -14,6 +14,7 @@ from cafcat.events import ChangeFound, SourceChange
 from cafcat.model import FileProblem, IngestReport, ProblemKind, SourceFile
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.removing import Removing
+from cafcat.operations.verify.findings import MOST_FINDINGS
 from cafcat.scanning.missing import MissingFiles
 from cafcat.session import Session
 from cafcat.sources.base import Source, WholeFolderSource, as_whole_folder
@@ -138,7 +139,7 @@ class GoneFiles:
     def _warn_of_unknown(self, source: WholeFolderSource) -> None:
         stay, them = ("it stays", "it") if self._unknown == 1 else ("they stay", "them")
         # Below no folder of the catalog, verify does not look for files that the source lacks.
-        listed = "a thousand of them" if self._unknown > 1000 else them
+        listed = "a thousand of them" if self._unknown > MOST_FINDINGS else them
         lists = f"; `cafcat verify --level source` lists {listed}" if source.catalog_folder else ""
         self._session.warn(
             f"{source.name} lacks {plural(self._unknown, 'file')} of the catalog whose source is unknown, as after "
