@@ -150,22 +150,19 @@ def _refuse_file(store: FolderStore) -> None:
         raise InvalidInput(f"{store.folder} is a file, and a store needs a folder", hint=hint)
 
 
-def store_to_write(session: Session, given: str | None = None, *, dry_run: bool = False) -> Store:
-    """Return the store that new objects go to, and register the store in the catalog.
+def store_to_write(session: Session, given: str | None = None) -> Store:
+    """Return the store that new objects go to, after checks. Operations call `join_store` before they write there.
 
     Args:
         session: The session.
         given: The store: a name, a URL or a folder; None for the store of the settings.
-        dry_run: Check the store, but do not register it.
 
     Raises:
         Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
         StoreFailed, AccessDenied: The store does not answer, or refuses the request.
         InvalidInput, Unsupported: As `store_for_new_objects` raises them.
     """
-    store = store_for_new_objects(session, given)
-    stores = ReachableStores(session)
-    return stores.check_to_write(store.url) if dry_run else stores.open_to_write(store.url)
+    return ReachableStores(session).check_to_write(store_for_new_objects(session, given).url)
 
 
 def url_of_store_with_chunks(session: Session, given: str | None) -> str | None:

@@ -85,8 +85,8 @@ def has_joined(session: Session, store: Store) -> bool:
 def join_store(session: Session, store: Store, *, allow_shared: bool = False, dry_run: bool = False) -> None:
     """Make this catalog one of those that write into a store, or check that it is one.
 
-    If the store lacks the marker of the catalog, and the catalog may write there, this writes the marker.
-    Operations call this before they write chunks, copies or backups.
+    If the store lacks the marker of the catalog, and the catalog may write there, this writes the marker, and then
+    enters the store into the catalog. Operations call this before they write chunks, copies or backups.
 
     Args:
         session: The session.
@@ -130,6 +130,8 @@ class _Joining:
             if known is not None and not allow_shared:
                 self._stores.open(store.url)  # another disk may be mounted there now
             if not dry_run:
+                if known is None:  # only after the marker was written: a failed command must leave no store
+                    self._catalog.stores.register(store.url)
                 self._record(store, marker if known else self._with_own_identity(store, marker))
 
     def _database(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, StoreFailed, Unavailable
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
-from cafcat.stores.marker import catalogs_of, read_markers
+from cafcat.stores.marker import catalogs_of
 from cafcat.stores.presence import elsewhere, why_not_there
 
 if TYPE_CHECKING:
@@ -61,28 +61,13 @@ class ReachableStores:
             raise found
         return found
 
-    def open_to_write(self, url: str) -> Store:
-        """Return a store for new objects, and insert its row into the catalog if it is missing.
+    def check_to_write(self, url: str) -> Store:
+        """Return a store for new objects. The catalog is not changed: `join_store` enters a new store.
 
         Unlike `open`, this accepts a store without its newest objects if the store has any other object of cafcat.
 
         Args:
             url: URL of the store.
-
-        Raises:
-            Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.
-            StoreFailed, AccessDenied: The store does not answer, or refuses the request.
-            NotFound: There is no such bucket.
-            InvalidInput: The URL cannot be opened.
-        """
-        store = self.check_to_write(url)
-        if not self._catalog.stores.has(store.url):
-            read_markers(store)  # a name with a typing error must not stay in the catalog
-        self._catalog.stores.register(store.url)
-        return store
-
-    def check_to_write(self, url: str) -> Store:
-        """Return a store for new objects, after the checks of `open_to_write`. The catalog is not changed.
 
         Raises:
             Unavailable: The store is not at its URL any more: its disk is not mounted, or the store was moved.

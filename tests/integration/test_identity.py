@@ -429,3 +429,10 @@ def test_an_empty_catalog_over_a_full_store_is_known_as_lost(local: World, tmp_p
 class _Failing(LocalStore):
     def list(self, below: str = "") -> object:  # type: ignore[override]
         raise StoreFailed(f"no answer for {below}")
+
+
+def test_a_store_that_cannot_be_written_to_stays_out_of_the_catalog(local: World, tmp_path: Path) -> None:
+    other = local.at("/sys/cafcat")  # not even root can make a folder there
+    with pytest.raises(StoreFailed, match="cannot create /sys/cafcat"):
+        ingest(other, tmp_path / "a", {"a": b"a"})
+    assert sql(other, "SELECT url FROM stores") == []

@@ -518,6 +518,7 @@ def test_changes_after_a_killed_repack_are_kept(
     old = wasted(repository)
     other = open_at(place)
     store = store_to_write(other.session)
+    other.session.catalog.stores.register(store.url)
     run = other.session.catalog.runs.begin_run(sources=["tree"], options={}, version="0")
     begun_before = OpenChunk(ChunkTarget(other.session.catalog, store, CAF, run, "here:1:test"))
     new = move_and_die(repository, place)

@@ -149,7 +149,7 @@ def test_store_does_not_move_to_a_place_with_objects_of_another(
 def test_a_writer_that_began_before_a_move_does_not_bring_the_old_store_back(
     repository: cafcat.Repository, old: Folder, new: Folder
 ) -> None:
-    store_to_write(repository.session)
+    repository.session.catalog.stores.register(store_to_write(repository.session).url)
     shutil.move(old.folder, new.folder)
     repository.move_store(old.url, new.url)
     for table in ("chunks", "chunk_copies", "backups"):

@@ -51,6 +51,7 @@ def repository(database_url: str, tmp_path: Path) -> Iterator[cafcat.Repository]
 def begin(repository: cafcat.Repository) -> OpenChunk:
     run = repository.session.catalog.runs.begin_run(sources=["tree"], options={}, version="0")
     store = store_to_write(repository.session)
+    repository.session.catalog.stores.register(store.url)
     return OpenChunk(ChunkTarget(repository.session.catalog, store, CAF, run, "here:1:test"))
 
 

@@ -588,8 +588,10 @@ def test_a_folder_that_may_not_be_written_is_named(public_folder: Path) -> None:
         (public_folder / locked).chmod(0o500)
     with as_normal_user():
         for key in ("chunk.caf", "sub/other.caf", "new/chunk.caf"):
-            with pytest.raises(StoreFailed, match=r"Permission denied; check who may .* in .*/chunks"):
+            with pytest.raises(StoreFailed, match=r"Permission denied; check who may .* in .*/chunks$"):
                 store.create(key)
+        with pytest.raises(StoreFailed, match=r"Permission denied; check who may .* in .*/chunks$"):
+            LocalStore(public_folder / "chunks" / "new" / "store").create("chunk.caf")
         with pytest.raises(StoreFailed, match="cannot remove"):
             store.delete("sub/chunk.caf")
     (public_folder / "chunks").chmod(0)

@@ -48,6 +48,7 @@ def begin(
         sources=["tree"], options={"on_conflict": on_conflict}, version="0"
     )
     store = store_to_write(repository.session)
+    repository.session.catalog.stores.register(store.url)
     chunk = OpenChunk(ChunkTarget(repository.session.catalog, store, archive_format, run, "here:1:test"))
     chunk.all_new = all_new
     for path, content in files.items():

@@ -74,7 +74,6 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
     copier = ChunkCopier(session, target, owner_name("copy"))
     if selection.prefix is None and session.catalog.identities.is_empty():
         return copier.report  # a catalog without chunks must not claim the store
-    ReachableStores(session).open_to_write(target.url)
     recover_before(session, target.url)
     join_store(session, target, allow_shared=options.join_store)
     try:

@@ -95,7 +95,7 @@ def prepared_store(
     _refuse_own_store(store, sources)
     is_joined = has_joined(session, store)
     if not is_joined:
-        store = store_to_write(session, dry_run=dry_run)
+        store = store_to_write(session)
     if not dry_run:
         recover_before(session, store.url)
     if not is_joined:

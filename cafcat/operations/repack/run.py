@@ -56,7 +56,7 @@ def run(session: Session, options: RepackOptions) -> RepackReport:
             recover_before(session, url)
     plan = repack.plan(options, store)
     if any(chunk.is_adopted for chunk in plan.chunks):
-        store_to_write(session, dry_run=options.dry_run)
+        store_to_write(session)
     for chunk in plan.chunks:
         session.emit(_chosen_event(chunk))
     try:

@@ -1,6 +1,7 @@
 """Translates errors of the operating system in a store's folder into StoreFailed, with hints for the user."""
 
 import errno
+import os
 
 from cafcat.errors import StoreFailed
 
@@ -31,5 +32,8 @@ def store_failed(doing: str, where: str, folder: str, error: OSError) -> StoreFa
         error: The error of the operating system.
     """
     hint = _HINTS.get(error.errno or 0)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        while not os.path.isdir(folder) and folder != "/":  # the permissions of the last existing one matter
+            folder = os.path.dirname(folder)
     message = f"cannot {doing} {where}: {error.strerror or error}"
     return StoreFailed(message, hint=hint.format(folder=folder) if hint else None)
