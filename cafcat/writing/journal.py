@@ -163,6 +163,8 @@ def _head(record: JournalRecord, version: int) -> dict[str, Any]:
         head["run"] = record.run._asdict()
     if record.stores:
         head["stores"] = [store._asdict() | {"uuid": str(store.uuid)} for store in record.stores]
+    if record.damaged_retired:
+        head["damaged_retired"] = [str(uuid) for uuid in record.damaged_retired]
     return head
 
 

@@ -220,8 +220,8 @@ def _record(document: dict[str, Any], key: str) -> JournalRecord:
     catalog = None if document.get("catalog") is None else _uuid(document, "catalog")
     run = None if document.get("run") is None else _run(document["run"])
     happened_at = _time(document, "happened_at")
-    stores = _stores(document.get("stores", []))
-    return JournalRecord(found[0], found[1], JournalKind(kind), happened_at, (), of, catalog, run, stores)
+    stores, damaged = _stores(document.get("stores", [])), _uuids(document.get("damaged_retired", []))
+    return JournalRecord(found[0], found[1], JournalKind(kind), happened_at, (), of, catalog, run, stores, damaged)
 
 
 def _chunk(document: Any) -> JournalChunk:
@@ -312,6 +312,12 @@ def _uuid(document: dict[str, Any], name: str) -> UUID:
     if not isinstance(value, str) or str(found := UUID(value)) != value:
         raise ValueError(f"{name} is not a uuid")
     return found
+
+
+def _uuids(values: Any) -> tuple[UUID, ...]:
+    if not isinstance(values, list):
+        raise ValueError("damaged_retired is not a list")
+    return tuple(_uuid({"damaged_retired": value}, "damaged_retired") for value in values)
 
 
 def _time(document: dict[str, Any], name: str) -> str:

@@ -92,7 +92,7 @@ def test_losses_are_reported_and_must_be_accepted(cafcat: Cafcat, lost: Cafcat) 
     missing = f"missing {gone.stem} (1 file): the chunk is in journal record 2, but no store has its object"
     assert missing in refused.err
     assert refused.text.startswith(
-        "nothing was written: 1 problem would lose files; name all stores that the catalog had, or "
+        "nothing was written: files may be lost by 1 problem; name all stores that the catalog had, or "
     )
     assert lost("ls", "-R").out == b""
     summary = lost("rebuild", "--accept-loss", "--json", code=5).document["summary"]
@@ -131,7 +131,7 @@ def test_stores_by_folder_url_and_name(cafcat: Cafcat, lost: Cafcat, databases: 
         assert (
             f"store {(cafcat.folder / 'store').as_uri()}: the catalog had chunks in this store at " in refused.err
         )
-        assert refused.text.startswith("nothing was written: 1 problem would lose files; name all stores that")
+        assert refused.text.startswith("nothing was written: files may be lost by 1 problem; name all stores that")
         accepted = alone("rebuild", copies.as_uri(), "--accept-loss", code=5)
         assert accepted.text.startswith("rebuilt 1 chunk: 13 files")
     with databases.fresh(databases.template()) as url:

@@ -324,6 +324,39 @@ def test_a_chunk_that_is_gone(world: World) -> None:
     assert str(empty.chunk(first).uuid) == first
 
 
+def replaced_after_loss(world: World) -> str:
+    """Commit a chunk, lose its object, find the loss, and replace all its files. Return the chunk."""
+    gone = commit(world.repository, {"a": b"1", "b": b"1"})
+    world.objects.delete(f"{gone}.caf")
+    assert world.repository.verify().missing == 1
+    commit(world.repository, {"a": b"2", "b": b"2", "c": b"2"})
+    return gone
+
+
+def test_a_chunk_that_lost_its_object_and_then_its_last_file_is_no_loss(world: World) -> None:
+    gone = replaced_after_loss(world)
+    rebuilt, report = world.rebuilt()
+    assert (report.written, report.damage_count, list(map(str, report.left_out))) == (True, 0, [gone])
+    assert live(rebuilt) == {"a": b"2", "b": b"2", "c": b"2"}
+    commit(rebuilt, {"c": b"3"})
+    world.repository = rebuilt
+    _, again = world.rebuilt()
+    assert (again.written, list(map(str, again.left_out))) == (True, [gone])
+
+
+def test_a_file_that_undelete_brought_back_in_a_left_out_chunk_is_lost(local: World) -> None:
+    gone = commit(local.repository, {"a": b"1", "b": b"1"})
+    local.objects.delete(f"{gone}.caf")
+    assert local.repository.verify().missing == 1
+    local.repository.rm(["a", "b"])
+    commit(local.repository, {"c": b"2"})
+    local.repository.undelete(["a"])
+    _, report = local.rebuilt()
+    [damage] = report.damages
+    assert (report.written, damage.kind, damage.name, damage.lost) == (False, DamageKind.FILE, "a", True)
+    assert gone in damage.message
+
+
 def test_files_that_were_brought_back_in_a_lost_chunk_are_named_as_lost(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     second = commit(local.repository, {"a": b"2"})

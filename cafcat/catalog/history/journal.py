@@ -39,11 +39,19 @@ FROM (SELECT id, uuid, url,
                      AND deleted_at IS NULL OFFSET 0) AS has_copies
       FROM stores WHERE uuid IS NOT NULL) AS used WHERE has_chunks OR has_copies
 """
+_MOST_RETIRED: Final = 500
+"""Largest number of damaged retired chunks in a record. A line of a record has at most 64 KiB."""
+_DAMAGED_RETIRED: Final = f"""
+SELECT coalesce(array_agg(uuid ORDER BY id), '{{}}')
+FROM (SELECT id, uuid FROM chunks WHERE state = 'retired' AND cafcat_ops.is_broken(id, NULL)
+      ORDER BY retired_at DESC LIMIT {_MOST_RETIRED}) AS damaged
+"""  # noqa: S608
 _RECORD: Final = f"""
 SELECT j.id, j.uuid, j.kind, {iso("j.happened_at")}, j.unwritten, r.id, {iso("r.started_at")}, r.host,
        r.cafcat_version, c.id, c.uuid, c.format, c.object_key,
        c.size_bytes, c.data_bytes, c.index_start_byte, c.index_end_byte, c.file_count, c.crc64nvme, c.index_crc32c,
-       {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity), ({_STORES})
+       {iso("c.begun_at")}, (SELECT uuid FROM catalog_identity), ({_STORES}),
+       ({_DAMAGED_RETIRED})
 FROM journal AS j LEFT JOIN chunks AS c ON c.id = j.chunk_id LEFT JOIN ingest_runs AS r ON r.id = c.run_id
 """  # noqa: S608
 # Files are numbered in the order of their bytes. Among neighbours with one run and time, the number grows as fast
@@ -149,6 +157,8 @@ class JournalRecord(NamedTuple):
         run: The ingest that wrote the chunk; None if none did, and in objects of earlier versions.
         stores: The stores of the catalog at the time when the record was written; empty in objects of earlier
             versions.
+        damaged_retired: Chunks without live files that a check had found damaged or missing when the record was
+            written: the last 500 of them. A rebuild does not need these chunks.
     """
 
     sequence: int
@@ -160,6 +170,7 @@ class JournalRecord(NamedTuple):
     catalog: UUID | None = None
     run: JournalRun | None = None
     stores: tuple[JournalStore, ...] = ()
+    damaged_retired: tuple[UUID, ...] = ()
 
 
 class JournalOrigin(NamedTuple):
@@ -357,11 +368,11 @@ class Journal:
 
 
 def _record(row: Sequence[Any]) -> JournalRecord:
-    sequence, uuid, kind, happened_at, unwritten, *of_chunk, catalog, stores = row
+    sequence, uuid, kind, happened_at, unwritten, *of_chunk, catalog, stores, damaged = row
     run_id, started_at, host, version, chunk_id, *columns = of_chunk
     chunk = None if chunk_id is None else JournalChunk(*columns)
     run = None if run_id is None else JournalRun(run_id, started_at, host, version)
     used = tuple(JournalStore(UUID(name), url, chunks) for name, url, chunks in stores)
     return JournalRecord(
-        sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog, run, used
+        sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog, run, used, tuple(damaged)
     )

@@ -315,21 +315,22 @@ class Stage:
                 statements.ADD_BACKUP, (self._stores[store], key, size_bytes, begun_at, begun_at)
             )
 
-    def order_changes(self, last_sequence: int) -> Iterator[tuple[str, UUID]]:
+    def order_changes(self, last_sequence: int, left_out: Sequence[UUID]) -> Iterator[tuple[str, UUID]]:
         """Order all changes of each path.
 
         Args:
             last_sequence: Chunks without a record get a record with a higher journal.id than this.
+            left_out: Chunks of the plan that could not be read, and are not reported as lost.
 
         Yields:
-            Each path whose last change restored a file in an unknown chunk, and the UUID of that chunk. Neither a
-            record of the chunk's commit nor an object of the chunk was found.
+            Each path whose last change restored a file in an unknown chunk or in one of `left_out`, and the UUID of
+            that chunk. Of an unknown chunk, neither a record of its commit nor an object was found.
         """
         self._connection.execute(statements.RECORDS_OF_ADOPTED, {"last": last_sequence})
         for statement in statements.ORDER_CHANGES:
             self._connection.execute(statement)
         with self._connection.cursor("lost_files") as cursor:
-            yield from cursor.execute(statements.LOST_FILES)
+            yield from cursor.execute(statements.LOST_FILES, {"left_out": list(left_out)})
 
     def finalize(self, identity: UUID, last_sequence: int, losses: Sequence[str]) -> RebuiltCounts:
         """Fill the tables of the catalog from the temporary tables.

@@ -308,11 +308,12 @@ ORDER_CHANGES: Final = (
     "ANALYZE record_files",
     _TIMELINE,
 )
-# A chunk that is in the plan and could not be read is reported as a whole.
+# A chunk that is in the plan and could not be read is reported as a whole, unless it was left out.
 LOST_FILES: Final = """
 SELECT t.file_path, f.chunk FROM timeline AS t JOIN records AS l ON l.id = t.sequence
 JOIN record_files AS f ON f.n = l.n AND f.file_path = t.file_path
-WHERE t.next_kind IS NULL AND t.kind = 'restore' AND t.caf_file_id IS NULL ORDER BY t.file_path
+WHERE t.next_kind IS NULL AND t.kind = 'restore' AND (t.caf_file_id IS NULL OR f.chunk = ANY (%(left_out)s))
+ORDER BY t.file_path
 """
 FINALIZE: Final = (
     _LIVE,

@@ -58,6 +58,13 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
         more = _more(len(report.adopted), len(named))
         call.output.notice(f"chunks without a journal record, entered as the newest: {', '.join(named)}{more}")
+    if report.left_out and report.written:
+        named = [str(uuid) for uuid in report.left_out[: None if call.verbose else _LISTED]]
+        more = _more(len(report.left_out), len(named))
+        call.output.notice(
+            "chunks without live files, whose objects are damaged or missing, are left out: "
+            f"{', '.join(named)}{more}; no live file is lost, but `undelete` cannot bring back their removed files"
+        )
     if report.stores_with_copies and report.written:
         stores = ", ".join(report.stores_with_copies)
         call.output.notice(
@@ -91,7 +98,7 @@ def _summary(report: "RebuildReport") -> list[str]:
     problems = plural(report.lost_count, "problem")
     if not report.written:
         return [
-            f"nothing was written: {problems} would lose files; name all stores that the catalog had, "
+            f"nothing was written: files may be lost by {problems}; name all stores that the catalog had, "
             "or accept the loss with --accept-loss"
         ]
     lines = [

@@ -30,6 +30,7 @@ class _Found:
         last: Time of its last record, ISO 8601 in UTC; "" without records.
         identities: The identities that its readable markers give to the stores.
         newest: Its last record that lists the stores of the catalog; None if no record does.
+        damaged_retired: The damaged chunks without live files that its records list.
     """
 
     marker: Marker | None = None
@@ -38,6 +39,7 @@ class _Found:
     last: str = ""
     identities: set[UUID] = field(default_factory=set)
     newest: JournalRecord | None = None
+    damaged_retired: set[UUID] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -82,6 +84,7 @@ class LostCatalogs:
         found = self._found.setdefault(owner, _Found())
         found.records += 1
         found.last = max(found.last, record.happened_at)
+        found.damaged_retired.update(record.damaged_retired)
         if record.stores and (found.newest is None or record.sequence >= found.newest.sequence):
             found.newest = record
         return owner
@@ -102,6 +105,14 @@ class LostCatalogs:
             store for store in found.newest.stores if store.uuid not in found.identities and store.url not in named
         ]
         return found.newest.happened_at, missing
+
+    def damaged_retired(self) -> set[UUID]:
+        """Return the chunks of the chosen catalog that were damaged or missing, and had no live file.
+
+        A file that `undelete` brought back since is listed in a record of its own.
+        """
+        found = self._found.get(self.lost)
+        return set() if found is None else found.damaged_retired
 
     @property
     def are_several(self) -> bool:

@@ -27,6 +27,8 @@ class RebuildReport:
         adopted: Uuids of chunks without a journal record that were, or would be, entered into the catalog.
         unclaimed: Uuids of chunks without a record in stores of several catalogs: they can be from any, and were
             left out.
+        left_out: Uuids of chunks whose objects are damaged or missing, and that had no live file when that was
+            found. Their removed and replaced files cannot be undeleted.
         foreign_objects: Number of objects whose key is not that of a chunk, journal record, backup, marker or
             probe.
         stores_with_copies: URLs of stores that only had copies of chunks, and were not named. The catalog does not
@@ -50,6 +52,7 @@ class RebuildReport:
     backups: int
     adopted: tuple[UUID, ...]
     unclaimed: tuple[UUID, ...]
+    left_out: tuple[UUID, ...]
     foreign_objects: int
     stores_with_copies: tuple[str, ...]
     files_lost: int

@@ -103,6 +103,8 @@ class Rebuild:
         self._damages = Damages()
         self._adopted: list[UUID] = []
         self._unclaimed: list[UUID] = []
+        self._damaged_retired: set[UUID] = set()
+        self._left_out: list[UUID] = []
         self._stores_with_copies: list[str] = []
         self._foreign = 0
         self._backups: list[tuple[int, str, int, str]] = []
@@ -203,6 +205,7 @@ class Rebuild:
             message = f"the sequence number {sequence}, or one before it, occurs twice: two catalogs wrote here"
             self._damages.add(Damage(DamageKind.ORDER, journal_key(sequence, uuid), message, None, lost=True))
         self._find_unnamed_stores(catalogs)
+        self._damaged_retired = catalogs.damaged_retired()
         return catalogs
 
     def _find_unnamed_stores(self, catalogs: LostCatalogs) -> None:
@@ -268,6 +271,9 @@ class Rebuild:
         """
         planned, found = read.planned, read.found
         files = planned.file_count
+        if found is None and planned.uuid in self._damaged_retired:
+            self._left_out.append(planned.uuid)
+            return
         self._add_failures(DamageKind.CHUNK, read.failures, files, lost=found is None)
         if not planned.objects:
             message = f"the chunk is in journal record {planned.sequence}, but no store has its object"
@@ -306,8 +312,8 @@ class Rebuild:
     def _find_lost_files(self, stage: Stage) -> None:
         if self._damages.lost_count and not self._accept_loss:
             return  # not all chunks are in the stage
-        for path, chunk in stage.order_changes(self._last_sequence):
-            message = f"the file was restored by undelete in chunk {chunk}, which is in none of these stores"
+        for path, chunk in stage.order_changes(self._last_sequence, self._left_out):
+            message = f"the file was restored by undelete in chunk {chunk}, which none of these stores has whole"
             self._damages.add(Damage(DamageKind.FILE, path, message, None, lost=True))
 
     def _finalize(self, stage: Stage, identity: UUID) -> RebuiltCounts:
@@ -366,6 +372,7 @@ class Rebuild:
             backups=len(self._backups),
             adopted=tuple(self._adopted),
             unclaimed=tuple(self._unclaimed),
+            left_out=tuple(self._left_out),
             foreign_objects=self._foreign,
             stores_with_copies=tuple(self._stores_with_copies),
             files_lost=counts.files_lost,
