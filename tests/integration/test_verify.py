@@ -283,6 +283,17 @@ def test_a_store_that_does_not_answer_is_no_damage(repository: cafcat.Repository
     assert (result.verdict, result.findings[0].kind) == (Verdict.UNREADABLE, FindingKind.UNREADABLE)
 
 
+def test_the_history_of_verifies_has_stores_that_are_out_of_reach(repository: cafcat.Repository) -> None:
+    commit(repository, FILES)
+    folder = Path(repository.settings.store)
+    folder.rename(folder.with_name("away"))
+    for _ in range(2):  # the first one is finished: the second one does not go on
+        assert verify(repository)[0].unreadable == 1
+    assert sql(repository, "SELECT id, scope FROM verify_runs ORDER BY 1") == [
+        (number, {"out_of_reach": [folder.as_uri()]}) for number in (1, 2)
+    ]
+
+
 class _Then(Progress):
     """Calls a function once, when the check has read this many bytes."""
 

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -181,10 +181,17 @@ class Verification:
         assert row is not None  # noqa: S101 - RETURNING of one inserted row
         return VerifyRun(row[0], resumed=False)
 
-    def finish(self, run_id: int) -> None:
-        """Record that a verify run ended without an interruption, so that no later command resumes it."""
+    def finish(self, run_id: int, out_of_reach: Collection[str] = ()) -> None:
+        """Record that a verify run ended without an interruption, so that no later command resumes it.
+
+        Args:
+            run_id: verify_runs.id.
+            out_of_reach: URLs of the stores whose objects could not be checked.
+        """
+        added = Jsonb({"out_of_reach": sorted(out_of_reach)} if out_of_reach else {})
+        statement = "UPDATE verify_runs SET finished_at = now(), scope = scope || %s WHERE id = %s"
         with self._connection.statement() as connection:
-            connection.execute("UPDATE verify_runs SET finished_at = now() WHERE id = %s", [run_id])
+            connection.execute(statement, [added, run_id])
 
     def totals(self, run_id: int, scope: VerifyScope) -> TargetTotals:
         """Return totals of all objects without an "ok" in a verify run, which `targets` returns."""

@@ -277,7 +277,7 @@ class _Verify:
 
     def _finish(self, run: VerifyRun) -> VerifyReport:
         if not self._interrupted:
-            self._catalog.verification.finish(run.id)
+            self._catalog.verification.finish(run.id, self._stores_out_of_reach)
         tally = self._catalog.verification.tally(run.id)
         return VerifyReport(
             run=run.id,
