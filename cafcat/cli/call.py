@@ -20,6 +20,7 @@ from cafcat.cli.errors import USAGE, describe
 from cafcat.cli.groups import Group, ListGroup, Panels, verb_class
 from cafcat.cli.output import Output
 from cafcat.errors import InvalidInput, NotFound
+from cafcat.model import NO_SUCH_PREFIX
 
 if TYPE_CHECKING:
     from cafcat.cli.job_metrics import JobMetrics
@@ -216,8 +217,10 @@ class Call:
             warn_if_lost(self, repository.session)
             explain_missing(repository, error)
             if error.hint is None and error.path:
-                name = shlex.quote(error.path.rstrip("/").rpartition("/")[2])
-                find = f"`cafcat find --name {name}` looks for a file of this name in all folders"
+                name = error.path.rstrip("/").rpartition("/")[2]
+                find = f"`cafcat find --name {shlex.quote(name)}` looks for a file of this name in all folders"
+                if error.message == NO_SUCH_PREFIX:
+                    find = f"the pattern {shlex.quote(f'**/{name}')} means this name in any folder"
                 error.hint = f"{find}, and `cafcat ls` lists folders"
             raise
 

@@ -53,6 +53,8 @@ def test_help_of_a_command(alone: Cafcat) -> None:
     assert "-h, --human" in alone("help", "ls").text
     for words in (["nothing"], ["db", "nothing"], ["get", "nothing"]):
         assert f"no command `{' '.join(words)}`" in alone("help", *words, code=2).err
+    for words, near in ((["ingset"], "ingest"), (["db", "upgrad"], "db upgrade")):
+        assert f"did you mean `cafcat help {near}`?" in alone("help", *words, code=2).err
 
 
 def test_the_help_lists_each_command_with_its_whole_first_sentence(alone: Cafcat) -> None:
@@ -100,7 +102,7 @@ def test_a_verb_of_other_programs_is_explained(alone: Cafcat, word: str) -> None
         (["restore", "latest", "--target", "/tmp"], "--target", "`cafcat extract [PREFIX...] -C DIR` copies files"),
         (["sql", "SELECT 1"], "(SELECT 1)", "`cafcat sql -c QUERY`"),
         (["extract", "photos", "--target", "out"], "--target", "-C DIR names the folder on disk"),
-        (["cat", "photos/a", "--as-of", "2026-01-01"], "--as-of", "docs/cli.md, section Older versions"),
+        (["cat", "photos/a", "--snapshot", "4"], "--snapshot", "use --as-of TIME; `cafcat query history PATH`"),
         (["prune", "--max-unused", "5%"], "--max-unused", "`cafcat repack --max-unused SHARE`"),
         (["rm", "--keep-daily", "7", "photos"], "--keep-daily", "replaced versions stay until `cafcat prune`"),
         (["ingest", "--stdin"], "--stdin", "tar -c FOLDER | cafcat ingest -"),
@@ -144,6 +146,8 @@ def test_a_missing_file_has_a_hint(cafcat: Cafcat) -> None:
         "`cafcat find --name 'a b.txt'` looks for a file of this name in all folders, and `cafcat ls` lists folders"
     )
     assert cafcat("get", "/home/x/a b.txt", "--json", code=4).error["hint"] == hint
+    hint = "the pattern '**/a b' means this name in any folder, and `cafcat ls` lists folders"
+    assert cafcat("extract", "a b", "-C", "out", "--json", code=4).error["hint"] == hint
 
 
 def test_the_path_of_a_packed_file_on_a_disk_leads_to_its_name(filled: Cafcat) -> None:

@@ -1,5 +1,6 @@
 """The command `cafcat help`."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from cafcat.cli.app import OF_OTHER_PROGRAMS
 from cafcat.cli.app import app as program
 from cafcat.cli.call import Call, verb
+from cafcat.cli.groups import NEAR
 from cafcat.errors import InvalidInput, OutputFailed
 from cafcat.support.quantities import plural
 
@@ -36,7 +38,10 @@ def help(
         command = None if below is None else below(context, word)
         if command is None:
             name = " ".join([*context.command_path.split()[1:], word])
-            hint = OF_OTHER_PROGRAMS.get(name, "`cafcat help` lists the commands")
+            near = get_close_matches(word, getattr(context.command, "commands", ()), 1, NEAR)
+            meant = " ".join([*context.command_path.split()[1:], *near])
+            others = f"did you mean `cafcat help {meant}`?" if near else "`cafcat help` lists the commands"
+            hint = OF_OTHER_PROGRAMS.get(name, others)
             raise InvalidInput(f"there is no command `{name}`", hint=hint)
         context = command.make_context(word, [], parent=context, resilient_parsing=True)
     text = context.command.get_help(context)

@@ -69,7 +69,7 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         stores = ", ".join(report.stores_with_copies)
         call.output.notice(
             f"the lost catalog had copies in {stores}: this catalog does not have them, because the store was not "
-            "named; `cafcat copy --all --to STORE` enters them"
+            "named; `cafcat copy --all --to STORE` enters the copies of chunks with live files"
         )
     if report.unclaimed and report.written:
         listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
