@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -15,11 +16,12 @@ from cafcat.model import ExtractReport, Location
 from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
 from cafcat.session import output_of
-from cafcat.support.paths import not_a_text
+from cafcat.support.paths import names_in_list
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from cafcat.files_as_of import FilesAsOf
     from cafcat.reading.archive_stream import ArchiveStream, OnError
     from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.batch import Batch
@@ -93,7 +95,7 @@ class PackedFiles(CatalogQueries):
 
         Each thousand paths need one query, and another one if some of them are missing.
         """
-        return self._reader.locate_many([*_names(paths)])
+        return self._reader.locate_many([*names_in_list(paths)])
 
     def glob(self, pattern: str) -> Iterator[Location]:
         """Yield the files whose whole path matches a shell pattern, in the order of paths.
@@ -127,7 +129,25 @@ class PackedFiles(CatalogQueries):
         """
         from cafcat.reading.selecting import expanded
 
-        return expanded(self.session.catalog.reading.files, _names(names))
+        return expanded(self.session.catalog.reading.files, names_in_list(names))
+
+    def as_of(self, moment: datetime | str) -> "FilesAsOf":
+        """Return an object that reads files by path, as the catalog had them at an earlier time.
+
+        Args:
+            moment: The time, as a datetime with a time zone or a text in ISO 8601; a time without an offset is UTC.
+                Also a duration before now, such as "7d".
+
+        Raises:
+            InvalidInput: The text is no time, or the datetime has no time zone.
+        """
+        from cafcat.files_as_of import FilesAsOf
+        from cafcat.support.arguments import parse_date
+
+        if isinstance(moment, datetime) and moment.tzinfo is None:
+            raise InvalidInput("the datetime has no time zone", hint="pass datetime(..., tzinfo=UTC)")
+        text = moment.isoformat() if isinstance(moment, datetime) else moment
+        return FilesAsOf(self.session, self._warnings, parse_date(text))
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, with one query and one range read.
@@ -292,7 +312,7 @@ class PackedFiles(CatalogQueries):
         if order not in ("archive", "given"):
             raise InvalidInput(f"order must be archive or given, not {order!r}")
         batch = self._batch(start, end)
-        return batch.read(_names(paths)) if order == "archive" else batch.read_in_order(_names(paths))
+        return batch.read(names_in_list(paths)) if order == "archive" else batch.read_in_order(names_in_list(paths))
 
     def stream_archive(
         self, paths: Iterable[str], *, format: str = "tar", on_error: "OnError" = "fail"
@@ -317,7 +337,9 @@ class PackedFiles(CatalogQueries):
         """
         from cafcat.reading.archive_stream import ArchiveStream
 
-        return ArchiveStream(self._reader, partial(self._batch(0, None).contents, _names(paths)), format, on_error)
+        return ArchiveStream(
+            self._reader, partial(self._batch(0, None).contents, names_in_list(paths)), format, on_error
+        )
 
     async def aread(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, without blocking the event loop of asyncio.
@@ -347,7 +369,7 @@ class PackedFiles(CatalogQueries):
         Raises:
             CafcatError: As `read_many` raises it.
         """
-        async with aclosing(self._async_reader.read_many(_names(paths), start, end)) as outcomes:
+        async with aclosing(self._async_reader.read_many(names_in_list(paths), start, end)) as outcomes:
             async for outcome in outcomes:
                 yield outcome
 
@@ -371,7 +393,7 @@ class PackedFiles(CatalogQueries):
             AccessDenied, Unavailable: A store denies access or is out of reach.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        return self._batch(start, end).stream(_names(paths))
+        return self._batch(start, end).stream(names_in_list(paths))
 
     def get_many(
         self,
@@ -438,7 +460,7 @@ class PackedFiles(CatalogQueries):
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
         output = output_of(self.session.settings, directory, overwrite=overwrite)
-        return self._batch(start, end).get_into(_names(paths), output, parents=parents)
+        return self._batch(start, end).get_into(names_in_list(paths), output, parents=parents)
 
     def plan(
         self, paths: Iterable[str], start: int = 0, end: int | None = None, *, in_order: bool = False
@@ -452,7 +474,7 @@ class PackedFiles(CatalogQueries):
                 the file.
             in_order: True for the requests of `stream_many`, which reads the files in the order of the paths.
         """
-        return self._batch(start, end).plan(_names(paths), in_order=in_order)
+        return self._batch(start, end).plan(names_in_list(paths), in_order=in_order)
 
     def _batch(self, start: int, end: int | None) -> "Batch":
         from cafcat.reading.batch import Batch
@@ -507,7 +529,7 @@ class PackedFiles(CatalogQueries):
         if strip < 0:
             raise InvalidInput(f"strip must be at least 0, not {strip}")
         output = output_of(self.session.settings, directory, overwrite=overwrite)
-        files = self._tree_files(prefix, paths, include, exclude)
+        files = self._chosen_files(prefix, paths=paths, include=include, exclude=exclude)
         if executor is not None:
             from cafcat.operations.extract_on_cluster import extract_on_cluster
 
@@ -539,28 +561,18 @@ class PackedFiles(CatalogQueries):
         """
         from cafcat.reading.extract import plan_tree
 
-        return plan_tree(self._reader, self._tree_files(prefix, paths, include, exclude))
+        return plan_tree(self._reader, self._chosen_files(prefix, paths=paths, include=include, exclude=exclude))
 
-    def _tree_files(
+    def _chosen_files(
         self,
         prefix: str | Iterable[str],
+        *,
         paths: Iterable[str] | None,
         include: Sequence[str],
         exclude: Sequence[str],
     ) -> "TreeFiles":
-        from cafcat.reading.tree_files import tree_files
-        from cafcat.sources.filter import PathFilter
+        from cafcat.reading.tree_files import chosen_files
 
-        given: object = prefix  # type checkers do not see all callers
-        if isinstance(given, bytes | os.PathLike | Location):
-            raise not_a_text(given)
-        prefixes = list(filter(None, [prefix]) if isinstance(prefix, str) else prefix)
-        names = None if paths is None else _names(paths)
-        patterns = PathFilter(list(_names(include)), list(_names(exclude))) if include or exclude else None
-        return tree_files(self._reader, self.session.catalog.reading.files, prefixes, names, patterns)
-
-
-def _names(paths: Iterable[str]) -> Iterable[str]:
-    if isinstance(paths, str | bytes):
-        raise InvalidInput("paths must be a list of names, not one name", hint=f"write [{paths!r}]")
-    return paths
+        return chosen_files(
+            self._reader, self.session.catalog.reading.files, prefix, paths=paths, include=include, exclude=exclude
+        )

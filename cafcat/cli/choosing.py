@@ -13,9 +13,10 @@ from cafcat.support.arguments import parse_text
 
 if TYPE_CHECKING:
     from cafcat.cli.call import Call
+    from cafcat.files_as_of import FilesAsOf
     from cafcat.packed_files import PackedFiles
 
-__all__ = ["OLDER_VERSIONS", "Chosen", "FilesFrom", "Null", "Paths", "choose", "warn_of_no_match"]
+__all__ = ["OLDER_VERSIONS", "AsOf", "Chosen", "FilesFrom", "Null", "Paths", "choose", "warn_of_no_match"]
 
 Paths = Annotated[
     list[str] | None,
@@ -31,11 +32,19 @@ FilesFrom = Annotated[
     typer.Option("--files-from", metavar="LIST", help="Read further paths from LIST, one per line; - is stdin."),
 ]
 Null = Annotated[bool, typer.Option("--null", "-0", help="Names in LIST end with NUL, not newline.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="Read the versions of that time (UTC): 2026-11-21T10:00, or 7d for 7 days ago.",
+    ),
+]
 
 
 OLDER_VERSIONS: Final = dict.fromkeys(
-    ("--as-of", "--at", "--snapshot", "--version-id"),
-    "commands read the latest version of a file; docs/cli.md, section Older versions, shows how to read others",
+    ("--at", "--snapshot", "--version-id"),
+    "use --as-of TIME; `cafcat query history PATH` lists the versions of a file with their times",
 )
 """Hints for options of other programs that name an older version of a file."""
 
@@ -64,7 +73,7 @@ class Chosen(NamedTuple):
         is_plain = self.is_single and not any(character in self.paths[0] for character in "*?[")
         return self.paths[0] if is_plain else None
 
-    def names(self, repository: "PackedFiles") -> tuple[str | None, Iterator[str]]:
+    def names(self, repository: "PackedFiles | FilesAsOf") -> tuple[str | None, Iterator[str]]:
         """Return the paths of the chosen files, with the patterns expanded by the catalog, page by page.
 
         Returns:

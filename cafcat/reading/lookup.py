@@ -3,14 +3,25 @@
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, shown_path
 from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Location
 from cafcat.support.paths import is_text, not_a_text
 
-__all__ = ["LocationCatalog", "PathLookup", "ReplicaLookup", "explain_conflict", "locate_as_typed", "locate_many"]
+if TYPE_CHECKING:
+    from cafcat.catalog.files.ranges import PathRange
+
+__all__ = [
+    "LocationCatalog",
+    "PathListing",
+    "PathLookup",
+    "ReplicaLookup",
+    "explain_conflict",
+    "locate_as_typed",
+    "locate_many",
+]
 
 
 class PathLookup(Protocol):
@@ -29,6 +40,29 @@ class PathLookup(Protocol):
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of the names that are folders of the catalog, with at least one file below them."""
+
+
+class PathListing(PathLookup, Protocol):
+    """Finds files by path, and lists the files in ranges of paths."""
+
+    @property
+    def no_such_prefix(self) -> str:
+        """Message of the error for a name that is neither a file nor a folder."""
+
+    def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
+        """Return the indexes of the groups of ranges in which the catalog has no file."""
+
+    def pages_in(self, ranges: "Sequence[PathRange]", page_rows: int = ...) -> Iterator[Sequence[Location]]:
+        """Yield the files in ranges of paths, one range after the other, in lists and path order."""
+
+    def paths_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `pages_in` yields, in lists."""
+
+    def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[int | None, int | None]:
+        """Return the number of these files, and their total size in bytes; None for each that is unknown."""
+
+    def chunks_in(self, ranges: "Sequence[PathRange]") -> set[UUID]:
+        """Return the UUIDs of the chunks of these files."""
 
 
 class ReplicaLookup(Protocol):

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from cafcat.catalog.files.lookup import Lookup, PathScope
+from cafcat.catalog.files.lookup import PathScope
 from cafcat.catalog.files.ranges import PathRange, disjoint, prefix_range, scope_ranges
 from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX
 from cafcat.reading.globs import is_glob, literal_prefix, regex_of_path_glob
-from cafcat.reading.lookup import locate_many
+from cafcat.reading.lookup import PathListing, locate_many
 from cafcat.support.paths import check_text, file_of, folder_of, from_root, is_text
 
 __all__ = ["PresenceCatalog", "Selection", "expanded", "glob_range", "is_pattern", "select"]
@@ -36,9 +36,9 @@ class Selection(NamedTuple):
     missing: Sequence[str]
     common: str
 
-    def errors(self) -> list[tuple[str, CafcatError]]:
+    def errors(self, message: str = NO_SUCH_PREFIX) -> list[tuple[str, CafcatError]]:
         """Return each missing prefix or pattern with its error."""
-        return [(name, NotFound(NO_SUCH_PREFIX, path=name)) for name in self.missing]
+        return [(name, NotFound(message, path=name)) for name in self.missing]
 
 
 def glob_range(pattern: str, *, below: bool = False) -> PathRange:
@@ -84,7 +84,7 @@ def select(catalog: PresenceCatalog, names: Sequence[str]) -> Selection:
     return Selection(disjoint([one for group in groups for one in group]), missing, common)
 
 
-def expanded(files: Lookup, names: Iterable[str], *, below: bool = False) -> Iterator[str]:
+def expanded(files: PathListing, names: Iterable[str], *, below: bool = False) -> Iterator[str]:
     """Yield the paths of files that names and patterns mean, in the order of the names.
 
     A name that is no pattern is yielded as it is, also if the catalog does not have it. So is a pattern that is the
@@ -108,7 +108,7 @@ def expanded(files: Lookup, names: Iterable[str], *, below: bool = False) -> Ite
             yield name
 
 
-def is_pattern(files: Lookup, name: str, *, below: bool = False) -> bool:
+def is_pattern(files: PathListing, name: str, *, below: bool = False) -> bool:
     """Return True if a name is a shell pattern, and the catalog has no file of this name.
 
     Args:

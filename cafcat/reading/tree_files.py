@@ -1,20 +1,22 @@
 """The files that an extract writes: those below prefixes and patterns, or those in a list of paths."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import Location
+from cafcat.reading.lookup import PathListing
 from cafcat.reading.output_names import OutputNames, stripped
 from cafcat.reading.plan import PLANNED_FILES
 from cafcat.reading.reader import FileReader
 from cafcat.reading.selecting import select
 from cafcat.sources.filter import PathFilter
+from cafcat.support.paths import names_in_list, not_a_text
 
-__all__ = ["FilesBelow", "ListedFiles", "TreeFiles", "TreePage", "tree_files"]
+__all__ = ["FilesBelow", "ListedFiles", "TreeFiles", "TreePage", "chosen_files"]
 
 _ONE_NAME = "the same name below the folder, after their leading parts are removed"
 _FEWER_PARTS = "remove fewer parts, or extract them into two folders"
@@ -55,37 +57,45 @@ class TreeFiles(Protocol):
         """
 
 
-def tree_files(
+def chosen_files(
     reader: FileReader,
-    catalog: Lookup,
-    prefixes: Sequence[str],
+    catalog: PathListing,
+    prefix: str | Iterable[str],
+    *,
     paths: Iterable[str] | None,
-    filter: PathFilter | None,
+    include: Sequence[str],
+    exclude: Sequence[str],
 ) -> TreeFiles:
     """Return the files of an extract.
 
     Args:
         reader: Looks up paths.
         catalog: Lists files.
-        prefixes: Folders, files and patterns, as typed; empty for all files.
+        prefix: A folder, file or pattern, as typed, or several of them; "" for all files.
         paths: Paths of single files in place of prefixes; None for none.
-        filter: Includes or leaves out files by their whole paths; None for all files.
+        include: Patterns as in .gitignore, for whole paths: only files that match one; empty for all files.
+        exclude: Patterns as in .gitignore, for whole paths: leave out files that match one.
 
     Raises:
-        InvalidInput: Both prefixes and paths are given, or no path can have a name.
+        InvalidInput: Both prefixes and paths are given, or no path can have a name, or a name is no text.
         NotFound: There is no file for any of the prefixes.
     """
+    given: object = prefix  # type checkers do not see all callers
+    if isinstance(given, bytes | os.PathLike | Location):
+        raise not_a_text(given)
+    prefixes = list(filter(None, [prefix]) if isinstance(prefix, str) else prefix)
+    chosen = PathFilter(list(names_in_list(include)), list(names_in_list(exclude))) if include or exclude else None
     if paths is None:
-        return FilesBelow(catalog, prefixes or [""], filter)
+        return FilesBelow(catalog, prefixes or [""], chosen)
     if prefixes:
         raise InvalidInput("a list names single files, and cannot be combined with folders")
-    return ListedFiles(reader, paths, filter)
+    return ListedFiles(reader, names_in_list(paths), chosen)
 
 
 class FilesBelow:
     """The files below prefixes and patterns, in the order of paths. Memory does not depend on their number."""
 
-    def __init__(self, catalog: Lookup, prefixes: Sequence[str], filter: PathFilter | None) -> None:
+    def __init__(self, catalog: PathListing, prefixes: Sequence[str], filter: PathFilter | None) -> None:
         """Find the prefixes and patterns in the catalog.
 
         Raises:
@@ -96,7 +106,7 @@ class FilesBelow:
         self._filter = filter
         self._selection = select(catalog, prefixes)
         if len(self._selection.missing) == len(prefixes):
-            raise self._selection.errors()[0][1]
+            raise self._errors()[0][1]
 
     def totals(self) -> tuple[int | None, int | None]:
         """Return the number of the files and their total size; None for each if files are filtered."""
@@ -110,12 +120,15 @@ class FilesBelow:
 
     def pages(self) -> Iterator[TreePage]:
         """Yield the missing prefixes, then the files."""
-        missing = self._selection.errors()
+        missing = self._errors()
         if missing:
             yield TreePage([], missing)
         found = (location for page in self._found() for location in page)
         while page := list(islice(found, PLANNED_FILES)):
             yield TreePage(page)
+
+    def _errors(self) -> list[tuple[str, CafcatError]]:
+        return self._selection.errors(self._catalog.no_such_prefix)
 
     def _found(self) -> Iterator[Sequence[Location]]:
         for page in self._catalog.pages_in(self._selection.ranges, page_rows=PLANNED_FILES):

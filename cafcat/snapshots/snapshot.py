@@ -24,7 +24,7 @@ from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.checksums import crc32c_of
 from cafcat.support.forking import keep_open, renew_after_fork
 from cafcat.support.paging import pages_of
-from cafcat.support.paths import file_of, folder_of
+from cafcat.support.paths import file_of, folder_of, names_in_list
 
 if TYPE_CHECKING:
     import io
@@ -203,9 +203,7 @@ class Snapshot:
         """
         from cafcat.reading.batch import Batch
 
-        if isinstance(paths, str | bytes):
-            raise InvalidInput("paths must be a list of names, not one name", hint=f"write [{paths!r}]")
-        for path, content in Batch(self._reader, start, end).read(paths):
+        for path, content in Batch(self._reader, start, end).read(names_in_list(paths)):
             yield path, content if isinstance(content, bytes) else self._explained(content)
 
     def open(self, path: str) -> "io.BufferedReader":

@@ -1,10 +1,20 @@
 """Converts text that users type to paths of the catalog, and checks which texts can be such a path."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["check_text", "end_of_prefix", "file_of", "folder_of", "from_root", "is_text", "not_a_text"]
+__all__ = [
+    "check_text",
+    "end_of_prefix",
+    "file_of",
+    "folder_of",
+    "from_root",
+    "is_text",
+    "names_in_list",
+    "not_a_text",
+]
 
 
 _LAST_CHARACTER: Final = 0x10FFFF
@@ -25,6 +35,13 @@ def not_a_text(path: object) -> InvalidInput:
     else:
         hint = "pass path.path" if isinstance(getattr(path, "path", None), str) else "pass str(path)"
     return InvalidInput(f"a path must be a text, not {type(path).__name__}", hint=hint)
+
+
+def names_in_list(paths: Iterable[str]) -> Iterable[str]:
+    """Return the paths. Raises InvalidInput for a single text, whose characters a caller would take for paths."""
+    if isinstance(paths, str | bytes):
+        raise InvalidInput("paths must be a list of names, not one name", hint=f"write [{paths!r}]")
+    return paths
 
 
 def from_root(typed: str) -> str:

@@ -209,6 +209,12 @@ def read_many(world: SizeWorld, repository: cafcat.Repository, round: str) -> No
     assert len(contents) == FILES + 2
 
 
+def read_as_of(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
+    then = repository.as_of("0s")
+    assert len(dict(then.read_many([*world.paths("tree"), "absent"]))) == FILES + 1
+    assert then.plan_extract("tree").files == FILES
+
+
 def list_all_below(world: SizeWorld, repository: cafcat.Repository, round: str) -> None:
     assert len(list(repository.list("tree"))) == FILES
 
@@ -303,6 +309,7 @@ READING: list[Verb] = [
     console_pages,
     read_one,
     read_many,
+    read_as_of,
     list_all_below,
     list_one_level,
     find,

@@ -217,7 +217,12 @@ class Lookup:
 
     A prefix is a name as the user typed it: "" and "." mean the whole catalog. "a" means the file "a" and all files
     below the folder "a", "a/" only the files below the folder.
+
+    Attributes:
+        no_such_prefix: Message of the error for a name that is neither a file nor a folder.
     """
+
+    no_such_prefix = NO_SUCH_PREFIX
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,10 +1,12 @@
 """The present and former contents of paths, which the S3 protocol calls versions, and removals: delete markers."""
 
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.files.lookup import LOCATION, location_of, successor
+from cafcat.catalog.files.ranges import PathRange
 from cafcat.model import Location
 
 __all__ = ["DeleteMarker", "Version", "VersionPage", "Versions"]
@@ -48,6 +50,34 @@ ORDER BY l.id DESC LIMIT 1
 _LAST_REMOVAL: Final = _REMOVAL.format(condition="")
 _REMOVAL_OF: Final = _REMOVAL.format(
     condition="WHERE c.uuid = %(chunk)s AND l.start_byte = %(start)s AND l.end_byte = %(end)s"
+)
+
+_VERSION_COLUMNS: Final = (
+    "file_path, start_byte, end_byte, crc32c, modified_at, content_bytes, decoding, caf_file_id, current_since"
+)
+# The same three tables as in cafcat_ops.file_history. OFFSET 0: see cafcat.catalog.by_key.
+_AS_OF: Final = f"""
+SELECT {LOCATION}
+FROM unnest(%(paths)s::text[]) AS asked (path) CROSS JOIN LATERAL (
+    SELECT {_VERSION_COLUMNS}, NULL::timestamptz AS current_until FROM file_locations WHERE file_path = asked.path
+    UNION ALL
+    SELECT {_VERSION_COLUMNS}, retired_at FROM retired_locations
+    WHERE file_path = asked.path AND reason IN ('replaced', 'removed')
+    UNION ALL
+    SELECT {_VERSION_COLUMNS}, removed_at FROM restored_locations WHERE file_path = asked.path
+    OFFSET 0) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+CROSS JOIN (SELECT timestamptz 'epoch' + %(moment_us)s::bigint * interval '1 microsecond' AS moment) AS m
+WHERE coalesce(l.current_since, c.committed_at) <= m.moment
+  AND (l.current_until IS NULL OR l.current_until > m.moment) AND c.state IN ('committed', 'retired')
+"""  # noqa: S608
+
+_BELOW: Final = """
+(SELECT DISTINCT file_path FROM {table} WHERE file_path >= %(low)s AND file_path < %(high)s {regex}
+ ORDER BY file_path LIMIT %(limit)s)
+"""
+_PATHS: Final = " UNION ".join(
+    _BELOW.replace("{table}", table) for table in ("file_locations", "retired_locations", "restored_locations")
 )
 
 
@@ -115,6 +145,31 @@ class Versions:
                 if row is not None:
                     return location_of(row)
         return None
+
+    def as_of(self, paths: Collection[str], moment_us: int) -> list[Location]:
+        """Return the locations that those of these paths had that had a file at some time. Costs one query.
+
+        Args:
+            paths: Paths of files.
+            moment_us: The time, in microseconds since 1970 UTC.
+        """
+        parameters = {"paths": sorted(paths), "moment_us": moment_us}
+        with self._connection.by_index(read_only=True) as connection:
+            return [location_of(row) for row in connection.execute(_AS_OF.encode(), parameters).fetchall()]
+
+    def paths(self, within: PathRange, limit: int) -> list[str]:
+        """Return the first paths of a range that have or had a file at any time, in path order.
+
+        Args:
+            within: The range.
+            limit: Largest number of paths.
+        """
+        regex = "" if within.regex is None else "AND file_path ~ %(regex)s"
+        statement = f"{_PATHS.format(regex=regex)} ORDER BY file_path LIMIT %(limit)s"
+        with self._connection.by_index(read_only=True) as connection:
+            connection.execute(_IN_ORDER)
+            rows = connection.execute(statement.encode(), within._asdict() | {"limit": limit}).fetchall()
+        return [path for (path,) in rows]
 
     def last_removal(self, path: str) -> DeleteMarker | None:
         """Return the latest removal of a path; None if the path was never removed, or was restored since."""

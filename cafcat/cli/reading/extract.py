@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.choosing import OLDER_VERSIONS, FilesFrom, Null, choose, warn_of_no_match
+from cafcat.cli.choosing import OLDER_VERSIONS, AsOf, FilesFrom, Null, choose, warn_of_no_match
 from cafcat.cli.clusters import Cluster, SharePassword, executor_of
 from cafcat.cli.errors import DAMAGE, INTERRUPTED, SOME_FAILED
 from cafcat.cli.reading.get import Explain, Force
 from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.errors import InvalidInput
 from cafcat.model import ProblemKind
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
@@ -57,6 +58,7 @@ def extract(
     strip: Annotated[
         int, typer.Option("--strip", metavar="N", min=0, help="Remove N leading parts of each path.")
     ] = 0,
+    as_of: AsOf = None,
     files_from: FilesFrom = None,
     null: Null = False,
     force: Force = False,
@@ -82,7 +84,10 @@ def extract(
         from cafcat.cli.reading.plans import show_plan
 
         with call.reading() as repository:
-            return show_plan(call, repository.plan_extract(**files))
+            versions = repository if as_of is None else repository.as_of(as_of)
+            return show_plan(call, versions.plan_extract(**files))
+    if as_of is not None and cluster is not None:
+        raise InvalidInput("--as-of cannot be combined with --cluster")
     stop = StopOnSignal("any open file", as_json=call.json)
     with (
         executor_of(cluster, share_password=share_password) as executor,
@@ -91,16 +96,17 @@ def extract(
         ShownProgress(call) as progress,
     ):
         progress.stop = stop
-        report = repository.with_progress(progress).extract(
-            directory=directory,
-            strip=strip,
-            overwrite=force,
-            executor=executor,
-            share_password=share_password,
-            **files,
-        )
+        files |= {"directory": directory, "strip": strip, "overwrite": force}
+        heard = repository.with_progress(progress)
+        if as_of is not None:
+            report = heard.as_of(as_of).extract(**files)
+        else:
+            report = heard.extract(**files, executor=executor, share_password=share_password)
         if not (report.files or report.files_there or report.files_failed or report.interrupted):
-            warn_if_lost(call, repository.session)
+            if as_of is None:
+                warn_if_lost(call, repository.session)
+            else:
+                call.warn(f"the catalog has no versions of files from {as_of}: `cafcat runs` lists the ingests")
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}{_remedy(report)}" if report.files_failed else ""
     there = f", {report.files_there} there already" if report.files_there else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.choosing import OLDER_VERSIONS, Chosen, FilesFrom, Null, Paths, choose
+from cafcat.cli.choosing import OLDER_VERSIONS, AsOf, Chosen, FilesFrom, Null, Paths, choose
 from cafcat.cli.errors import SOME_FAILED
 from cafcat.cli.output import location_document
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
@@ -15,6 +15,7 @@ from cafcat.model import Location
 from cafcat.support.arguments import WHOLE, ByteRange, parse_range
 
 if TYPE_CHECKING:
+    from cafcat.files_as_of import FilesAsOf
     from cafcat.packed_files import PackedFiles
 
 __all__ = ["Explain", "Force", "register"]
@@ -53,6 +54,7 @@ def get(
     ] = False,
     force: Force = False,
     byte_range: Range = None,
+    as_of: AsOf = None,
     explain: Explain = False,
     files_from: FilesFrom = None,
     null: Null = False,
@@ -68,7 +70,13 @@ def get(
     if files_from is not None and (on_error is not None or _is_archive(output)):
         from cafcat.cli.reading.get_list import get_list, list_arguments
 
-        others = {"PATH": paths, "--range": byte_range, "--explain": explain, "--parents": parents}
+        others = {
+            "PATH": paths,
+            "--range": byte_range,
+            "--explain": explain,
+            "--parents": parents,
+            "--as-of": as_of,
+        }
         return get_list(call, list_arguments(files_from, output, on_error, others, null=null, force=force))
     if on_error is not None:
         raise InvalidInput("--on-error needs --files-from", hint="use --files-from LIST -o FILE.tar")
@@ -77,15 +85,16 @@ def get(
         raise InvalidInput(f"{paths[-1]!r} is no path of a file in the catalog", hint=hint)
     chosen = choose(paths, files_from, null=null)
     if output == "-":
-        return _cat(call, chosen, byte_range or WHOLE, explain=explain)
+        return _cat(call, chosen, byte_range or WHOLE, as_of, explain=explain)
     from cafcat.cli.stopping import interrupted_by_signals
 
     with interrupted_by_signals(), call.reading() as repository:
-        only, names = chosen.names(repository)
+        files = repository if as_of is None else repository.as_of(as_of)
+        only, names = chosen.names(files)
         if explain:
-            return _show_plan(call, repository, names, byte_range or WHOLE)
+            return _show_plan(call, files, names, byte_range or WHOLE)
         if only is None or parents:
-            found = repository.get_into(
+            found = files.get_into(
                 names, _folder(output, create=parents), *(byte_range or WHOLE), parents=parents, overwrite=force
             )
             single = only is not None
@@ -93,7 +102,7 @@ def get(
                 call, repository, found, output or ".", typed=chosen.paths, parents=parents, single=single
             )
         target = _target(only, output)
-        location = repository.get(only, target, *(byte_range or WHOLE), overwrite=force)
+        location = files.get(only, target, *(byte_range or WHOLE), overwrite=force)
         _show_saved(call, repository, location, target)
         return 0
 
@@ -192,6 +201,7 @@ def cat(
     *,
     paths: Paths = None,
     byte_range: Range = None,
+    as_of: AsOf = None,
     explain: Explain = False,
     files_from: FilesFrom = None,
     null: Null = False,
@@ -200,32 +210,32 @@ def cat(
 
     Example: cafcat cat logs/2024.txt --range -1000
     """
-    return _cat(call, choose(paths, files_from, null=null), byte_range or WHOLE, explain=explain)
+    return _cat(call, choose(paths, files_from, null=null), byte_range or WHOLE, as_of, explain=explain)
 
 
-def _cat(call: Call, chosen: Chosen, byte_range: ByteRange, *, explain: bool) -> int:
+def _cat(call: Call, chosen: Chosen, byte_range: ByteRange, as_of: str | None, *, explain: bool) -> int:
     with call.reading() as repository:
-        only, names = chosen.names(repository)
+        files = repository if as_of is None else repository.as_of(as_of)
+        only, names = chosen.names(files)
         if explain:
-            return _show_plan(call, repository, names, byte_range, in_order=True)
+            return _show_plan(call, files, names, byte_range, in_order=True)
         if only is not None:
-            _write(call, repository.stream(only, *byte_range))
+            _write(call, files.stream(only, *byte_range))
             return 0
-        return _cat_many(call, repository, names, byte_range, typed=chosen.paths)
+        return _cat_many(call, repository, files.stream_many(names, *byte_range), typed=chosen.paths)
 
 
 def _cat_many(
     call: Call,
     repository: "PackedFiles",
-    names: Iterable[str],
-    byte_range: ByteRange,
+    streams: "Iterable[tuple[str, Iterator[bytes] | CafcatError]]",
     *,
     typed: Collection[str],
 ) -> int:
     from cafcat.reading.reader import FILE_ERRORS
 
     failed = 0
-    for _, blocks in repository.stream_many(names, *byte_range):
+    for _, blocks in streams:
         try:
             if isinstance(blocks, CafcatError):
                 raise blocks
@@ -249,11 +259,16 @@ def _write(call: Call, blocks: Iterator[bytes]) -> None:
 
 
 def _show_plan(
-    call: Call, repository: "PackedFiles", names: Iterable[str], byte_range: ByteRange, *, in_order: bool = False
+    call: Call,
+    files: "PackedFiles | FilesAsOf",
+    names: Iterable[str],
+    byte_range: ByteRange,
+    *,
+    in_order: bool = False,
 ) -> int:
     from cafcat.cli.reading.plans import show_plan
 
-    return show_plan(call, repository.plan(names, *byte_range, in_order=in_order))
+    return show_plan(call, files.plan(names, *byte_range, in_order=in_order))
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,116 @@
+"""Finds and lists files as the catalog had them at an earlier time."""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.files.lookup import PAGE_ROWS, successor
+from cafcat.errors import NotFound
+from cafcat.model import NO_SUCH_FILE, Location
+from cafcat.support.paging import pages_of
+
+if TYPE_CHECKING:
+    from cafcat.catalog.files.ranges import PathRange
+
+__all__ = ["CatalogAsOf"]
+
+
+class CatalogAsOf:
+    """Look-ups and listings of the files that paths had at an earlier time.
+
+    A version whose chunk was pruned is not found.
+
+    Attributes:
+        copies: The queries on copies of chunks.
+        is_snapshot: False: see LocationCatalog.
+        no_such_file: Message of the error for a path without a version of that time.
+        no_such_prefix: Message of the error for a name that was neither a file nor a folder.
+    """
+
+    is_snapshot = False
+
+    def __init__(self, catalog: Catalog, moment_ns: int) -> None:
+        """Create the look-ups. No query is sent yet.
+
+        Args:
+            catalog: The catalog.
+            moment_ns: The time, in nanoseconds since 1970 UTC.
+        """
+        self._catalog = catalog
+        self._moment_us = moment_ns // 1000
+        self.copies = catalog.copies
+        moment = datetime.fromtimestamp(moment_ns / 1e9, UTC).isoformat(timespec="seconds")
+        self.no_such_file = f"the catalog has no version of the file from {moment}, or has pruned the version"
+        self.no_such_prefix = f"the catalog has no file or folder of this name from {moment}"
+
+    @property
+    def files(self) -> "CatalogAsOf":
+        """This object: a LocationCatalog has its look-ups there."""
+        return self
+
+    def locate(self, path: str) -> Location:
+        """Return the location that a path had. Costs one query.
+
+        Raises:
+            NotFound: The path had no file at that time, or the version was pruned.
+            CatalogOutdated, CatalogUnavailable, AccessDenied, InvalidInput: As `Lookup.locate` raises them.
+        """
+        found = self.locate_many([path])
+        if path not in found:
+            raise NotFound(NO_SUCH_FILE, path=path)
+        return found[path]
+
+    def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
+        """Return the locations, by path, of those of these paths that had a file at that time. Costs one query.
+
+        Args:
+            paths: Up to 5,000 paths.
+
+        Raises:
+            CatalogOutdated, CatalogUnavailable, AccessDenied, InvalidInput: As `Lookup.locate_many` raises them.
+        """
+        found = self._catalog.versions.as_of(paths, self._moment_us)
+        return {location.path: location for location in found}
+
+    def folders_among(self, names: Collection[str]) -> set[str]:
+        """Return those of these names that are folders of the catalog now."""
+        return self._catalog.files.folders_among(names)
+
+    def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
+        """Return the indexes of the groups of ranges in which the catalog had no file.
+
+        Each range is read up to its first file.
+        """
+        return [number for number, ranges in enumerate(groups) if not any(self.pages_in(ranges))]
+
+    def pages_in(self, ranges: "Sequence[PathRange]", page_rows: int = PAGE_ROWS) -> Iterator[Sequence[Location]]:
+        """Yield the files in ranges of paths, one range after the other, in lists and path order.
+
+        Args:
+            ranges: The ranges.
+            page_rows: Number of paths, whatever the time of their files, that a query looks at.
+        """
+        for one in ranges:
+            for paths in pages_of(lambda last, one=one: self._paths(one, last, page_rows), page_rows):  # type: ignore[misc]
+                found = self.locate_many(paths)
+                if found:
+                    yield [found[path] for path in paths if path in found]
+
+    def _paths(self, one: "PathRange", last: str | None, limit: int) -> list[str]:
+        low = one.low if last is None else successor(last)
+        return self._catalog.versions.paths(one._replace(low=low), limit)
+
+    def paths_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `pages_in` yields."""
+        for page in self.pages_in(ranges):
+            yield [location.path for location in page]
+
+    def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[None, None]:  # noqa: ARG002 - as Lookup has it
+        """Return (None, None): the number of the files and their total size are unknown before they are listed."""
+        return None, None
+
+    def chunks_in(self, ranges: "Sequence[PathRange]") -> set[UUID]:
+        """Return the UUIDs of the chunks of the files that `pages_in` yields. All of them are listed."""
+        return {location.chunk for page in self.pages_in(ranges) for location in page}

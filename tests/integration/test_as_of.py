@@ -1,0 +1,147 @@
+"""Versions of files are read as the catalog had them at an earlier time, until their chunks are pruned."""
+
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cafcat
+from cafcat.errors import CafcatError, InvalidInput, NotFound
+from tests.worlds.catalog_world import commit, sql
+from tests.worlds.rebuild_world import World, local, world
+
+__all__ = ["local", "world"]
+
+PATHS = ("d/a", "d/b", "e/a", "top")
+Steps = list[tuple[str, tuple[str, ...]]]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("commit", "rm", "undelete", "repack")),
+        st.sets(st.sampled_from(PATHS), min_size=1).map(tuple),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def now(repository: cafcat.Repository) -> datetime:
+    [(moment,)] = sql(repository, "SELECT clock_timestamp()")
+    assert isinstance(moment, datetime)
+    return moment
+
+
+def live(repository: cafcat.Repository) -> dict[str, bytes]:
+    return {location.path: repository.read(location.path) for location in repository.list()}
+
+
+def history(repository: cafcat.Repository, steps: Steps) -> list[tuple[datetime, dict[str, bytes]]]:
+    """Change the catalog step by step. Return a time after each step, with the files that the catalog had then."""
+    states = [(now(repository), live(repository))]
+    for number, (kind, paths) in enumerate(steps):
+        if kind == "commit":
+            commit(repository, {path: f"{number} {path}".encode() for path in paths})
+        elif kind == "rm":
+            repository.rm(paths)
+        elif kind == "undelete":
+            repository.undelete(paths)
+        else:
+            repository.repack(max_unused=0)
+        states.append((now(repository), live(repository)))
+    return states
+
+
+def extracted(read: Callable[[Path], object], folder: Path) -> dict[str, bytes]:
+    """Return the files that a call writes below a folder."""
+    read(folder)
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def check(repository: cafcat.Repository, moment: datetime, files: dict[str, bytes], folder: Path) -> None:
+    """Check that all ways to read return the files of a time, and no others."""
+    then = repository.as_of(moment)
+    contents = {path: content for path, content in then.read_many(PATHS) if isinstance(content, bytes)}
+    assert contents == files
+    assert extracted(lambda to: then.extract("", to), folder) == files
+    assert set(then.expand(["**"])) == (set(files) or {"**"})
+    for path in PATHS:
+        if path in files:
+            assert b"".join(then.stream(path)) == then.read(path) == then.open(path).read() == files[path]
+        else:
+            with pytest.raises(NotFound, match="no version of the file from 20"):
+                then.locate(path)
+
+
+@given(STEPS)
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+def test_every_earlier_state_is_read_back(
+    world: World, tmp_path_factory: pytest.TempPathFactory, steps: Steps
+) -> None:
+    repository = world.empty()
+    for moment, files in history(repository, steps):
+        check(repository, moment, files, tmp_path_factory.mktemp("then"))
+
+
+def test_all_kinds_of_changes(local: World, tmp_path: Path) -> None:
+    steps: Steps = [
+        ("commit", ("d/a", "d/b", "top")),
+        ("commit", ("d/a",)),
+        ("rm", ("d/b",)),
+        ("repack", ("d/a",)),
+        ("undelete", ("d/b",)),
+        ("rm", ("d/b",)),
+        ("commit", ("d/b", "e/a")),
+    ]
+    states = history(local.repository, steps)
+    assert len({tuple(sorted(files.items())) for _, files in states}) == 5
+    for number, (moment, files) in enumerate(states):
+        check(local.repository, moment, files, tmp_path / str(number))
+
+
+def test_a_version_is_gone_once_its_chunk_is_pruned(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    moment = now(local.repository)
+    commit(local.repository, {"a": b"2"})
+    assert local.repository.as_of(moment).read("a") == b"1"
+    local.repository.prune(grace_seconds=0)
+    with pytest.raises(NotFound, match="or has pruned the version"):
+        local.repository.as_of(moment).read("a")
+    assert local.repository.read("a") == b"2"
+
+
+def test_prefixes_and_lists(local: World, tmp_path: Path) -> None:
+    commit(local.repository, {path: path.encode() for path in PATHS})
+    then = local.repository.as_of(now(local.repository))
+    local.repository.rm(PATHS)
+    names = itertools.count()
+
+    def paths(prefix: str | list[str], **options: object) -> set[str]:
+        return set(extracted(lambda to: then.extract(prefix, to, **options), tmp_path / str(next(names))))  # type: ignore[arg-type]
+
+    assert paths("d") == {"d/a", "d/b"}
+    assert paths(["e/", "top"]) == {"e/a", "top"}
+    assert paths("*/a") == {"d/a", "e/a"}
+    assert paths("d", include=["*a"], strip=1) == {"a"}
+    assert paths("", paths=["top", "d/b", "none"]) == {"top", "d/b"}
+    with pytest.raises(NotFound, match="no file or folder of this name from 20"):
+        then.extract("none", tmp_path / "none")
+    [(name, error)] = [
+        found for found in then.get_into(["d/a", "none"], tmp_path) if isinstance(found[1], CafcatError)
+    ]
+    assert (name, error.kind) == ("none", "not_found")
+    assert (tmp_path / "a").read_bytes() == b"d/a"
+
+
+def test_times(local: World) -> None:
+    commit(local.repository, {"a": b"1"})
+    later = datetime(2100, 1, 1, tzinfo=UTC)
+    for moment in (later, "2100-01-01", "0s"):
+        assert local.repository.as_of(moment).read("a") == b"1"
+    with pytest.raises(NotFound):
+        local.repository.as_of("1d").read("a")
+    for wrong in (datetime(2100, 1, 1), "yesterday"):  # noqa: DTZ001 - a time without a zone is meant
+        with pytest.raises(InvalidInput):
+            local.repository.as_of(wrong)
