@@ -122,7 +122,7 @@ def test_untouched_leftovers_are_reported(cafcat: Cafcat) -> None:
     first, second, third = cafcat("recover").lines
     assert first == "nothing to recover"
     assert re.fullmatch(r"1 chunk is being written: its lease ends at \d{4}-\d\d-\d\dT[\d:.]+Z", second)
-    assert third == "left alone, as no chunk of this catalog names them: 1 upload"
+    assert third == "left alone, as no chunk of this catalog names them: 1 upload (-v lists them)"
     leave_half(cafcat, lease="2 hours")
     assert "2 chunks are being written: the last lease ends at" in cafcat("recover").text
     assert len([path for path in store.iterdir() if path.is_file()]) == 3

@@ -357,6 +357,20 @@ def test_a_file_that_undelete_brought_back_in_a_left_out_chunk_is_lost(local: Wo
     assert gone in damage.message
 
 
+def test_the_record_of_a_lost_object_goes_with_its_chunk(local: World, tmp_path: Path) -> None:
+    """After a rebuild, only the record is left in the store that lost the object."""
+    chunk = commit(local.repository, {"a": b"1"})
+    local.repository.copy(to=tmp_path / "copies")
+    local.objects.delete(f"{chunk}.caf")
+    commit(local.repository, {"b": b"1"})
+    stores = (local.store, str(tmp_path / "copies"))
+    local.repository, _ = local.rebuilt(*stores)
+    commit(local.repository, {"a": b"2"})
+    assert local.repository.prune(grace_seconds=0).chunks == 1
+    _, report = local.rebuilt(*stores)
+    assert (report.written, report.files, report.damages, report.left_out) == (True, 2, (), ())
+
+
 def test_files_that_were_brought_back_in_a_lost_chunk_are_named_as_lost(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     second = commit(local.repository, {"a": b"2"})

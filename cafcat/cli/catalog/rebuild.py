@@ -123,7 +123,7 @@ def compare(
     options: CompareOptions,
     *,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, help="Number of differences to show. All are counted.")
+        int, typer.Option("--limit", metavar="N", min=0, help="Number of differences to show. All are counted.")
     ] = 20,
 ) -> int:
     """Compare this catalog with another catalog. The exit code is 5 if files, chunks or removals differ.

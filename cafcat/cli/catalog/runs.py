@@ -24,7 +24,8 @@ RunId = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run, as
 
 
 def runs(
-    call: Call, limit: Annotated[int, typer.Option("--limit", min=1, help="Number of runs, newest first.")] = 20
+    call: Call,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Number of runs, newest first.")] = 20,
 ) -> None:
     """List the latest ingests.
 

@@ -76,7 +76,9 @@ def _summary(report: "RecoverReport") -> list[str]:
         lines.append(f"{chunks} {are} being written: {their} lease ends at {report.leases_end_at}")
     unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
     if found := [plural(count, word) for count, word in unknown if count]:
-        lines.append(f"left alone, as no chunk of this catalog names them: {' and '.join(found)}")
+        adopt = "; after a restore, `cafcat adopt` enters lost chunks" if report.unknown_objects else ""
+        names = " and ".join(found)
+        lines.append(f"left alone, as no chunk of this catalog names them: {names} (-v lists them){adopt}")
     return lines + _copies_left_alone(report)
 
 

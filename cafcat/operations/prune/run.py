@@ -6,12 +6,22 @@ without the objects. Journal records of removed files stay.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 
 from cafcat.catalog.chunks.pruning import ChunkObject, PrunableChunk, RetiredCopy
-from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Corrupt
+from cafcat.errors import (
+    AccessDenied,
+    CafcatError,
+    CatalogOutdated,
+    CatalogUnavailable,
+    Corrupt,
+    InvalidInput,
+    StoreFailed,
+    Unavailable,
+)
 from cafcat.events import ChunkPruned
 from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
@@ -158,12 +168,25 @@ class _Prune:
         removed = self._remove_all(chunk, objects)
         if self._dry_run:
             self._shown_copies.update(found.copy for found in objects if found.copy is not None)
+        elif any(found.copy is None for found in removed):
+            self._remove_other_records(chunk.id, {found.store for found in objects})
         if removed:
             freed = sum(found.size_bytes for found in removed)
             itself = sum(found.copy is None for found in removed)
             self._counts.update(chunks=itself, objects=len(removed), bytes=freed)
             self._session.progress.advance(chunk.file_count, freed)
             self._session.emit(ChunkPruned(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
+
+    def _remove_other_records(self, chunk_id: int, stores: Set[str]) -> None:
+        """Remove the journal record of a deleted chunk from stores without an object of the chunk.
+
+        A store has such a record if the object was lost there, and the catalog was rebuilt since. A later rebuild
+        would miss the chunk. If such a store is out of reach, its record stays.
+        """
+        for url in self._catalog.recovery.stores():
+            if url not in stores:
+                with suppress(StoreFailed, AccessDenied, Unavailable, InvalidInput):
+                    remove_journal(self._catalog.journal, self._stores.open(url), chunk_id)
 
     def _let_go(self, chunk: PrunableChunk) -> None:
         """Record that an adopted archive has left the catalog, unless this is a dry run. Its object stays."""
