@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from cafcat.reading.batch import Batch
 from cafcat.reading.outputs import write_single
 from cafcat.reading.plan import ReadPlan
 from cafcat.reading.reader import FileReader
+from cafcat.reading.replicas import Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.reading.selecting import expanded
 from cafcat.reading.tree_files import chosen_files
@@ -33,16 +35,16 @@ class FilesAsOf:
     NotFound for a path that had no file at that time, or whose version was pruned since.
     """
 
-    def __init__(self, session: Session, warnings: Progress, moment_ns: int) -> None:
+    def __init__(self, session: Session, warnings: Progress, moment: datetime) -> None:
         """Create the object. No query is sent yet.
 
         Args:
             session: The session of the repository.
-            warnings: Receives warnings that copies are read.
-            moment_ns: The time, in nanoseconds since 1970 UTC.
+            warnings: Receives warnings that copies are read, or that the version of a file is uncertain.
+            moment: The time, with a time zone.
         """
         self._session = session
-        self._catalog = CatalogAsOf(session.catalog, moment_ns)
+        self._catalog = CatalogAsOf(session.catalog, moment, warnings)
         self._reader = _ReaderAsOf(self._catalog, session.stores, warnings)
 
     def expand(self, names: Iterable[str]) -> Iterator[str]:
@@ -150,11 +152,19 @@ class FilesAsOf:
         return Batch(self._reader, start, end).plan(names_in_list(paths), in_order=in_order)
 
 
+class _ReplicasAsOf(Replicas):
+    """The objects of chunks that may have no live file: `repair` refuses such a chunk."""
+
+    def remedy(self, location: Location) -> str:  # noqa: ARG002 - as Replicas has it
+        return "`cafcat repair` mends the files of now only; `cafcat query history PATH` lists the versions"
+
+
 class _ReaderAsOf(FileReader):
     """A FileReader whose errors name the time."""
 
     def __init__(self, catalog: CatalogAsOf, stores: Mapping[str, Store], warnings: Progress) -> None:
         super().__init__(catalog, stores, warnings)
+        self._replicas = _ReplicasAsOf(catalog, stores, warnings)
         self._message = catalog.no_such_file
 
     def locate(self, path: str) -> Location:

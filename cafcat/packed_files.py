@@ -139,15 +139,13 @@ class PackedFiles(CatalogQueries):
                 Also a duration before now, such as "7d".
 
         Raises:
-            InvalidInput: The text is no time, or the datetime has no time zone.
+            InvalidInput: The argument is neither such a text nor a datetime with a time zone, or the time is before
+                the year 1 or after 9999.
         """
         from cafcat.files_as_of import FilesAsOf
-        from cafcat.support.arguments import parse_date
+        from cafcat.support.arguments import parse_moment
 
-        if isinstance(moment, datetime) and moment.tzinfo is None:
-            raise InvalidInput("the datetime has no time zone", hint="pass datetime(..., tzinfo=UTC)")
-        text = moment.isoformat() if isinstance(moment, datetime) else moment
-        return FilesAsOf(self.session, self._warnings, parse_date(text))
+        return FilesAsOf(self.session, self._warnings, parse_moment(moment))
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or a range of them, with one query and one range read.

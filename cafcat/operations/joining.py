@@ -27,7 +27,7 @@ from cafcat.errors import (
 from cafcat.operations.chosen_stores import default_store
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
-from cafcat.stores.base import Store
+from cafcat.stores.base import ProbedStore, Store
 from cafcat.stores.distinct import DistinctStores
 from cafcat.stores.keys import BACKUP_PREFIX, JOURNAL_PREFIX
 from cafcat.stores.marker import (
@@ -130,9 +130,18 @@ class _Joining:
             if known is not None and not allow_shared:
                 self._stores.open(store.url)  # another disk may be mounted there now
             if not dry_run:
-                if known is None:  # only after the marker was written: a failed command must leave no store
-                    self._catalog.stores.register(store.url)
+                if known is None:
+                    self._enter(store)
                 self._record(store, marker if known else self._with_own_identity(store, marker))
+
+    def _enter(self, store: Store) -> None:
+        """Enter a new store into the catalog, with the checks that its server has failed by now.
+
+        This comes after the marker was written: a command that fails to write leaves no store in the catalog.
+        """
+        self._catalog.stores.register(store.url)
+        for check in store.failed_checks if isinstance(store, ProbedStore) else ():
+            self._catalog.verdicts.remember(store.url, check)
 
     def _database(self) -> str:
         """Return the URL of the database without user and password; of the embedded database, that of the home."""

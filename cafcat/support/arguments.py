@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ __all__ = [
     "parse_date",
     "parse_duration",
     "parse_grace",
+    "parse_moment",
     "parse_new_file",
     "parse_percent",
     "parse_range",
@@ -104,6 +105,26 @@ def parse_date(text: str) -> int:
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     since = when - datetime(1970, 1, 1, tzinfo=UTC)
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+def parse_moment(moment: object) -> datetime:
+    """Return a time as a datetime with a time zone.
+
+    Args:
+        moment: A datetime with a time zone, or a text as `parse_date` takes it.
+
+    Raises:
+        InvalidInput: The argument is no such time, or one before the year 1 or after 9999.
+    """
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment
+    if not isinstance(moment, str):
+        hint = "pass datetime(..., tzinfo=UTC), or a text such as 2026-11-21T10:00"
+        raise InvalidInput(f"not a time with a time zone: {moment!r}", hint=hint)
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=parse_date(moment) // 1000)
+    except OverflowError as error:
+        raise InvalidInput(f"a time before the year 1 or after 9999: {moment!r}") from error
 
 
 def parse_duration(text: str) -> int:

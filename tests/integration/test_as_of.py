@@ -1,5 +1,6 @@
 """Versions of files are read as the catalog had them at an earlier time, until their chunks are pruned."""
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -135,6 +136,20 @@ def test_prefixes_and_lists(local: World, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"d/a"
 
 
+def test_versions_that_only_a_rebuild_knows_are_uncertain(local: World, caplog: pytest.LogCaptureFixture) -> None:
+    commit(local.repository, {"a": b"1", "keep": b""})
+    commit(local.repository, {"a": b"22"})
+    moment = now(local.repository)
+    commit(local.repository, {"a": b"333"})
+    local.repository.prune(grace_seconds=0)
+    rebuilt, _ = local.rebuilt()
+    assert rebuilt.as_of("0s").read("a") == b"333"
+    assert caplog.messages == []
+    assert rebuilt.as_of(moment).read("a") == b"1"  # the version of that time was pruned
+    [warning] = caplog.messages
+    assert "may be an earlier version than that of the time" in warning
+
+
 def test_times(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     later = datetime(2100, 1, 1, tzinfo=UTC)
@@ -142,6 +157,9 @@ def test_times(local: World) -> None:
         assert local.repository.as_of(moment).read("a") == b"1"
     with pytest.raises(NotFound):
         local.repository.as_of("1d").read("a")
-    for wrong in (datetime(2100, 1, 1), "yesterday"):  # noqa: DTZ001 - a time without a zone is meant
+    for extreme in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), "9999-12-31T23:59:59"):
+        with contextlib.suppress(NotFound):
+            assert local.repository.as_of(extreme).read("a") == b"1"
+    for wrong in (datetime(2100, 1, 1), "yesterday", "740000d", "9999-12-31T23:59:59-10:00", 5):  # noqa: DTZ001
         with pytest.raises(InvalidInput):
-            local.repository.as_of(wrong)
+            local.repository.as_of(wrong)  # type: ignore[arg-type]

@@ -357,6 +357,24 @@ def test_a_file_that_undelete_brought_back_in_a_left_out_chunk_is_lost(local: Wo
     assert gone in damage.message
 
 
+def test_a_chunk_that_is_committed_again_after_it_was_listed_is_a_loss(local: World) -> None:
+    """The object of a removed file comes back without its record: the rebuilt catalog has the file again."""
+    chunk = commit(local.repository, {"a": b"1"})
+    [record] = local.journal()
+    key, content = f"{chunk}.caf", Path(local.store, f"{chunk}.caf").read_bytes()
+    local.repository.rm(["a"])
+    local.objects.delete(key)
+    assert local.repository.verify().damaged + local.repository.verify().unneeded > 0
+    commit(local.repository, {"b": b"2"})  # its record lists the chunk
+    Path(local.store, key).write_bytes(content)
+    local.objects.delete(record)
+    local.repository, _ = local.rebuilt()
+    assert live(local.repository) == {"a": b"1", "b": b"2"}
+    local.objects.delete(key)
+    _, report = local.rebuilt()
+    assert (report.written, report.left_out) == (False, ())
+
+
 def test_the_record_of_a_lost_object_goes_with_its_chunk(local: World, tmp_path: Path) -> None:
     """After a rebuild, only the record is left in the store that lost the object."""
     chunk = commit(local.repository, {"a": b"1"})

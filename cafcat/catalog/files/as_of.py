@@ -1,14 +1,15 @@
 """Finds and lists files as the catalog had them at an earlier time."""
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import PAGE_ROWS, successor
-from cafcat.errors import NotFound
+from cafcat.errors import NotFound, shown_path
 from cafcat.model import NO_SUCH_FILE, Location
+from cafcat.progress import Progress
 from cafcat.support.paging import pages_of
 
 if TYPE_CHECKING:
@@ -31,19 +32,22 @@ class CatalogAsOf:
 
     is_snapshot = False
 
-    def __init__(self, catalog: Catalog, moment_ns: int) -> None:
+    def __init__(self, catalog: Catalog, moment: datetime, warnings: Progress) -> None:
         """Create the look-ups. No query is sent yet.
 
         Args:
             catalog: The catalog.
-            moment_ns: The time, in nanoseconds since 1970 UTC.
+            moment: The time, with a time zone.
+            warnings: Receives a warning, once, if the version of a file is uncertain, because a rebuild found it.
         """
         self._catalog = catalog
-        self._moment_us = moment_ns // 1000
+        self._moment = moment
+        self._warnings = warnings
+        self._has_warned = False
         self.copies = catalog.copies
-        moment = datetime.fromtimestamp(moment_ns / 1e9, UTC).isoformat(timespec="seconds")
-        self.no_such_file = f"the catalog has no version of the file from {moment}, or has pruned the version"
-        self.no_such_prefix = f"the catalog has no file or folder of this name from {moment}"
+        shown = moment.isoformat(timespec="seconds")
+        self.no_such_file = f"the catalog has no version of the file from {shown}, or has pruned the version"
+        self.no_such_prefix = f"the catalog has no file or folder of this name from {shown}"
 
     @property
     def files(self) -> "CatalogAsOf":
@@ -71,8 +75,15 @@ class CatalogAsOf:
         Raises:
             CatalogOutdated, CatalogUnavailable, AccessDenied, InvalidInput: As `Lookup.locate_many` raises them.
         """
-        found = self._catalog.versions.as_of(paths, self._moment_us)
-        return {location.path: location for location in found}
+        found = self._catalog.versions.as_of(paths, self._moment)
+        uncertain = next((location.path for location, is_uncertain in found if is_uncertain), None)
+        if uncertain is not None and not self._has_warned:
+            self._has_warned = True
+            self._warnings.warn(
+                f"{shown_path(uncertain)} may be an earlier version than that of the time: the catalog was "
+                "rebuilt, and the versions that `prune` had deleted before are unknown"
+            )
+        return {location.path: location for location, _ in found}
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of these names that are folders of the catalog now."""

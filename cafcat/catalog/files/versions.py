@@ -1,6 +1,7 @@
 """The present and former contents of paths, which the S3 protocol calls versions, and removals: delete markers."""
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -53,11 +54,12 @@ _REMOVAL_OF: Final = _REMOVAL.format(
 )
 
 _VERSION_COLUMNS: Final = (
-    "file_path, start_byte, end_byte, crc32c, modified_at, content_bytes, decoding, caf_file_id, current_since"
+    "file_path, start_byte, end_byte, crc32c, modified_at, content_bytes, decoding, caf_file_id, current_since, "
+    "ingest_run_id"
 )
 # The same three tables as in cafcat_ops.file_history. OFFSET 0: see cafcat.catalog.by_key.
 _AS_OF: Final = f"""
-SELECT {LOCATION}
+SELECT {LOCATION}, l.current_until IS NOT NULL AND r.state = 'rebuilt'
 FROM unnest(%(paths)s::text[]) AS asked (path) CROSS JOIN LATERAL (
     SELECT {_VERSION_COLUMNS}, NULL::timestamptz AS current_until FROM file_locations WHERE file_path = asked.path
     UNION ALL
@@ -67,9 +69,9 @@ FROM unnest(%(paths)s::text[]) AS asked (path) CROSS JOIN LATERAL (
     SELECT {_VERSION_COLUMNS}, removed_at FROM restored_locations WHERE file_path = asked.path
     OFFSET 0) AS l
 JOIN chunks AS c ON c.id = l.caf_file_id
-CROSS JOIN (SELECT timestamptz 'epoch' + %(moment_us)s::bigint * interval '1 microsecond' AS moment) AS m
-WHERE coalesce(l.current_since, c.committed_at) <= m.moment
-  AND (l.current_until IS NULL OR l.current_until > m.moment) AND c.state IN ('committed', 'retired')
+LEFT JOIN ingest_runs AS r ON r.id = coalesce(l.ingest_run_id, c.run_id)
+WHERE coalesce(l.current_since, c.committed_at) <= %(moment)s
+  AND (l.current_until IS NULL OR l.current_until > %(moment)s) AND c.state IN ('committed', 'retired')
 """  # noqa: S608
 
 _BELOW: Final = """
@@ -146,16 +148,21 @@ class Versions:
                     return location_of(row)
         return None
 
-    def as_of(self, paths: Collection[str], moment_us: int) -> list[Location]:
+    def as_of(self, paths: Collection[str], moment: datetime) -> list[tuple[Location, bool]]:
         """Return the locations that those of these paths had that had a file at some time. Costs one query.
 
         Args:
             paths: Paths of files.
-            moment_us: The time, in microseconds since 1970 UTC.
+            moment: The time, with a time zone.
+
+        Returns:
+            Each location, and True if its end is uncertain: a rebuild found the version and the next one, but not
+            those between them that had been pruned.
         """
-        parameters = {"paths": sorted(paths), "moment_us": moment_us}
+        parameters = {"paths": sorted(paths), "moment": moment}
         with self._connection.by_index(read_only=True) as connection:
-            return [location_of(row) for row in connection.execute(_AS_OF.encode(), parameters).fetchall()]
+            rows = connection.execute(_AS_OF.encode(), parameters).fetchall()
+        return [(location_of(row[:-1]), row[-1] is True) for row in rows]
 
     def paths(self, within: PathRange, limit: int) -> list[str]:
         """Return the first paths of a range that have or had a file at any time, in path order.

@@ -63,7 +63,7 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         more = _more(len(report.left_out), len(named))
         call.output.notice(
             "chunks without live files, whose objects are damaged or missing, are left out: "
-            f"{', '.join(named)}{more}; no live file is lost, but `undelete` cannot bring back their removed files"
+            f"{', '.join(named)}{more}; `undelete` cannot bring back their removed files"
         )
     if report.stores_with_copies and report.written:
         stores = ", ".join(report.stores_with_copies)

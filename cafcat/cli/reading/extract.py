@@ -105,7 +105,7 @@ def extract(
         if not (report.files or report.files_there or report.files_failed or report.interrupted):
             if as_of is None:
                 warn_if_lost(call, repository.session)
-            else:
+            elif not (include or exclude or report.files_skipped):
                 call.warn(f"the catalog has no versions of files from {as_of}: `cafcat runs` lists the ingests")
     first = "interrupted; " if report.interrupted else ""
     failed = f", failed {report.files_failed}{_remedy(report)}" if report.files_failed else ""

@@ -39,6 +39,8 @@ def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Colle
     """
     from cafcat.support.paths import from_root
 
+    if isinstance(error, NotFound) and error.hint:
+        return  # the error is explained already, such as that of a version of another time
     if explain_log(repository.has_logs, error) or _explain_removed(repository, error):
         return
     if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:

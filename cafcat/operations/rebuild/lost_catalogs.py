@@ -1,7 +1,7 @@
 """Chooses the lost catalog that a rebuild restores, if several catalogs wrote to the stores."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -30,7 +30,8 @@ class _Found:
         last: Time of its last record, ISO 8601 in UTC; "" without records.
         identities: The identities that its readable markers give to the stores.
         newest: Its last record that lists the stores of the catalog; None if no record does.
-        damaged_retired: The damaged chunks without live files that its records list.
+        damaged_retired: The damaged chunks without live files that its records list, each with the highest number
+            of such a record.
     """
 
     marker: Marker | None = None
@@ -39,7 +40,7 @@ class _Found:
     last: str = ""
     identities: set[UUID] = field(default_factory=set)
     newest: JournalRecord | None = None
-    damaged_retired: set[UUID] = field(default_factory=set)
+    damaged_retired: dict[UUID, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -84,7 +85,8 @@ class LostCatalogs:
         found = self._found.setdefault(owner, _Found())
         found.records += 1
         found.last = max(found.last, record.happened_at)
-        found.damaged_retired.update(record.damaged_retired)
+        for chunk in record.damaged_retired:
+            found.damaged_retired[chunk] = max(record.sequence, found.damaged_retired.get(chunk, 0))
         if record.stores and (found.newest is None or record.sequence >= found.newest.sequence):
             found.newest = record
         return owner
@@ -106,13 +108,16 @@ class LostCatalogs:
         ]
         return found.newest.happened_at, missing
 
-    def damaged_retired(self) -> set[UUID]:
+    def damaged_retired(self) -> Mapping[UUID, int]:
         """Return the chunks of the chosen catalog that were damaged or missing, and had no live file.
 
-        A file that `undelete` brought back since is listed in a record of its own.
+        A chunk has live files again after `undelete`, whose record lists them, or if it was committed once more.
+
+        Returns:
+            Each chunk with the highest journal.id of a record that lists the chunk.
         """
         found = self._found.get(self.lost)
-        return set() if found is None else found.damaged_retired
+        return {} if found is None else found.damaged_retired
 
     @property
     def are_several(self) -> bool:

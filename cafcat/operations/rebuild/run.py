@@ -5,7 +5,7 @@ into one transaction of the catalog as they are read. docs/formats/journal.md ha
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
@@ -103,7 +103,7 @@ class Rebuild:
         self._damages = Damages()
         self._adopted: list[UUID] = []
         self._unclaimed: list[UUID] = []
-        self._damaged_retired: set[UUID] = set()
+        self._damaged_retired: Mapping[UUID, int] = {}
         self._left_out: list[UUID] = []
         self._stores_with_copies: list[str] = []
         self._foreign = 0
@@ -271,7 +271,7 @@ class Rebuild:
         """
         planned, found = read.planned, read.found
         files = planned.file_count
-        if found is None and planned.uuid in self._damaged_retired:
+        if found is None and (planned.sequence or 0) < self._damaged_retired.get(planned.uuid, 0):
             self._left_out.append(planned.uuid)
             return
         self._add_failures(DamageKind.CHUNK, read.failures, files, lost=found is None)

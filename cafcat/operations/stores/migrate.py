@@ -31,7 +31,7 @@ from cafcat.operations.stores.rows import store_row
 from cafcat.progress import StopOnly
 from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
-from cafcat.stores.base import ProbedStore, Store, has
+from cafcat.stores.base import Store, has
 from cafcat.stores.distinct import DistinctStores
 from cafcat.support.checksums import from_base64
 from cafcat.writing.lease import LEASE_SECONDS, Lease
@@ -142,9 +142,6 @@ def _prepare(session: Session, old: str, new: str, *, join_store: bool) -> tuple
     # A refused store must not get a row. Its bucket must exist, although some servers make that of a first upload.
     join(session, target, allow_shared=join_store, dry_run=True)
     DistinctStores().check(target, source)
-    session.catalog.stores.register(target.url)
-    for check in target.failed_checks if isinstance(target, ProbedStore) else ():  # those of the steps above
-        session.catalog.verdicts.remember(target.url, check)
     join(session, target, allow_shared=join_store)
     for store in (source, target):
         recover_before(session, store.url)
