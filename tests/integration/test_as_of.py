@@ -148,6 +148,11 @@ def test_versions_that_only_a_rebuild_knows_are_uncertain(local: World, caplog: 
     assert rebuilt.as_of(moment).read("a") == b"1"  # the version of that time was pruned
     [warning] = caplog.messages
     assert "may be an earlier version than that of the time" in warning
+    later = now(rebuilt)
+    commit(rebuilt, {"a": b"4444"})
+    caplog.clear()
+    assert rebuilt.as_of(later).read("a") == b"333"
+    assert caplog.messages == []
 
 
 def test_times(local: World) -> None:

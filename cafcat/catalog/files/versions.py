@@ -57,16 +57,18 @@ _VERSION_COLUMNS: Final = (
     "file_path, start_byte, end_byte, crc32c, modified_at, content_bytes, decoding, caf_file_id, current_since, "
     "ingest_run_id"
 )
-# The same three tables as in cafcat_ops.file_history. OFFSET 0: see cafcat.catalog.by_key.
+# The same three tables as in cafcat_ops.file_history. OFFSET 0: see cafcat.catalog.by_key. Only a rebuild inserts
+# replaced files without the run that replaced them: it may not have found the version that did.
 _AS_OF: Final = f"""
-SELECT {LOCATION}, l.current_until IS NOT NULL AND r.state = 'rebuilt'
+SELECT {LOCATION}, l.by_no_run AND r.state = 'rebuilt'
 FROM unnest(%(paths)s::text[]) AS asked (path) CROSS JOIN LATERAL (
-    SELECT {_VERSION_COLUMNS}, NULL::timestamptz AS current_until FROM file_locations WHERE file_path = asked.path
+    SELECT {_VERSION_COLUMNS}, NULL::timestamptz AS current_until, false AS by_no_run
+    FROM file_locations WHERE file_path = asked.path
     UNION ALL
-    SELECT {_VERSION_COLUMNS}, retired_at FROM retired_locations
-    WHERE file_path = asked.path AND reason IN ('replaced', 'removed')
+    SELECT {_VERSION_COLUMNS}, retired_at, reason = 'replaced' AND run_id IS NULL
+    FROM retired_locations WHERE file_path = asked.path AND reason IN ('replaced', 'removed')
     UNION ALL
-    SELECT {_VERSION_COLUMNS}, removed_at FROM restored_locations WHERE file_path = asked.path
+    SELECT {_VERSION_COLUMNS}, removed_at, false FROM restored_locations WHERE file_path = asked.path
     OFFSET 0) AS l
 JOIN chunks AS c ON c.id = l.caf_file_id
 LEFT JOIN ingest_runs AS r ON r.id = coalesce(l.ingest_run_id, c.run_id)

@@ -8,6 +8,7 @@ without the objects. Journal records of removed files stay.
 from collections import Counter
 from collections.abc import Sequence, Set
 from contextlib import suppress
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
@@ -177,13 +178,17 @@ class _Prune:
             self._session.progress.advance(chunk.file_count, freed)
             self._session.emit(ChunkPruned(chunk.uuid, chunk.store, len(removed), freed, chunk.retired_at))
 
+    @cached_property
+    def _all_stores(self) -> Sequence[str]:
+        return self._catalog.recovery.stores()
+
     def _remove_other_records(self, chunk_id: int, stores: Set[str]) -> None:
         """Remove the journal record of a deleted chunk from stores without an object of the chunk.
 
         A store has such a record if the object was lost there, and the catalog was rebuilt since. A later rebuild
         would miss the chunk. If such a store is out of reach, its record stays.
         """
-        for url in self._catalog.recovery.stores():
+        for url in self._all_stores:
             if url not in stores:
                 with suppress(StoreFailed, AccessDenied, Unavailable, InvalidInput):
                     remove_journal(self._catalog.journal, self._stores.open(url), chunk_id)
