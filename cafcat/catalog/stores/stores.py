@@ -54,7 +54,9 @@ SELECT s.id, s.url, s.name, s.home_path IS NOT NULL, s.uuid,
        (SELECT count(*) FROM backups AS b WHERE b.store = s.url AND b.state = 'committed'),
        s.uuid IS NOT NULL OR EXISTS (SELECT FROM chunks AS c WHERE c.store = s.url)
        OR EXISTS (SELECT FROM chunk_copies AS k WHERE k.store = s.url)
-       OR EXISTS (SELECT FROM backups AS b WHERE b.store = s.url)
+       OR EXISTS (SELECT FROM backups AS b WHERE b.store = s.url),
+       (SELECT coalesce(sum(c.size_bytes), 0)::bigint FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id
+        WHERE k.store = s.url AND k.state = 'committed' AND k.retired_at IS NULL)
 FROM stores AS s
 """
 
@@ -93,6 +95,7 @@ class StoreRow(NamedTuple):
         retired: Number of copies that a migration has retired. Prune removes them.
         backups: Number of backups of the catalog.
         was_used: True if a command has written into the store, even if no chunk was complete.
+        copy_bytes: Total size of the copies.
     """
 
     id: int
@@ -107,6 +110,7 @@ class StoreRow(NamedTuple):
     retired: int
     backups: int
     was_used: bool
+    copy_bytes: int
 
 
 class StoredObject(NamedTuple):
