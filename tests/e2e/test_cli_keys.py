@@ -46,6 +46,16 @@ def test_keys_in_lines(cafcat: Cafcat) -> None:
     assert cafcat("keys", "list").lines[0].split()[:2] == [name, "revoked"]
 
 
+def test_a_secret_never_begins_like_an_option(cafcat: Cafcat, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = "-Jb18nZ1", "--kms", "Jb18nZ1-"
+    drawn = iter([first, second, third])
+    monkeypatch.setattr("secrets.token_urlsafe", lambda _: next(drawn))
+    with cafcat_package.open(database_url=cafcat.database_url, home=cafcat.folder / "home") as repository:
+        made = add_key(repository.session)
+    assert made.secret_access_key == third
+    assert made.access_key_id.startswith("CAFCAT")
+
+
 def test_a_key_of_a_folder_without_files_gets_a_warning(cafcat: Cafcat) -> None:
     (cafcat.folder / "tree").mkdir()
     (cafcat.folder / "tree" / "a").write_bytes(b"a")

@@ -67,7 +67,7 @@ def add_key(session: Session, prefix: str = ".", seconds: int | None = None) -> 
     if seconds is not None and not 0 < seconds <= _MAX_SECONDS:
         raise InvalidInput("--expires must be from 1 second to 100 years")
     folder = folder_of(prefix)
-    access_key_id, secret = _new_id(), secrets.token_urlsafe(_SECRET_BYTES)
+    access_key_id, secret = _new_id(), _new_secret()
     sealed = seal_of(session.settings.home, create=True).seal(secret, access_key_id, folder)
     expires_at = session.catalog.access_keys.add(access_key_id, folder, sealed, seconds)
     return NewKey(access_key_id, secret, folder, expires_at)
@@ -82,6 +82,13 @@ def _new_id() -> str:
     """Return a random name of 20 capital letters and digits, as programs expect it of S3."""
     text = base64.b32encode(os.urandom(_ID_BYTES)).decode()
     return (_ID_PREFIX + text)[:_ID_LENGTH]
+
+
+def _new_secret() -> str:
+    """Return a random secret without "-" at its start: programs take a value that begins so for an option."""
+    while (secret := secrets.token_urlsafe(_SECRET_BYTES)).startswith("-"):
+        pass
+    return secret
 
 
 def check_key(session: Session, access_key_id: str) -> None:
