@@ -12,10 +12,10 @@ INSERT INTO access_keys (access_key_id, prefix, sealed_secret, expires_at)
 VALUES (%s, %s, %s, now() + make_interval(secs => %s))
 RETURNING {iso("expires_at")}
 """  # noqa: S608
-_LIST: Final = f"""
+_SELECT: Final = f"""
 SELECT access_key_id, prefix, {iso("created_at")}, {iso("expires_at")}, {iso("revoked_at")},
        CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= now() THEN 'expired' ELSE 'active' END
-FROM access_keys ORDER BY created_at, access_key_id
+FROM access_keys
 """  # noqa: S608
 _FIND: Final = """
 SELECT prefix, sealed_secret FROM access_keys
@@ -70,7 +70,8 @@ class AccessKeys:
     def all(self) -> list[AccessKey]:
         """Return all keys, the oldest first."""
         with self._connection.statement(read_only=True) as connection:
-            return [AccessKey(*row) for row in connection.execute(_LIST.encode()).fetchall()]
+            rows = connection.execute(f"{_SELECT} ORDER BY created_at, access_key_id".encode()).fetchall()
+        return [AccessKey(*row) for row in rows]
 
     def find(self, access_key_id: str) -> tuple[str, bytes] | None:
         """Return the folder and the sealed secret of a valid key; None if it is unknown, revoked or expired."""
@@ -78,12 +79,11 @@ class AccessKeys:
             row = connection.execute(_FIND, (access_key_id,)).fetchone()
         return None if row is None else (str(row[0]), bytes(row[1]))
 
-    def has(self, access_key_id: str) -> bool:
-        """Return True if there is a key of this name, also if it is revoked or expired."""
-        statement = "SELECT EXISTS (SELECT FROM access_keys WHERE access_key_id = %s)"
+    def get(self, access_key_id: str) -> AccessKey | None:
+        """Return a key by its name, also if it is revoked or expired; None if there is no such key."""
         with self._connection.statement(read_only=True) as connection:
-            row = connection.execute(statement, (access_key_id,)).fetchone()
-        return row is not None and bool(row[0])
+            row = connection.execute(f"{_SELECT} WHERE access_key_id = %s".encode(), (access_key_id,)).fetchone()
+        return None if row is None else AccessKey(*row)
 
     def revoke(self, access_key_id: str) -> bool:
         """Revoke a key, and erase its sealed secret. Return False if there is no such key."""

@@ -87,8 +87,24 @@ def test_a_second_home_makes_a_sealing_key_of_its_own(cafcat: Cafcat) -> None:
 
 def test_revoke_asks_first(cafcat: Cafcat) -> None:
     name = cafcat("keys", "add", "--json").document["access_key_id"]
-    assert "nobody can be asked; run it again with --yes" in cafcat("keys", "revoke", name, "-q", code=9).err
+    refused = cafcat("keys", "revoke", name, "-q", code=9)
+    assert "nobody can be asked; run it again with --yes" in refused.err
+    assert refused.lines == []
     assert cafcat("keys", "list").lines[0].split()[:2] == [name, "active"]
+
+
+def test_revoke_without_a_terminal_shows_the_key(cafcat: Cafcat) -> None:
+    name = cafcat("keys", "add", "--prefix", "photos/2026", "--json").document["access_key_id"]
+    everything = cafcat("keys", "add", "--json").document["access_key_id"]
+    shown = cafcat("keys", "revoke", name, code=9).lines
+    assert shown == [f"would revoke the active key {name} for photos/2026/"]
+    cafcat("keys", "revoke", everything, "--yes")
+    assert cafcat("keys", "revoke", everything, code=9).lines == [
+        f"would revoke the revoked key {everything} for all files"
+    ]
+    as_json = cafcat("keys", "revoke", name, "--json", code=9)
+    assert as_json.document == cafcat("keys", "list", "--json").documents[0]
+    assert as_json.error["kind"] == "not_confirmed"
 
 
 def test_a_key_that_does_not_exist_is_no_question(cafcat: Cafcat) -> None:

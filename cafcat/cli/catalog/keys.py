@@ -89,20 +89,25 @@ def revoke(
 ) -> None:
     """Revoke an access key for ever. Running servers refuse it within 5 seconds.
 
-    The command asks first, unless --yes is given.
+    The command shows the key and asks first, unless --yes is given.
 
     Example: cafcat keys revoke CAFCATEXAMPLE --yes
     """
     from cafcat.operations.audit import audited
-    from cafcat.serve.s3.keys import check_key, revoke_key
+    from cafcat.serve.s3.keys import key_named, revoke_key
 
     with call.repository() as repository:
-        check_key(repository.session, access_key_id)
+        key = key_named(repository.session, access_key_id)
         if not yes:
+            call.summarize(key._asdict(), [call.output.shown(_plan(key))])
             confirm(call, f"Revoke the access key {call.output.shown(access_key_id)} for ever?")
         with audited(repository.session, "keys revoke", {"id": access_key_id}):
             revoke_key(repository.session, access_key_id)
     call.summarize({"revoked": access_key_id}, [call.output.shown(f"revoked {access_key_id}")])
+
+
+def _plan(key: "AccessKey") -> str:
+    return f"would revoke the {key.state} key {key.access_key_id} for {key.prefix or 'all files'}"
 
 
 def register(app: typer.Typer) -> None:

@@ -11,12 +11,13 @@ from functools import cached_property
 from threading import Lock
 from typing import Final, NamedTuple
 
+from cafcat.catalog.access_keys import AccessKey
 from cafcat.errors import Corrupt, InvalidInput, NotFound
 from cafcat.serve.s3.sealing import Seal, has_seal, seal_of
 from cafcat.session import Session
 from cafcat.support.paths import folder_of, is_text
 
-__all__ = ["Key", "KeyRing", "NewKey", "add_key", "check_key", "has_keys_of_other_homes", "revoke_key"]
+__all__ = ["Key", "KeyRing", "NewKey", "add_key", "has_keys_of_other_homes", "key_named", "revoke_key"]
 
 _log = logging.getLogger("cafcat")
 
@@ -91,10 +92,12 @@ def _new_secret() -> str:
     return secret
 
 
-def check_key(session: Session, access_key_id: str) -> None:
-    """Raise NotFound if the catalog has no access key of this name, valid or not."""
-    if not is_text(access_key_id) or not session.catalog.access_keys.has(access_key_id):
+def key_named(session: Session, access_key_id: str) -> AccessKey:
+    """Return the access key of this name, valid or not. Raises NotFound if the catalog has no such key."""
+    key = session.catalog.access_keys.get(access_key_id) if is_text(access_key_id) else None
+    if key is None:
         raise _no_such_key(access_key_id)
+    return key
 
 
 def revoke_key(session: Session, access_key_id: str) -> None:
