@@ -854,6 +854,7 @@ def test_level_source(repository: cafcat.Repository, tree: Path, way: str) -> No
     is_damaged = any(kind == "source" for kind, _ in expected)
     assert verdicts(report) == ({"damaged": 1} if is_damaged else {"ok": 1})
     assert report.absent == sum(kind == "absent" for kind, _ in expected)
+    assert (report.unreadable_files, report.equal) == (0, checked.files - is_damaged)
     assert sql(repository, "SELECT chunk_id, level FROM verifications") == [(None, "source")]
     assert sql(repository, "SELECT file_path FROM findings ORDER BY 1") == [(path,) for _, path in expected]
 
@@ -866,6 +867,7 @@ def test_a_file_of_a_source_that_cannot_be_read_is_not_counted(repository: cafca
         report, [checked] = verify(repository, ["tree"], level="source")
     assert found([checked]) == [("unreadable", "tree/a/first")]
     assert (report.unreadable, report.files_checked, checked.files) == (1, len(FILES), len(FILES))
+    assert (report.unreadable_files, report.equal) == (1, len(FILES))
 
 
 def test_names_in_sources_equal_those_of_ingest(repository: cafcat.Repository, tree: Path) -> None:

@@ -141,6 +141,8 @@ class CheckResult(NamedTuple):
         unchecked_blocks: Number of blocks of a CAR whose hash function cafcat cannot check. Not stored.
         absent_files: Number of files of the catalog that their source does not have any more. Not stored.
         unpacked_files: Number of files of the source that are not in the catalog. Not stored.
+        unreadable_files: Number of files and folders of the source that could not be read. Not stored.
+        equal_files: Number of files of the source that are equal to those in the catalog. Not stored.
     """
 
     verdict: Verdict
@@ -152,6 +154,8 @@ class CheckResult(NamedTuple):
     unchecked_blocks: int = 0
     absent_files: int = 0
     unpacked_files: int = 0
+    unreadable_files: int = 0
+    equal_files: int = 0
 
 
 class VerifyTally(NamedTuple):

@@ -158,11 +158,16 @@ def _summary(report: "VerifyReport") -> str:
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""
     unpacked = f"; {plural(report.unpacked, 'file')} not in the catalog" if report.unpacked else ""
+    unreadable = (
+        f"; {plural(report.unreadable_files, 'file')} could not be read, {plural(report.equal, 'file')} equal"
+        if report.unreadable_files
+        else ""
+    )
     read = f"; {plural(report.files_checked, 'file')}, {format_size(report.bytes_read)} read"
     what = plural(count, _OBJECTS.get(report.level, "object"))
     unchecked = f"; {plural(report.unchecked_blocks, 'block')} with a hash function that is not checked"
     end = f"{read if report.files_checked else ''}{unchecked if report.unchecked_blocks else ''}"
-    return f"{first}verified {what} ({report.level}): {counts}{gone}{absent}{unpacked}{end}"
+    return f"{first}verified {what} ({report.level}): {counts}{gone}{unreadable}{absent}{unpacked}{end}"
 
 
 def register(app: typer.Typer) -> None:

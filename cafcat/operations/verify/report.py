@@ -34,6 +34,10 @@ class VerifyReport:
         absent: Number of files of the catalog that their source does not have any more; those of earlier parts are
             not counted.
         unpacked: Number of files of sources that are not in the catalog; those of earlier parts are not counted.
+        unreadable_files: Number of files and folders of sources that could not be read; those of earlier parts are
+            not counted.
+        equal: Number of files of sources that are equal to those in the catalog; those of earlier parts are not
+            counted.
     """
 
     run: int
@@ -52,3 +56,5 @@ class VerifyReport:
     unchecked_blocks: int = 0
     absent: int = 0
     unpacked: int = 0
+    unreadable_files: int = 0
+    equal: int = 0

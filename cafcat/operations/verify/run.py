@@ -231,6 +231,8 @@ class _Verify:
         self._counts["unchecked blocks"] += result.unchecked_blocks
         self._counts["absent"] += result.absent_files
         self._counts["unpacked"] += result.unpacked_files
+        self._counts["unreadable files"] += result.unreadable_files
+        self._counts["equal"] += result.equal_files
         self._session.emit(
             ObjectChecked(
                 chunk=str(target.uuid) if target else None,
@@ -288,6 +290,8 @@ class _Verify:
             unchecked_blocks=self._counts["unchecked blocks"],
             absent=self._counts["absent"],
             unpacked=self._counts["unpacked"],
+            unreadable_files=self._counts["unreadable files"],
+            equal=self._counts["equal"],
             **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
 

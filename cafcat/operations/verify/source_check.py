@@ -26,7 +26,7 @@ class SourceCheck:
         self._catalog = session.catalog
         self._progress = session.progress
         self._findings = Findings()
-        self._files = self._bytes = 0
+        self._files = self._bytes = self._equal = self._unreadable = 0
 
     def check(self, source: Source) -> CheckResult | None:
         """Compare size and content of each file of a source with the catalog.
@@ -67,6 +67,8 @@ class SourceCheck:
             started_at,
             absent_files=self._findings.count(FindingKind.ABSENT),
             unpacked_files=self._findings.count(FindingKind.UNPACKED),
+            unreadable_files=self._unreadable,
+            equal_files=self._equal,
         )
 
     def _verdict(self) -> Verdict:
@@ -109,7 +111,7 @@ class SourceCheck:
 
     def _handle_problem(self, problem: FileProblem, missing: MissingFiles[Location] | None) -> None:
         if problem.kind.is_failure:
-            self._findings.add(FindingKind.UNREADABLE, problem.message, problem.path)
+            self._add_unreadable(problem.path, problem.message)
         else:
             self._progress.emit(problem)
         if missing is not None:
@@ -117,7 +119,7 @@ class SourceCheck:
 
     def _compare(self, location: Location, opened: OpenResult) -> None:
         if isinstance(opened, SourceFailed):
-            self._add_unreadable(location, opened)
+            self._add_unreadable(location.path, opened.message)
             return
         try:
             with opened:
@@ -125,7 +127,7 @@ class SourceCheck:
                 if size_bytes == location.size_bytes:
                     checksum = self._checksum(opened)
         except SourceFailed as error:
-            self._add_unreadable(location, error)
+            self._add_unreadable(location.path, error.message)
             return
         self._files += 1
         if checksum is None:
@@ -134,6 +136,8 @@ class SourceCheck:
         elif checksum != location.crc32c:
             here = f"{location.crc32c:08x} in the catalog"
             self._add_difference(location, f"the file has CRC-32C {checksum:08x} in its source, but {here}")
+        else:
+            self._equal += 1
 
     def _checksum(self, opened: OpenResult) -> int:
         checksum = 0
@@ -145,8 +149,9 @@ class SourceCheck:
         self._progress.advance(1, 0)
         return checksum
 
-    def _add_unreadable(self, location: Location, error: SourceFailed) -> None:
-        self._findings.add(FindingKind.UNREADABLE, error.message, location.path)
+    def _add_unreadable(self, path: str, message: str) -> None:
+        self._findings.add(FindingKind.UNREADABLE, message, path)
+        self._unreadable += 1
 
     def _add_difference(self, location: Location, message: str) -> None:
         self._findings.add(FindingKind.SOURCE, message, location.path)
