@@ -519,6 +519,7 @@ class Run:
         files_failed: Files that failed.
         bytes_added: Total size of the files added and replaced.
         chunks_committed: Number of chunks that the run committed.
+        error: Why the run failed; None if its state is not FAILED.
     """
 
     id: int
@@ -535,6 +536,7 @@ class Run:
     files_failed: int
     bytes_added: int
     chunks_committed: int
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)

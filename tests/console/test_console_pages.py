@@ -323,6 +323,17 @@ def test_runs_are_listed_with_their_prefix(world: World) -> None:
     assert "x, prefix k" in text_of(world.page("runs"))
 
 
+def test_a_failed_run_has_its_error_and_an_event(world: World) -> None:
+    from cafcat.model import IngestReport, RunState
+
+    runs = world.repository.session.catalog.runs
+    run = runs.begin_run(sources=["x"], options={}, version="1")
+    runs.finish_run(run, RunState.FAILED, IngestReport().as_counts(), "the disk is full")
+    page = text_of(world.page(f"run?id={run}"))
+    assert "Error the disk is full" in page
+    assert "run_failed - the disk is full" in page
+
+
 def test_a_running_ingest_is_shown_live(world: World) -> None:
     run = world.repository.session.catalog.runs.begin_run(sources=["x"], options={}, version="1")
     try:

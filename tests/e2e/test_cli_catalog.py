@@ -48,6 +48,23 @@ def test_runs_show_the_prefix_of_an_ingest(cafcat: Cafcat) -> None:
     assert cafcat("runs", "show", "2", "--json").document["prefix"] == "k"
 
 
+def test_a_failed_run_keeps_the_message_of_its_error(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    (cafcat.folder / "tree" / "a").touch()
+    cafcat("ingest", "tree", "-q")
+    (cafcat.folder / "tree" / "a").unlink()
+    message = cafcat("ingest", "tree", "--delete", "--json", "-q", code=9).error["message"]
+    row, why = cafcat("runs", "show", "2").lines
+    assert "  failed  " in row
+    assert why.startswith(f"error: {message}; check the source")
+    shown = cafcat("runs", "show", "2", "--json").document["error"]
+    assert why == f"error: {shown}"
+    query = "SELECT detail FROM events WHERE kind = 'run_failed' AND run_id = 2"
+    assert cafcat("sql", "-c", query, "--json").document["detail"] == shown
+    assert [run["error"] for run in cafcat("runs", "--json").documents] == [shown, None]
+    assert len(cafcat("runs", "show", "1").lines) == 1
+
+
 def test_runs_and_units_of_an_empty_catalog_print_a_note(cafcat: Cafcat) -> None:
     assert cafcat("runs").err == "cafcat: there are no runs; `cafcat ingest FOLDER` packs a folder\n"
     hint = "`cafcat ingest --format clp-s` makes one"

@@ -522,7 +522,10 @@ def test_on_conflict(repository: cafcat.Repository, tree: Path) -> None:
     assert raised.value.path == "tree/hello.txt"
     with pytest.raises(NotFound):
         repository.locate("tree/b-new")
-    assert repository.runs(1)[0].state is RunState.FAILED
+    assert [(run.state, run.error) for run in repository.runs(2)] == [
+        (RunState.FAILED, str(raised.value)),
+        (RunState.FINISHED, None),
+    ]
     assert {chunk.state for chunk in repository.chunks()} == {ChunkState.COMMITTED}, (
         "refused before a chunk was begun"
     )

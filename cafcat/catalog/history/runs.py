@@ -88,7 +88,7 @@ class Runs:
         return int(row[0])
 
     def finish_run(self, run_id: int, state: RunState, counts: Mapping[str, int], error: str | None = None) -> None:
-        """Record the end of an ingest run.
+        """Record the end of an ingest run, and the event `run_failed` with the error if the run failed.
 
         Args:
             run_id: ingest_runs.id.
@@ -102,8 +102,10 @@ class Runs:
             "WHERE id = %(run)s"
         )
         parameters = {"run": run_id, "state": state, "error": error} | dict(counts)
-        with self._connection.statement() as connection:
+        with self._connection.transaction() as connection:
             connection.execute(statement.encode(), parameters)
+            if state is RunState.FAILED and error is not None:
+                record_event(connection, "run_failed", error, run_id=run_id)
 
     def set_paused(self, run_id: int, *, is_paused: bool) -> bool:
         """Record that a run is to be paused, or is to go on. Return False if no running run has this id."""
@@ -202,7 +204,8 @@ class Runs:
     def _select(self, condition: str, value: int) -> list[Run]:
         statement = (
             f"SELECT id, state, sources, coalesce(options->>'prefix', ''), {iso('started_at')}, "  # noqa: S608
-            f"{iso('finished_at')}, {', '.join(_COUNTERS)} FROM ingest_runs {condition}"
+            f"{iso('finished_at')}, {', '.join(_COUNTERS)}, CASE state WHEN 'failed' THEN error END "
+            f"FROM ingest_runs {condition}"
         )
         with self._connection.statement() as connection:
             rows = connection.execute(statement.encode(), [value]).fetchall()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cafcat.cli.call import Call, group, verb
+from cafcat.cli.output import one_line
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.model import Run, RunState, ShardState, ShardSummary
 from cafcat.support.quantities import format_size, plural
@@ -112,7 +113,8 @@ def _shown_run(call: Call, repository: "PackedFiles", run: int) -> tuple[dict[st
     found, shards = repository.run(run), repository.shards(run)
     document = asdict(found) | {"shards": [asdict(shard) for shard in shards]}
     failed = f"files that failed: cafcat query failed-files {run}"
-    lines = [_row(found), *_progress(shards), *([failed] if found.files_failed else ())]
+    why = [] if found.error is None else [f"error: {one_line(found.error)}"]
+    lines = [_row(found), *why, *_progress(shards), *([failed] if found.files_failed else ())]
     return document, [call.output.shown(line) for line in lines]
 
 
