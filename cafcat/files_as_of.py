@@ -155,7 +155,7 @@ class FilesAsOf:
 class _ReplicasAsOf(Replicas):
     """The objects of chunks that may have no live file: `repair` refuses such a chunk."""
 
-    def remedy(self, location: Location) -> str:  # noqa: ARG002 - as Replicas has it
+    def remedy(self, location: Location, *, is_missing: bool = False) -> str:  # noqa: ARG002 - as Replicas has it
         return "`cafcat repair` mends the files of now only; `cafcat query history PATH` lists the versions"
 
 

@@ -74,6 +74,9 @@ class ReplicaLookup(Protocol):
     def has_copies_of(self, store: str) -> bool:
         """Return True if another store has a copy of any chunk of the store with this URL."""
 
+    def lacking_changes(self) -> int:
+        """Return how many later changes the backup lacked from which the catalog was restored; else 0."""
+
 
 class LocationCatalog(Protocol):
     """The catalog in which files are looked up: a database, or a snapshot of one."""

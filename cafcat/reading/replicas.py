@@ -6,6 +6,7 @@ returns where the chunk's own object is now: its store may have been moved or mi
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -256,12 +257,25 @@ class Replicas:
             message = f"{_failure(location, error)}: read from its copy in {replica.store}; {advice}"
             self._warn_once(location.chunk, message)
 
-    def remedy(self, location: Location) -> str:
-        """Return the hint for damage in a chunk. The files of a snapshot may have been repaired since."""
+    def remedy(self, location: Location, *, is_missing: bool = False) -> str:
+        """Return the hint for damage in a chunk. The files of a snapshot may have been repaired since.
+
+        Args:
+            location: The file.
+            is_missing: True if the chunk is missing: a restored backup may be older than a repack of the chunk.
+        """
         repair = f"run cafcat repair --chunk {location.chunk}"
         if self.are_of_snapshot:
             return f"make a new snapshot; if the file is damaged there, too, {repair}"
+        if is_missing and self._lacks_changes:
+            lacking = "the restored backup lacks later changes, and the file may be in a newer chunk"
+            return f"{lacking}: run cafcat rebuild with an empty catalog; else {repair}"
         return repair
+
+    @cached_property
+    def _lacks_changes(self) -> bool:
+        """True if the catalog was restored from a backup that lacked later changes. The first use costs a query."""
+        return self._catalog.copies.lacking_changes() > 0
 
     def _is_own_object(self, replica: Replica, chunk: UUID) -> bool:
         cached = self._cached.get(chunk)
@@ -412,7 +426,8 @@ class ReplicaAttempts:
         hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
         if isinstance(error, Corrupt):
             from_source = " --from-source SRC" if self._of_copies else ""
-            hints.append(f"{self._replicas.remedy(self._location)}{from_source}")
+            is_missing = isinstance(self._error, NotFound)
+            hints.append(f"{self._replicas.remedy(self._location, is_missing=is_missing)}{from_source}")
         elif isinstance(error, NotFound):
             hints.append("if it was pruned or repacked since, make a new snapshot")
         if hints and error is not self._error:

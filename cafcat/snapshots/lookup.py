@@ -254,6 +254,10 @@ class SnapshotCopies:
         """Return True if another store has a copy of any chunk of a store."""
         return bool(self._rows.select(_HAS_COPIES, store))
 
+    def lacking_changes(self) -> int:
+        """Return 0: a snapshot has no events."""
+        return 0
+
 
 class SnapshotCatalog:
     """A LocationCatalog that supplies a FileReader with locations and copies from a snapshot.

@@ -69,6 +69,21 @@ def test_restore_warns_of_later_changes(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "the backup lacks 1 later change: to have every change, run" in result.err
 
 
+def test_all_commands_name_rebuild_if_a_chunk_was_pruned_after_the_backup(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("backup", "-q")
+    cafcat("rm", "tree/a.txt", "--yes", "-q")
+    cafcat("repack", "--max-unused", "0%", "--yes", "-q")
+    cafcat("prune", "--grace", "0", "--yes", "-q")
+    lost("restore")
+    rebuild = "cafcat rebuild with an empty catalog"
+    for arguments in (["get", "tree/a.txt", "-o", "out"], ["extract", "-C", "out"]):
+        assert f"run {rebuild}; else run cafcat repair --chunk " in lost(*arguments, code=5).err
+    *_, last, repair = lost("verify", code=5).lines
+    assert last == f"the restored backup lacks 2 later changes; to find missing files in newer chunks: {rebuild}"
+    assert repair.startswith("to repair chunks: cafcat repair, or ")
+    assert f"run {rebuild}; else run: cafcat repair, or " in lost.unchecked("doctor").text
+
+
 def test_later_changes_are_counted_after_a_rebuild(cafcat: Cafcat, lost: Cafcat) -> None:
     """A rebuilt catalog does not have the last change in the backup: it finds the later ones by time."""
     cafcat("backup", "-q")

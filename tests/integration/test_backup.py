@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import cafcat
+from cafcat.catalog.chunks.copies import Copies
 from cafcat.catalog.tables import metadata
 from cafcat.catalog.transfer.dump import TABLES
 from cafcat.errors import CatalogOutdated, Conflict, Corrupt, InvalidInput, NotFound, StoreFailed, Unsupported
@@ -27,6 +28,7 @@ from cafcat.progress import Progress
 from cafcat.settings.database import Database
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
+from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import begin, commit, sql
 from tests.worlds.listeners import Listener, follow
 from tests.worlds.rebuild_world import World, leave_whole, local, world
@@ -181,6 +183,43 @@ def test_a_removal_after_a_restore_can_be_undone_after_a_rebuild(local: World, c
     assert {file.location.path for file in rebuilt.removed()} >= {"a"}
     assert rebuilt.undelete(["a"]).files == 1
     assert rebuilt.read("a") == (b"new" if change == "replaced" else b"old")
+
+
+def test_a_read_of_a_chunk_that_was_pruned_after_the_backup_names_rebuild(
+    local: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog is asked once, not for each file or chunk."""
+    commit(local.repository, {"a": b"1", "b": b"2"})
+    commit(local.repository, {"c": b"3", "d": b"4"})
+    local.repository.backup()
+    local.repository.rm(["a", "c"])
+    local.repository.repack()
+    local.repository.prune(grace_seconds=0)
+    answers: list[int] = []
+    lacking_changes = Copies.lacking_changes
+
+    def recorded(copies: Copies) -> int:
+        answers.append(lacking_changes(copies))
+        return answers[-1]
+
+    monkeypatch.setattr(Copies, "lacking_changes", recorded)
+    restored = put_back(local)
+    for path, error in restored.read_many(list("abcd")):
+        assert isinstance(error, Corrupt)
+        repair = f"else run cafcat repair --chunk {restored.locate(path).chunk}"
+        assert f"{error.hint}".endswith(f"in a newer chunk: run cafcat rebuild with an empty catalog; {repair}")
+    assert answers == [2]
+
+
+def test_a_read_of_a_damaged_chunk_does_not_name_rebuild(local: World) -> None:
+    chunk = commit(local.repository, {"a": b"1"})
+    local.repository.backup()
+    local.repository.rm(["a"])
+    restored = put_back(local)
+    flip(Path(local.store) / f"{chunk}.caf", 0)
+    with pytest.raises(Corrupt) as raised:
+        restored.read("a")
+    assert raised.value.hint == f"run cafcat repair --chunk {chunk}"
 
 
 def test_unreachable_stores_are_named(local: World) -> None:

@@ -181,7 +181,7 @@ class Backups(Objects):
         Returns:
             0 if the journals had no later changes, or the catalog was not restored.
         """
-        with self._connection.statement() as connection:
+        with self._connection.statement(read_only=True) as connection:
             row = connection.execute(_LACKING_CHANGES).fetchone()
         return 0 if row is None else int(row[0])
 

@@ -34,6 +34,7 @@ class _Progress(ShownProgress):
 
     Attributes:
         damaged: True if a chunk itself was found damaged or missing.
+        missing: True if a chunk itself was found missing.
         has_wrong_rows: True if rows of a chunk in the catalog were found missing or wrong.
         damaged_copies: URLs of the stores with damaged or missing copies.
     """
@@ -41,6 +42,7 @@ class _Progress(ShownProgress):
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self.damaged = False
+        self.missing = False
         self.has_wrong_rows = False
         self.damaged_copies: set[str] = set()
 
@@ -63,6 +65,7 @@ class _Progress(ShownProgress):
     def _note_damage(self, checked: ObjectChecked) -> None:
         if checked.verdict in (Verdict.DAMAGED, Verdict.MISSING):
             self.damaged = self.damaged or not checked.is_copy
+            self.missing = self.missing or (checked.verdict == Verdict.MISSING and not checked.is_copy)
             self.damaged_copies.update([checked.store] if checked.is_copy and checked.store else ())
 
     def _print_finding(self, checked: ObjectChecked, finding: Finding) -> None:
@@ -113,7 +116,8 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
         report = run(session, replace(options, executor=executor))
         if not any(getattr(report, verdict) for verdict in Verdict):
             warn_if_lost(call, session)
-    call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report, progress)])
+        lacking = session.catalog.backups.lacking_changes() if progress.missing else 0
+    call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report, progress, lacking)])
     return _exit_code(report)
 
 
@@ -125,8 +129,14 @@ def _exit_code(report: "VerifyReport") -> int:
     return SOME_FAILED if report.unreadable or report.unpacked else 0
 
 
-def _remedy(report: "VerifyReport", progress: _Progress) -> list[str]:
-    """Return the lines that name the commands against the damage; none for damage of the catalog."""
+def _remedy(report: "VerifyReport", progress: _Progress, lacking_changes: int) -> list[str]:
+    """Return the lines that name the commands against the damage; none for damage of the catalog.
+
+    Args:
+        report: Totals of the verify.
+        progress: What was found.
+        lacking_changes: Number of later changes that the restored backup lacks; 0 if no chunk is missing.
+    """
     if report.level is VerifyLevel.SOURCE:
         changed = "files that changed at their source: cafcat ingest --checksum SRC packs their new content"
         unpacked = (
@@ -140,6 +150,9 @@ def _remedy(report: "VerifyReport", progress: _Progress) -> list[str]:
         lines.append(ROWS_BACK)
     if progress.damaged:
         lines.insert(0, "to repair chunks: cafcat repair, or cafcat repair --from-source SRC (both ask first)")
+    if lacking_changes:
+        lacking = f"the restored backup lacks {plural(lacking_changes, 'later change')}"
+        lines.insert(0, f"{lacking}; to find missing files in newer chunks: cafcat rebuild with an empty catalog")
     return lines
 
 

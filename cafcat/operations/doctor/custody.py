@@ -35,11 +35,7 @@ def damage(examination: Examination) -> Iterator[Found]:
     unreadable = totals.verdicts.get("unreadable", 0)
     copies = sum(totals.copy_verdicts.values())
     if damaged:
-        text = f"found damaged or missing: {plural(damaged, 'chunk')}"
-        yield error(text, "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify")
-        if lacking := examination.catalog.backups.lacking_changes():
-            text = f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}"
-            yield warning(text, "missing files may be in newer chunks: run cafcat rebuild with an empty catalog")
+        yield _damaged(examination, damaged)
     if unneeded := totals.verdicts.get("unneeded", 0):
         text = f"damaged where no live file is: {plural(unneeded, 'chunk')}; removed files there may be damaged"
         yield warning(
@@ -59,6 +55,16 @@ def damage(examination: Examination) -> Iterator[Found]:
         yield warning(f"copies that were found damaged, missing or unreadable: {copies}", remedy)
     if not totals.verdicts and not copies:
         yield ok("no known damage")
+
+
+def _damaged(examination: Examination, damaged: int) -> Found:
+    text = f"found damaged or missing: {plural(damaged, 'chunk')}"
+    remedy = "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify"
+    if "missing" in examination.totals.verdicts and (lacking := examination.catalog.backups.lacking_changes()):
+        text += f"; the catalog was restored from a backup that lacks {plural(lacking, 'later change')}"
+        rebuild = "missing files may be in newer chunks: run cafcat rebuild with an empty catalog"
+        remedy = f"{rebuild}; else {remedy}"
+    return error(text, remedy)
 
 
 def verification(examination: Examination) -> Iterator[Found]:
