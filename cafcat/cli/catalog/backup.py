@@ -78,7 +78,8 @@ def restore(call: Call, options: RestoreOptions) -> int:
     if not call.json and report.newer_records:
         call.output.notice(
             f"the backup lacks {plural(report.newer_records, 'later change')}: "
-            "to have every change, run `cafcat rebuild` with an empty catalog instead"
+            "to have every change, run `cafcat rebuild` with an empty catalog instead; "
+            "until then, files that were repacked after the backup may be unreadable"
         )
     if report.newer_backup_in is not None:
         url = report.newer_backup_in
