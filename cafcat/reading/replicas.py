@@ -275,7 +275,10 @@ class Replicas:
     @cached_property
     def _lacks_changes(self) -> bool:
         """True if the catalog was restored from a backup that lacked later changes. The first use costs a query."""
-        return self._catalog.copies.lacking_changes() > 0
+        try:
+            return self._catalog.copies.lacking_changes() > 0
+        except CafcatError:  # the error of the chunk must not be replaced by one of the catalog
+            return False
 
     def _is_own_object(self, replica: Replica, chunk: UUID) -> bool:
         cached = self._cached.get(chunk)
