@@ -324,6 +324,26 @@ def test_a_chunk_that_is_gone(world: World) -> None:
     assert str(empty.chunk(first).uuid) == first
 
 
+def growth(repository: cafcat.Repository) -> list[tuple[Any, ...]]:
+    """Return by how many files and bytes the catalog grew, and when."""
+    return sql(
+        repository,
+        "SELECT happened_at, sum(files_change), sum(bytes_change) FROM events "
+        "WHERE files_change IS NOT NULL GROUP BY 1 HAVING sum(bytes_change) <> 0 ORDER BY 1",
+    )
+
+
+def test_growth_is_the_same_after_a_rebuild(world: World) -> None:
+    commit(world.repository, {"a": b"1", "b": b"22", "c": b"333"})
+    commit(world.repository, {"a": b"4444"})
+    world.repository.rm(["b"])
+    world.repository.repack(max_unused=0)
+    commit(world.repository, {"c": b"55555", "d": b""})
+    rebuilt, _ = world.rebuilt()
+    assert len(growth(rebuilt)) == 4
+    assert growth(rebuilt) == growth(world.repository)
+
+
 def replaced_after_loss(world: World) -> str:
     """Commit a chunk, lose its object, find the loss, and replace all its files. Return the chunk."""
     gone = commit(world.repository, {"a": b"1", "b": b"1"})

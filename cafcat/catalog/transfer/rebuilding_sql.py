@@ -283,13 +283,23 @@ _JOURNAL_FILES: Final = """
 INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path)
 SELECT p.sequence, p.id, f.start_byte, f.file_path FROM record_files AS f JOIN plan AS p USING (n) WHERE p.adopted
 """
-# Growth per day counts the live files only, on the days of their commits: what was removed before is not known.
+# Growth per day counts each version when it became current, and when a replacement or removal ended it. Versions of
+# pruned chunks are unknown.
 _GROWTH: Final = f"""
 INSERT INTO events (kind, chunk_id, happened_at, detail, files_change, bytes_change)
-SELECT 'chunk_rebuilt', c.id, coalesce(l.since, c.committed_at), 'live files, current since this time: ' || l.files,
-       l.files, l.bytes
-FROM (SELECT caf_file_id, current_since AS since, count(*) AS files, sum({size_of()})::bigint AS bytes
-      FROM file_locations GROUP BY 1, 2) AS l JOIN chunks AS c ON c.id = l.caf_file_id ORDER BY 3, 2
+SELECT 'chunk_rebuilt', c.id, coalesce(l.changed_at, c.committed_at),
+       CASE WHEN l.sign > 0 THEN 'files, current since' ELSE 'files, replaced or removed at' END || ' this time: '
+       || l.files, l.sign * l.files, l.sign * l.bytes
+FROM (SELECT caf_file_id, changed_at, sign, count(*) AS files, sum({size_of()})::bigint AS bytes
+      FROM (SELECT caf_file_id, current_since AS changed_at, 1 AS sign, content_bytes, start_byte, end_byte
+            FROM file_locations
+            UNION ALL
+            SELECT caf_file_id, current_since, 1, content_bytes, start_byte, end_byte
+            FROM retired_locations WHERE reason IN ('replaced', 'removed')
+            UNION ALL
+            SELECT caf_file_id, retired_at, -1, content_bytes, start_byte, end_byte
+            FROM retired_locations WHERE reason IN ('replaced', 'removed')) AS versions
+      GROUP BY 1, 2, 3) AS l JOIN chunks AS c ON c.id = l.caf_file_id ORDER BY 3, 2
 """  # noqa: S608
 _COPIES: Final = """
 INSERT INTO chunk_copies (chunk_id, state, committed_at, store, object_key)
