@@ -198,6 +198,10 @@ class EmbeddedServer:
         except CafcatError:
             raise
         except OSError as error:
+            if isinstance(error, FileExistsError | NotADirectoryError) and not os.path.isdir(self.folder.parent):
+                existing = next(place for place in self.folder.parents if os.path.exists(place))
+                message = f"{existing} is a file, and the home of cafcat needs a folder"
+                raise CatalogUnavailable(message, hint="name a folder with --home or CAFCAT_HOME") from error
             place = f"{error.filename}: " if error.filename else ""
             raise CatalogUnavailable(
                 f"the embedded database in {self.folder}: {place}{error.strerror}",

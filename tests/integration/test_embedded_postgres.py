@@ -523,6 +523,15 @@ def refusal(server: EmbeddedServer) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("below", ["", "below/deeper"])
+def test_a_home_that_is_a_file_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    message = refusal(EmbeddedServer(tmp_path / "file" / below / "postgres"))
+    assert message.startswith(
+        f"{tmp_path / 'file'} is a file, and the home of cafcat needs a folder; name a folder"
+    )
+
+
 @pytest.mark.parametrize("trap", ["symlink", "open", "file", pytest.param("foreign", marks=only_root)])
 @pytest.mark.parametrize("level", ["base", "leaf"])
 def test_a_socket_folder_that_is_not_private_is_passed_over(
