@@ -82,5 +82,7 @@ def to_nanoseconds(microseconds: int | None) -> int | None:
 
 
 def plural(count: int, word: str) -> str:
-    """Return a number with a noun, which gets an "s" unless the number is 1: "1 file", "2 files"."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    """Return a number with a noun, in the plural unless the number is 1: "1 file", "2 files", "2 copies"."""
+    if count == 1:
+        return f"{count} {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("copy") else f"{count} {word}s"

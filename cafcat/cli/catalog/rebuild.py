@@ -16,6 +16,9 @@ from cafcat.operations.rebuild.options import RebuildOptions
 from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
     from cafcat.operations.compare.report import CompareReport
     from cafcat.operations.rebuild.damage import Damage
     from cafcat.operations.rebuild.report import RebuildReport
@@ -55,15 +58,13 @@ def _notices(call: Call, report: "RebuildReport") -> None:
     if (hidden := report.damage_count - len(report.damages[:listed])) > 0:
         call.output.notice(f"{plural(hidden, 'more damage')} not listed")
     if report.adopted and report.written:
-        named = [str(uuid) for uuid in report.adopted[: None if call.verbose else _LISTED]]
-        more = _more(len(report.adopted), len(named))
-        call.output.notice(f"chunks without a journal record, entered as the newest: {', '.join(named)}{more}")
+        call.output.notice(
+            f"chunks without a journal record, entered as the newest: {_listed(call, report.adopted)}"
+        )
     if report.left_out and report.written:
-        named = [str(uuid) for uuid in report.left_out[: None if call.verbose else _LISTED]]
-        more = _more(len(report.left_out), len(named))
         call.output.notice(
             "chunks without live files, whose objects are damaged or missing, are left out: "
-            f"{', '.join(named)}{more}; `undelete` cannot bring back their removed files"
+            f"{_listed(call, report.left_out)}; `undelete` cannot bring back their removed files"
         )
     if report.stores_with_copies and report.written:
         stores = ", ".join(report.stores_with_copies)
@@ -72,16 +73,16 @@ def _notices(call: Call, report: "RebuildReport") -> None:
             "named; `cafcat copy --all --to STORE` enters the copies of chunks with live files"
         )
     if report.unclaimed and report.written:
-        listed_chunks = [str(uuid) for uuid in report.unclaimed[: None if call.verbose else _LISTED]]
-        more = _more(len(report.unclaimed), len(listed_chunks))
         call.output.notice(
             "chunks without a journal record, left alone because they may belong to any catalog: "
-            f"{', '.join(listed_chunks)}{more}; to read one, run `cafcat adopt` on its object"
+            f"{_listed(call, report.unclaimed)}; to read one, run `cafcat adopt` on its object"
         )
 
 
-def _more(count: int, listed: int) -> str:
-    return f" and {count - listed} more" if count > listed else ""
+def _listed(call: Call, chunks: "Sequence[UUID]") -> str:
+    named = [str(uuid) for uuid in chunks[: None if call.verbose else _LISTED]]
+    hidden = len(chunks) - len(named)
+    return ", ".join(named) + (f" and {hidden} more" if hidden else "")
 
 
 def _in_words(damage: "Damage") -> str:

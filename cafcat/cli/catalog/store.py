@@ -70,16 +70,12 @@ def _counts(store: "StoreRow") -> str:
     counts = (
         (store.chunks, f"{plural(store.chunks, 'chunk')} ({format_size(store.size_bytes)})"),
         (store.adopted, plural(store.adopted, "adopted archive")),
-        (store.copies, f"{_copies(store.copies)} ({format_size(store.copy_bytes)})"),
+        (store.copies, f"{plural(store.copies, 'copy')} ({format_size(store.copy_bytes)})"),
         (store.retired, f"{store.retired} left by a migration"),
         (store.backups, plural(store.backups, "backup")),
     )
     nothing = _NOTHING_NOW if store.was_used else "nothing yet"
     return ", ".join(text for count, text in counts if count) or nothing
-
-
-def _copies(count: int) -> str:
-    return "1 copy" if count == 1 else f"{count} copies"
 
 
 def add(

@@ -86,11 +86,11 @@ def _copies_left_alone(report: "RecoverReport") -> list[str]:
     lines = []
     if count := report.unknown_copies:
         chunks, them = ("chunks", "them") if count > 1 else ("a chunk", "it")
-        copies = f"{_copies(count)} of {chunks}, missing in the catalog"
+        copies = f"{plural(count, 'copy')} of {chunks}, missing in the catalog"
         lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` enters {them}; -v shows the store")
     if count := report.unneeded_copies:
         chunks, them = ("chunks", "them") if count > 1 else ("a chunk", "it")
-        copies = f"{_copies(count)} of {chunks} without live files (-v shows {them})"
+        copies = f"{plural(count, 'copy')} of {chunks} without live files (-v shows {them})"
         lines.append(f"left alone: {copies}: delete {them}, or take the files back with cafcat adopt")
     return lines
 
@@ -107,8 +107,8 @@ def _done(report: "RecoverReport") -> str:
             (report.adopted, f"{adopt} {plural(report.adopted, 'chunk')} ({_files(report)})"),
             (report.abandoned, f"{abandon} {plural(report.abandoned, 'chunk')}"),
             (report.cleaned, f"{clean} up {plural(report.cleaned, 'abandoned chunk')}"),
-            (report.copies_adopted, f"{adopt} {_copies(report.copies_adopted)}"),
-            (report.copies_removed, f"{remove} the remains of {_copies(report.copies_removed)}"),
+            (report.copies_adopted, f"{adopt} {plural(report.copies_adopted, 'copy')}"),
+            (report.copies_removed, f"{remove} the remains of {plural(report.copies_removed, 'copy')}"),
             (report.backups_removed, f"{remove} the remains of {plural(report.backups_removed, 'backup')}"),
             (report.records_written, f"{write} {plural(report.records_written, 'journal record')} into the store"),
             (report.runs_failed, f"{record} the end of {plural(report.runs_failed, 'ingest')} whose process died"),
@@ -119,10 +119,6 @@ def _done(report: "RecoverReport") -> str:
     ]
     nothing = "nothing was recovered" if report.failed or report.interrupted else "nothing to recover"
     return ("would " if report.dry_run else "") + ", ".join(done) if done else nothing
-
-
-def _copies(count: int) -> str:
-    return "1 copy" if count == 1 else f"{count} copies"
 
 
 def _files(report: "RecoverReport") -> str:
