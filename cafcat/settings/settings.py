@@ -25,6 +25,7 @@ from cafcat.settings.values import (
 )
 from cafcat.stores.base import READ_REQUESTS
 from cafcat.stores.kind import UPLOAD_MEMORY, StoreContext
+from cafcat.stores.registry import kind_of
 from cafcat.support.quantities import format_size, parse_rate
 
 __all__ = ["DEFAULT_TARGET_SIZE", "KEYS", "NamedStore", "Settings", "default_home", "redact"]
@@ -120,6 +121,7 @@ class Settings:
         Raises:
             InvalidInput: A setting is unknown or invalid, the configuration file cannot be read, or it lacks the
                 profile.
+            Unsupported: No kind of store has the scheme of the store's URL.
             AccessDenied: This user may not read the home.
         """
         environ = os.environ if environ is None else environ
@@ -160,6 +162,8 @@ class Settings:
                 values[name] = parse(given[name], name)
         if "store" in given:
             values["store"] = chosen_url(given["store"], "store", stores)
+            if "://" in values["store"]:
+                kind_of(values["store"])  # refuses an unknown scheme before the first write
             values["store_name"] = possible_name(given["store"].value, stores)
         if values["database_url"] is None and values["read_database_url"] is not None:
             message = f"read_database_url ({given['read_database_url'].origin}) is set without database_url"

@@ -48,8 +48,12 @@ def test_ls_recursive_has_every_name_whatever_is_in_it(filled: Cafcat) -> None:
 
 
 def test_ls_of_nothing(filled: Cafcat, cafcat: Cafcat) -> None:
-    assert cafcat("ls").out == b""
-    assert cafcat("ls", "--json").out == b""
+    for verb in (["ls"], ["ls", "-R"], ["find"]):
+        nothing = cafcat(*verb)
+        assert nothing.out == b""
+        assert nothing.err == "cafcat: the catalog has no files: `cafcat ingest FOLDER` packs a folder\n"
+        assert cafcat(*verb, "--json").out == b""
+    assert filled("find", "--name", "nothing").err == ""
     assert "'tree/non'" in filled("ls", "tree/non", code=4).err
     assert filled("ls", "-R", "nothing\nhere", "--json", code=4).error["path"] == "nothing\nhere"
 

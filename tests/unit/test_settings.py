@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cafcat.catalog.database_url import has_secret
-from cafcat.errors import AccessDenied, InvalidInput
+from cafcat.errors import AccessDenied, InvalidInput, Unsupported
 from cafcat.settings.settings import NamedStore, Settings, redact
 from cafcat.settings.stores import redact_store_url
 from tests.worlds.normal_user import as_normal_user
@@ -527,6 +527,11 @@ def test_a_url_that_may_hold_a_secret_is_refused_without_showing_it(write: Write
 )
 def test_odd_names_are_no_secrets(tmp_path: Path, url: str) -> None:
     assert Settings.load(environ={}, home=tmp_path, store=url).store == url
+
+
+def test_a_store_with_an_unknown_scheme_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="no kind of store for the scheme 's4': s4://bucket"):
+        Settings.load(environ={}, home=tmp_path, store="s4://bucket")
 
 
 def test_slashes_around_the_prefix_of_an_s3_url_do_not_count(tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ def query(
 
 
 def _is_near(typed: str, name: str) -> bool:
-    """Return True if a typed name is similar to the name of a query, or is its first words: "lost", lost-with."""
-    return name.startswith(f"{typed}-") or SequenceMatcher(None, name, typed).ratio() >= NEAR
+    """Return True if a typed name is similar to the name of a query, or is its beginning: "hist", history."""
+    return name.startswith(typed or "?") or SequenceMatcher(None, name, typed).ratio() >= NEAR
 
 
 def _check_names(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> None:

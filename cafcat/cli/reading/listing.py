@@ -10,7 +10,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
-from cafcat.cli.reading.lost import warn_if_lost
+from cafcat.cli.reading.lost import find_lost
 from cafcat.cli.reading.missing_names import explain_log, explain_parents, pattern_hint
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
@@ -60,20 +60,23 @@ def ls(
                 text = call.output.shown(item.path)
                 call.output.line(f"{_columns(item, total, human=human)}  {text}" if long else text)
         if not found:
-            warn_if_lost(call, repository.session)
-            _check_is_everything(repository, prefix)
+            _explain_nothing(call, repository, prefix)
 
 
-def _check_is_everything(repository: "PackedFiles", prefix: str) -> None:
-    """Raise NotFound unless a prefix below which the catalog has nothing stands for the whole catalog."""
+def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None:
+    """Print a note or warning if the whole catalog is empty. Raises NotFound for any other prefix without files."""
     from cafcat.reading.globs import is_glob
 
+    if (lost := find_lost(repository.session)) is not None:
+        call.warn(str(lost))
     if prefix not in ("", ".", "./"):
         hint = pattern_hint(prefix) if is_glob(prefix) else "`cafcat ls` lists the catalog"
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
         if not explain_log(repository.has_logs, error):
             explain_parents(repository, error)
         raise error
+    if lost is None and not repository.has_logs(""):
+        call.note("the catalog has no files: `cafcat ingest FOLDER` packs a folder")
 
 
 def _with_totals(
@@ -165,10 +168,8 @@ def find(
                 for paths in pages:
                     any_found = True
                     call.output.names(paths, null=null)
-        if not any_found:
-            warn_if_lost(call, repository.session)
-            if not any(True for _ in repository.list_folder(prefix)):
-                _check_is_everything(repository, prefix)
+        if not any_found and not any(True for _ in repository.list_folder(prefix)):
+            _explain_nothing(call, repository, prefix)
 
 
 def stat(call: Call, paths: Paths = None, files_from: FilesFrom = None, null: Null = False) -> int:
