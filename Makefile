@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 # One test more at once than there are processors: on two of them, three took 506 s, four 531 s (2026-11-24).
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
@@ -20,13 +21,18 @@ PART := 0/1
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
 
-$(READY): pyproject.toml $(wildcard cafcat/native/source/*.c cafcat/native/source/*.h)
+# The demo needs neither extras nor the tools of the tests, which take longer to install than cafcat.
+$(INSTALLED): pyproject.toml $(wildcard cafcat/native/source/*.c cafcat/native/source/*.h)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cafcat needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
+demo: $(INSTALLED)  ## ingest a real folder, read a file back, compare it, see the rows in SQL
 	@sh tests/demo.sh $(BIN)
 
 test-fast: $(READY)  ## the unit tests, and every verb once
