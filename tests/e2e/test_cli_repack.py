@@ -71,7 +71,7 @@ def test_the_missing_copy_of_the_new_chunk_is_named(cafcat: Cafcat) -> None:
     done = cafcat("repack", "--yes")
     second = (cafcat.folder / "second").as_uri()
     command = f"cafcat copy --all --to {second}"
-    assert done.lines[-1] == (f"the new chunks have no second copy yet, and the old chunks have one: {command}")
+    assert done.lines[-1] == (f"the new chunks have no second copy yet, unlike the old chunks: {command}")
     assert cafcat(*command.split()[1:]).text.startswith("copied 1 chunk")
     assert cafcat("query", "single-copy", "--json").documents == []
 

@@ -120,7 +120,7 @@ def test_no_copy_into_a_store_out_of_reach_is_proposed(cafcat: Cafcat) -> None:
     assert "cannot find the store" in result.err
     third = (cafcat.folder / "third").as_uri()
     assert result.lines[-1] == (
-        f"the new chunks have no second copy yet, and the old chunks have one: cafcat copy --all --to {third}"
+        f"the new chunks have no second copy yet, unlike the old chunks: cafcat copy --all --to {third}"
     )
     assert cafcat("chunks", "show", chunk, "--json").document["state"] == "retired"
 

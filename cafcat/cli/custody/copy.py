@@ -117,7 +117,7 @@ def not_copied_yet(stores: Sequence[str]) -> list[str]:
         stores: URLs of the stores that have copies of the old chunks.
     """
     commands = "; ".join(f"cafcat copy --all --to {quote(store)}" for store in stores)
-    return [f"the new chunks have no second copy yet, and the old chunks have one: {commands}"] if stores else []
+    return [f"the new chunks have no second copy yet, unlike the old chunks: {commands}"] if stores else []
 
 
 def register(app: typer.Typer) -> None:
