@@ -54,8 +54,14 @@ def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
 def test_queries_of_events_tell_that_a_rebuild_lost_some(cafcat: Cafcat, lost: Cafcat) -> None:
     assert "rebuilt" not in cafcat("query", "removals").err
     lost("rebuild", "-q")
-    for name in ("removals", "commands"):
-        assert "the catalog was rebuilt: events before that are lost" in lost("query", name).err
+    for name, rest in (
+        ("removals", "`cafcat undelete --list`"),
+        ("commands", "a backup"),
+        ("verify-runs", "a backup"),
+    ):
+        lines = lost("query", name).err
+        assert "the catalog was rebuilt, and the rows before that are lost" in lines
+        assert rest in lines
     assert "rebuilt" not in lost("query", "runs").err
 
 

@@ -270,7 +270,7 @@ def test_an_object_that_is_missing(repository: cafcat.Repository) -> None:
     file_of(repository, uuid).unlink()
     report, [checked] = verify(repository)
     assert verdicts(report) == {"missing": 1}
-    assert [finding.kind for finding in checked.findings] == ["missing"]
+    assert [(finding.kind, finding.file_count) for finding in checked.findings] == [("missing", len(FILES))]
     shutil.rmtree(repository.settings.store)
     assert verdicts(verify(repository, level="data")[0]) == {"unreadable": 1}
 

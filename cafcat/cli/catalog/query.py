@@ -27,8 +27,12 @@ __all__ = ["register"]
 _IS_FILE: Final = "this is a file, not a folder"
 
 
-_OF_EVENTS: Final = ("commands", "removals")
-"""Queries whose answer lacks what was before a rebuild, although other queries have a part of it."""
+_LACKS_BEFORE_REBUILD: Final = {
+    "commands": "only a backup has earlier commands",
+    "removals": "`cafcat undelete --list` has the removed files",
+    "verify-runs": "only a backup has earlier verifies",
+}
+"""Queries whose answer lacks what was before a rebuild, each with the place of the rest."""
 
 
 def query(
@@ -69,11 +73,8 @@ def query(
         if not first:
             _check_names(repository, chosen, values)
         show_rows(call, columns, chain(first, rows))
-        if name in _OF_EVENTS and repository.session.catalog.runs.has_rebuilt():
-            call.note(
-                "the catalog was rebuilt: events before that are lost; "
-                "`cafcat undelete --list` has the removed files"
-            )
+        if name in _LACKS_BEFORE_REBUILD and repository.session.catalog.runs.has_rebuilt():
+            call.note(f"the catalog was rebuilt, and the rows before that are lost: {_LACKS_BEFORE_REBUILD[name]}")
     if len(first) == chosen.most_rows:
         command = shlex.join(["cafcat", "query", name, *values, "--sql"])
         call.note(f"the query ends after {len(first)} rows; `{command}` prints it, for more of them")

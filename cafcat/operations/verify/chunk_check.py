@@ -79,7 +79,7 @@ def check_target(
         raise
     except NotFound as error:
         verdict = Verdict.MISSING
-        findings.add(FindingKind.MISSING, str(error))
+        findings.add(FindingKind.MISSING, str(error), file_count=target.file_count)
     except CafcatError as error:
         # Damage that was found before the error is recorded as damage.
         is_damaged = bool(findings) or isinstance(error, Corrupt)
