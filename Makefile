@@ -21,11 +21,11 @@ PART := 0/1
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
 
-# The demo needs neither extras nor the tools of the tests, which take longer to install than cafcat.
+# Whoever has seen the demo tries `cafcat serve` and `mount`, and not the tools of the tests, which take longer.
 $(INSTALLED): pyproject.toml $(wildcard cafcat/native/source/*.c cafcat/native/source/*.h)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cafcat needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mount,serve]'
 	@touch $@
 
 $(READY): $(INSTALLED)

@@ -163,7 +163,7 @@ def test_without_cryptography_no_key_is_made(cafcat: Cafcat, monkeypatch: pytest
         pytest.raises(NotInstalled, match="cryptography") as error,
     ):
         add_key(repository.session)
-    assert error.value.hint == "pip install 'cafcat[serve]'"
+    assert error.value.hint == "pip install '.[serve]' in a clone of cafcat"
     assert cafcat("keys", "list").lines == []
 
 

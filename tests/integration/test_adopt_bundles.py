@@ -344,7 +344,7 @@ def test_a_missing_library_is_no_damage(
     bundle(tmp_path / "there")
     adopt(local, tmp_path / "there")
     hide_leveldb(monkeypatch)
-    assert "pip install 'cafcat[databundle]'" in adopt(local, tmp_path / "there").failed[0]
+    assert "pip install '.[databundle]' in a clone of cafcat" in adopt(local, tmp_path / "there").failed[0]
     assert dict(local.read_many(FILES)) == FILES
     assert verdicts(local, VerifyLevel.DATA) == ["ok"] * SHARDS
     assert verdicts(local, VerifyLevel.INDEX) == ["unreadable"] * SHARDS  # no part of them was read

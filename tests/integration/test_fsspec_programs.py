@@ -1,6 +1,6 @@
 """Programs that use fsspec read packed files: pandas, pyarrow, DuckDB, Dask, zarr and xarray.
 
-`pip install 'cafcat[test-programs]'` installs them. Without them, the tests are skipped.
+`pip install '.[test-programs]'` installs them. Without them, the tests are skipped.
 """
 
 import multiprocessing

@@ -218,7 +218,7 @@ def test_without_the_extra_blocks_of_blake3_are_unchecked(monkeypatch: pytest.Mo
     monkeypatch.setattr(cid, "_blake3", lambda: None)
     [remark] = remarks(v1([], [with_hash(BLAKE3, b"content", bytes(32))]))
     assert remark.blocks == 1
-    assert remark.message.endswith("BLAKE3 (0x1e); pip install 'cafcat[blake3]' for BLAKE3")
+    assert remark.message.endswith("BLAKE3 (0x1e); for BLAKE3: pip install '.[blake3]' in a clone of cafcat")
 
 
 def test_nodes_of_a_tree_with_an_unchecked_hash_are_counted(tmp_path: Path) -> None:

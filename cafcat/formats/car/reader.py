@@ -152,7 +152,7 @@ class CarReader:
         if count:
             names = ", ".join(map(hash_name, sorted(unchecked)))
             message = f"cafcat cannot check the hashes of {count:,} blocks: {names}"
-            extra = "; pip install 'cafcat[blake3]' for BLAKE3" if BLAKE3 in unchecked else ""
+            extra = "; for BLAKE3: pip install '.[blake3]' in a clone of cafcat" if BLAKE3 in unchecked else ""
             yield Remark(UNCHECKED_HASH, count, message + extra)
 
     def _not_in_tree(self) -> Iterator[Remark]:

@@ -93,7 +93,9 @@ class AzureSigner:
             message = (
                 f"{self._where} needs AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the package azure-identity"
             )
-            raise NotInstalled(message, hint="set one of these variables, or: pip install 'cafcat[az]'") from error
+            raise NotInstalled(
+                message, hint="set one of these variables, or: pip install '.[az]' in a clone of cafcat"
+            ) from error
         logging.getLogger("azure").addHandler(logging.NullHandler())  # the error below has the message
         with self._lock:
             self._credential = self._credential or DefaultAzureCredential()
