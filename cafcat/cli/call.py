@@ -6,7 +6,6 @@ before and after the name of the command.
 
 import copy
 import inspect
-import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from cafcat.cli.errors import USAGE, describe
 from cafcat.cli.groups import Group, ListGroup, Panels, verb_class
 from cafcat.cli.output import Output
 from cafcat.errors import InvalidInput, NotFound
-from cafcat.model import NO_SUCH_PREFIX
 
 if TYPE_CHECKING:
     from cafcat.cli.job_metrics import JobMetrics
@@ -212,16 +210,11 @@ class Call:
             yield
         except NotFound as error:
             from cafcat.cli.reading.lost import warn_if_lost
-            from cafcat.cli.reading.missing_names import explain_missing
+            from cafcat.cli.reading.missing_names import explain_missing, hint_to_find
 
             warn_if_lost(self, repository.session)
             explain_missing(repository, error)
-            if error.hint is None and error.path:
-                name = error.path.rstrip("/").rpartition("/")[2]
-                find = f"`cafcat find --name {shlex.quote(name)}` looks for a file of this name in all folders"
-                if error.message == NO_SUCH_PREFIX:
-                    find = f"the pattern {shlex.quote(f'**/{name}')} means this name in any folder"
-                error.hint = f"{find}, and `cafcat ls` lists folders"
+            hint_to_find(error)
             raise
 
     def database(self) -> "Database":

@@ -180,6 +180,9 @@ def test_only_a_dot_means_the_whole_catalog(tree: Cafcat) -> None:
 def test_reading_a_removed_file_names_undelete(tree: Cafcat) -> None:
     tree("rm", "tree/a.txt")
     hint = "it was removed; `cafcat undelete tree/a.txt` brings it back"
+    for verb in ("rm", "ls", "find", "du"):
+        assert hint in tree(verb, "tree/a.txt", code=4).err
+    assert "`cafcat find --name no` looks for a file of this name" in tree("rm", "tree/no", code=4).err
     for verb in ("get", "cat", "stat", "url"):
         assert hint in tree(verb, "tree/a.txt", code=4).err
     tree("prune", "--grace", "0", "--yes")

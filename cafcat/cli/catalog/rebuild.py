@@ -129,6 +129,8 @@ def compare(
 ) -> int:
     """Compare this catalog with another catalog. The exit code is 5 if files, chunks or removals differ.
 
+    Chunks that were deleted, and former files in them, are left out.
+
     Example: cafcat compare postgresql://host/rebuilt
     """
     with operation(call, _Differences(call, limit), if_interrupted="nothing was changed") as session:

@@ -14,7 +14,7 @@ from cafcat.cli.errors import DAMAGE, SOME_FAILED
 from cafcat.cli.operation import operation
 from cafcat.cli.output import location_document, timestamp
 from cafcat.cli.progress import ShownProgress
-from cafcat.cli.reading.missing_names import explain_log, explain_pattern
+from cafcat.cli.reading.missing_names import explain_log, explain_pattern, explain_removed, hint_to_find
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound
 from cafcat.model import FileProblem, ProblemKind
 from cafcat.operations.rm.options import RmOptions
@@ -163,7 +163,9 @@ def _rm(
         except NotFound as error:
             from cafcat.logs.searching import folder_of_logs
 
-            explain_log(lambda name: session.catalog.logs.has_any(folder_of_logs(name)), error)
+            if not explain_log(lambda name: session.catalog.logs.has_any(folder_of_logs(name)), error):
+                explain_removed(session.catalog.reports.history, error)
+            hint_to_find(error)
             raise
         if asks and session.should_end():
             raise KeyboardInterrupt  # the user does not want the question any more

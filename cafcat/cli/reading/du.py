@@ -9,7 +9,7 @@ import typer
 
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.cli.reading.missing_names import explain_parents
+from cafcat.cli.reading.missing_names import explain_parents, explain_removed
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_text
@@ -78,7 +78,8 @@ def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTo
     warn_if_lost(call, repository.session)
     if path not in ("", ".", "./"):
         error = NotFound(NO_SUCH_PREFIX, path=path, hint="`cafcat ls` lists the catalog")
-        explain_parents(repository, error)
+        if not explain_removed(repository.history, error):
+            explain_parents(repository, error)
         raise error
     return FolderTotal("", 0, 0, 0)
 

@@ -11,7 +11,7 @@ from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
 from cafcat.cli.reading.lost import find_lost
-from cafcat.cli.reading.missing_names import explain_log, explain_parents, pattern_hint
+from cafcat.cli.reading.missing_names import explain_log, explain_parents, explain_removed, pattern_hint
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
@@ -72,7 +72,7 @@ def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None
     if prefix not in ("", ".", "./"):
         hint = pattern_hint(prefix) if is_glob(prefix) else "`cafcat ls` lists the catalog"
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
-        if not explain_log(repository.has_logs, error):
+        if not explain_log(repository.has_logs, error) and not explain_removed(repository.history, error):
             explain_parents(repository, error)
         raise error
     if lost is None and not repository.has_logs(""):

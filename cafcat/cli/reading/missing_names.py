@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 from cafcat.errors import CafcatError, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from cafcat.catalog.catalog import Catalog
     from cafcat.cli.call import Call
+    from cafcat.model import RetiredLocation
     from cafcat.packed_files import PackedFiles
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "explain_missing",
     "explain_parents",
     "explain_pattern",
+    "explain_removed",
+    "hint_to_find",
     "pattern_hint",
     "warn_of_empty_folders",
 ]
@@ -41,7 +44,7 @@ def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Colle
 
     if isinstance(error, NotFound) and error.hint:
         return  # the error is explained already, such as that of a version of another time
-    if explain_log(repository.has_logs, error) or _explain_removed(repository, error):
+    if explain_log(repository.has_logs, error) or explain_removed(repository.history, error):
         return
     if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:
         explain_pattern(error)
@@ -74,12 +77,20 @@ def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
     return False
 
 
-def _explain_removed(repository: "PackedFiles", error: CafcatError) -> bool:
-    """Add a hint to the error if the missing file was removed. Returns True if it does."""
+def explain_removed(history: "Callable[[str], Sequence[RetiredLocation]]", error: CafcatError) -> bool:
+    """Add a hint to an error if the missing file was removed. This costs one query for a NotFound with a path.
+
+    Args:
+        history: Returns the former locations of a path, as CatalogQueries.history.
+        error: The error.
+
+    Returns:
+        True if the error has the hint now.
+    """
     if not isinstance(error, NotFound) or not error.path:
         return False
     with suppress(CafcatError):
-        last = next(iter(repository.history(error.path)), None)
+        last = next(iter(history(error.path)), None)
         if last is not None and last.reason == "removed":
             back = f"`cafcat undelete {shlex.quote(error.path)}` brings it back"
             error.hint = f"it was removed; {back if last.is_kept else 'its chunk was pruned or lost'}"
@@ -110,6 +121,18 @@ def explain_parents(repository: "PackedFiles", error: CafcatError) -> None:
             error.hint = (
                 f"the catalog has {found!r}: names begin with the packed folder, not with the folders above it"
             )
+
+
+def hint_to_find(error: NotFound) -> None:
+    """Add a hint how to look for a missing path to an error without a hint."""
+    from cafcat.model import NO_SUCH_PREFIX
+
+    if error.hint is None and error.path:
+        name = error.path.rstrip("/").rpartition("/")[2]
+        find = f"`cafcat find --name {shlex.quote(name)}` looks for a file of this name in all folders"
+        if error.message == NO_SUCH_PREFIX:
+            find = f"the pattern {shlex.quote(f'**/{name}')} means this name in any folder"
+        error.hint = f"{find}, and `cafcat ls` lists folders"
 
 
 def explain_pattern(error: CafcatError) -> None:
