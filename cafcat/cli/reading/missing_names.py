@@ -125,9 +125,9 @@ def explain_parents(repository: "PackedFiles", error: CafcatError) -> None:
 
 def hint_to_find(error: NotFound) -> None:
     """Add a hint how to look for a missing path to an error without a hint."""
-    from cafcat.model import NO_SUCH_PREFIX
+    from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX
 
-    if error.hint is None and error.path:
+    if error.hint is None and error.path and error.message in (NO_SUCH_FILE, NO_SUCH_PREFIX):
         name = error.path.rstrip("/").rpartition("/")[2]
         find = f"`cafcat find --name {shlex.quote(name)}` looks for a file of this name in all folders"
         if error.message == NO_SUCH_PREFIX:
