@@ -42,8 +42,8 @@ INSTALLED |= {"psycopg_binary", "shellingham", "typer", "typing_extensions"}
 NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "tomllib", "unittest", "xml"}
 """Packages of the standard library that must not be loaded."""
 OWN = {
-    "": "catalog catalog_queries cli embedded errors events model packed_files progress reading session settings "
-    "stores support",
+    "": "catalog catalog_queries cli embedded errors events files_by_name model packed_files progress reading "
+    "session settings stores support",
     "catalog.": "by_key catalog connection database_url files files.lookup locking schema silence "
     "stores stores.stores",
     "cli.": "app call choosing errors groups output reading reading.get stopping",

@@ -1,8 +1,10 @@
 """Versions of files are read as the catalog had them at an earlier time, until their chunks are pruned."""
 
 import contextlib
+import io
 import itertools
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cafcat
+from cafcat.catalog.files.lookup import PAGE_ROWS
 from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.reading.archive_stream import ERRORS_MEMBER
 from tests.worlds.catalog_world import commit, sql
 from tests.worlds.rebuild_world import World, local, world
 
@@ -68,12 +72,39 @@ def check(repository: cafcat.Repository, moment: datetime, files: dict[str, byte
     assert contents == files
     assert extracted(lambda to: then.extract("", to), folder) == files
     assert set(then.expand(["**"])) == (set(files) or {"**"})
+    check_many(repository, moment, files, folder)
     for path in PATHS:
         if path in files:
             assert b"".join(then.stream(path)) == then.read(path) == then.open(path).read() == files[path]
         else:
             with pytest.raises(NotFound, match="no version of the file from 20"):
                 then.locate(path)
+
+
+def check_many(repository: cafcat.Repository, moment: datetime, files: dict[str, bytes], folder: Path) -> None:
+    """Check that the ways to read or find several files return those of a time."""
+    then = repository.as_of(moment)
+    given_order = list(then.read_many(PATHS, order="given"))
+    assert [path for path, _ in given_order] == list(PATHS)
+    assert {path: content for path, content in given_order if isinstance(content, bytes)} == files
+    located = then.locate_many(PATHS)
+    assert {path for path, found in located.items() if not isinstance(found, CafcatError)} == set(files)
+    assert all(
+        "no version of the file from 20" in str(found) for path, found in located.items() if path not in files
+    )
+    assert list(then.glob("**")) == [located[path] for path in sorted(files)]
+    assert {path for path in (*PATHS, "d", "d/") if path in then} == set(files)
+    outputs = {path: folder / f"got-{path.replace('/', '-')}" for path in PATHS}
+    assert len(list(then.get_many(outputs))) == len(PATHS)
+    assert {path: file.read_bytes() for path, file in outputs.items() if file.exists()} == files
+    assert members(then.stream_archive(PATHS, on_error="skip")) == files
+
+
+def members(archive: Iterable[bytes]) -> dict[str, bytes]:
+    """Return the files in a tar, without the list of errors."""
+    with tarfile.open(fileobj=io.BytesIO(b"".join(archive))) as tar:
+        found = {one.name: tar.extractfile(one) for one in tar if one.name != ERRORS_MEMBER}
+        return {name: file.read() for name, file in found.items() if file is not None}
 
 
 @given(STEPS)
@@ -134,6 +165,29 @@ def test_prefixes_and_lists(local: World, tmp_path: Path) -> None:
     ]
     assert (name, error.kind) == ("none", "not_found")
     assert (tmp_path / "a").read_bytes() == b"d/a"
+
+
+def test_invalid_arguments_are_refused(local: World, tmp_path: Path) -> None:
+    commit(local.repository, {"a": b"1"})
+    then = local.repository.as_of("0s")
+    with pytest.raises(InvalidInput, match="strip must be at least 0, not -1"):
+        then.extract("", tmp_path / "out", strip=-1)
+    with pytest.raises(InvalidInput, match="order must be archive or given"):
+        then.read_many(["a"], order="other")  # type: ignore[arg-type]
+
+
+def test_patterns_over_several_pages_of_paths(local: World) -> None:
+    paths = [f"d/{number:04}.{number % 2}" for number in range(2 * PAGE_ROWS + 500)]
+    commit(local.repository, dict.fromkeys(paths, b"1"))
+    moment = now(local.repository)
+    local.repository.rm(paths[: PAGE_ROWS + 500])  # the first page has no file of now
+    commit(local.repository, dict.fromkeys((f"c/{number}" for number in range(PAGE_ROWS)), b"2"))
+    then = local.repository.as_of(moment)
+    assert [location.path for location in then.glob("d/*.1")] == paths[1::2]
+    assert [location.path for location in then.glob("**")] == paths
+    located = then.locate_many(paths)
+    assert [*located] == paths
+    assert not any(isinstance(found, CafcatError) for found in located.values())
 
 
 def test_versions_that_only_a_rebuild_knows_are_uncertain(local: World, caplog: pytest.LogCaptureFixture) -> None:
