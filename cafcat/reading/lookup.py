@@ -58,6 +58,9 @@ class PathListing(PathLookup, Protocol):
     def paths_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
         """Yield the paths of the files that `pages_in` yields, in lists."""
 
+    def pruned_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+        """Yield the paths in ranges whose file cannot be read any more, because `prune` deleted its chunk."""
+
     def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[int | None, int | None]:
         """Return the number of these files, and their total size in bytes; None for each that is unknown."""
 
@@ -74,8 +77,11 @@ class ReplicaLookup(Protocol):
     def has_copies_of(self, store: str) -> bool:
         """Return True if another store has a copy of any chunk of the store with this URL."""
 
-    def lacking_changes(self) -> int:
-        """Return how many later changes the backup lacked from which the catalog was restored; else 0."""
+    def lacking_changes(self, chunk: UUID) -> int:
+        """Return how many later changes the backup lacked from which the catalog was restored; else 0.
+
+        The result is 0, too, for a chunk that is newer than the restore.
+        """
 
 
 class LocationCatalog(Protocol):

@@ -6,7 +6,6 @@ returns where the chunk's own object is now: its store may have been moved or mi
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -130,6 +129,8 @@ class Replicas:
         """When the copies of damaged files are no longer read first, by chunk and first byte of the file."""
         self._outages: dict[str, _Outage] = {}
         self._warned: set[str | UUID] = set()
+        self._lacking: dict[UUID, int] = {}
+        """Later changes that a restored backup lacked, by missing chunk (`lacking_changes`)."""
         self.has_failures = False
         self.are_of_snapshot = catalog.is_snapshot
 
@@ -267,16 +268,20 @@ class Replicas:
         repair = f"run cafcat repair --chunk {location.chunk}"
         if self.are_of_snapshot:
             return f"make a new snapshot; if the file is damaged there, too, {repair}"
-        if is_missing and self._lacks_changes:
+        if is_missing and self._lacks_changes(location.chunk):
             lacking = "the restored backup lacks later changes, and the file may be in a newer chunk"
             return f"{lacking}: run cafcat rebuild with an empty catalog; else {repair}"
         return repair
 
-    @cached_property
-    def _lacks_changes(self) -> bool:
-        """True if the catalog was restored from a backup that lacked later changes. The first use costs a query."""
+    def _lacks_changes(self, chunk: UUID) -> bool:
+        """Return True if the chunk is older than a restore from a backup that lacked later changes.
+
+        The first call for a chunk costs a query.
+        """
         try:
-            return self._catalog.copies.lacking_changes() > 0
+            if chunk not in self._lacking:
+                self._lacking[chunk] = self._catalog.copies.lacking_changes(chunk)
+            return self._lacking[chunk] > 0
         except CafcatError:  # the error of the chunk must not be replaced by one of the catalog
             return False
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from cafcat.errors import CafcatError, InvalidInput
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import Location
 from cafcat.reading.lookup import PathListing
 from cafcat.reading.output_names import OutputNames, stripped
@@ -18,6 +18,7 @@ from cafcat.support.paths import names_in_list, not_a_text
 
 __all__ = ["FilesBelow", "ListedFiles", "TreeFiles", "TreePage", "chosen_files"]
 
+_PRUNED = "`prune` deleted this version of the file; `cafcat query history PATH` lists the versions"
 _ONE_NAME = "the same name below the folder, after their leading parts are removed"
 _FEWER_PARTS = "remove fewer parts, or extract them into two folders"
 
@@ -119,20 +120,25 @@ class FilesBelow:
         return self._catalog.chunks_in(self._selection.ranges)
 
     def pages(self) -> Iterator[TreePage]:
-        """Yield the missing prefixes, then the files."""
+        """Yield the missing prefixes, then the files, then the files whose version was pruned."""
         missing = self._errors()
         if missing:
             yield TreePage([], missing)
         found = (location for page in self._found() for location in page)
         while page := list(islice(found, PLANNED_FILES)):
             yield TreePage(page)
+        for paths in self._catalog.pruned_in(self._selection.ranges):
+            yield TreePage([], [(path, NotFound(_PRUNED, path=path)) for path in paths if self._includes(path)])
+
+    def _includes(self, path: str) -> bool:
+        return self._filter is None or self._filter.includes(path)
 
     def _errors(self) -> list[tuple[str, CafcatError]]:
         return self._selection.errors(self._catalog.no_such_prefix)
 
     def _found(self) -> Iterator[Sequence[Location]]:
         for page in self._catalog.pages_in(self._selection.ranges, page_rows=PLANNED_FILES):
-            yield page if self._filter is None else [one for one in page if self._filter.includes(one.path)]
+            yield page if self._filter is None else [one for one in page if self._includes(one.path)]
 
     def check_outputs(self, strip: int) -> None:
         """Check that no two files get the same name. The paths are only read if they can get the same name."""
@@ -141,7 +147,7 @@ class FilesBelow:
         with OutputNames(_ONE_NAME, _FEWER_PARTS) as names:
             for page in self._catalog.paths_in(self._selection.ranges):
                 for path in page:
-                    if self._filter is None or self._filter.includes(path):
+                    if self._includes(path):
                         names.add(path, stripped(path, strip))
             names.check()
 

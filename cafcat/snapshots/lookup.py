@@ -254,7 +254,7 @@ class SnapshotCopies:
         """Return True if another store has a copy of any chunk of a store."""
         return bool(self._rows.select(_HAS_COPIES, store))
 
-    def lacking_changes(self) -> int:
+    def lacking_changes(self, chunk: UUID) -> int:  # noqa: ARG002 - as LocationCatalog has it
         """Return 0: a snapshot has no events."""
         return 0
 

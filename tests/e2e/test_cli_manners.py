@@ -107,7 +107,7 @@ def test_a_verb_of_other_programs_is_explained(alone: Cafcat, word: str) -> None
         (["rm", "--keep-daily", "7", "photos"], "--keep-daily", "replaced versions stay until `cafcat prune`"),
         (["ingest", "--stdin"], "--stdin", "tar -c FOLDER | cafcat ingest -"),
         (["copy", "--bwlimit", "1M"], "--bwlimit", "--bandwidth RATE"),
-        (["copy", "photos", "remote:x"], "Missing option '--to'", "`cafcat ingest FOLDER` packs a folder"),
+        (["copy", "photos", "remote:x"], "Missing option '--to'", "--to STORE is the folder or URL for the copies"),
     ],
 )
 def test_the_usage_of_other_programs_is_explained(

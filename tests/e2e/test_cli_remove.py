@@ -63,7 +63,7 @@ def test_a_folder_needs_yes(tree: Cafcat) -> None:
 def test_missing_names_are_errors(tree: Cafcat) -> None:
     assert "the catalog has no such file" in tree("rm", "nothing", code=4).err
     assert tree("rm", "nothing", "--json", code=4).error["kind"] == "not_found"
-    assert tree("rm", "tree/folder", code=4).err.endswith("use rm -r (path 'tree/folder')\n")
+    assert tree("rm", "tree/folder", code=4).err.endswith("below it (path 'tree/folder')\n")
     assert "no such file or folder" in tree("rm", "-r", "nowhere", code=4).err
     several = tree("rm", "nothing", "tree/a.txt", "tree/a.txt", code=3)
     assert several.text == "removed 1 file (11 B)\n"

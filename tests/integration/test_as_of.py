@@ -144,6 +144,27 @@ def test_a_version_is_gone_once_its_chunk_is_pruned(local: World) -> None:
     assert local.repository.read("a") == b"2"
 
 
+def test_an_extract_reports_the_files_whose_version_was_pruned(local: World, tmp_path: Path) -> None:
+    repository = local.repository
+    commit(repository, {"f/a": b"1", "f/b": b"1", "f/removed": b"1", "g/a": b"1"})
+    commit(repository, {"f/kept": b"1"})
+    moment = now(repository)
+    commit(repository, {"f/a": b"2", "f/b": b"2", "g/a": b"2"})
+    repository.rm(["f/removed"])
+    repository.prune(grace_seconds=0)
+    then = repository.as_of(moment)
+    report = then.extract("f", tmp_path / "one", exclude=["b"])
+    assert (report.files, report.files_failed) == (1, 2)
+    assert {(problem.path, problem.kind.value) for problem in report.failed} == {
+        ("f/a", "missing"),
+        ("f/removed", "missing"),
+    }
+    assert [path for path, _ in then.plan_extract("").failed] == ["f/a", "f/b", "f/removed", "g/a"]
+    assert repository.as_of(now(repository)).extract("", tmp_path / "now").files_failed == 0
+    with pytest.raises(NotFound, match="or has pruned its versions"):
+        then.extract("g", tmp_path / "two")
+
+
 def test_prefixes_and_lists(local: World, tmp_path: Path) -> None:
     commit(local.repository, {path: path.encode() for path in PATHS})
     then = local.repository.as_of(now(local.repository))

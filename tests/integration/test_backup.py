@@ -11,6 +11,7 @@ import tracemalloc
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -30,7 +31,7 @@ from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import begin, commit, sql
-from tests.worlds.listeners import Listener, follow
+from tests.worlds.listeners import Heard, Listener, follow
 from tests.worlds.rebuild_world import World, leave_whole, local, world
 from tests.worlds.servers.services import Databases
 
@@ -188,7 +189,7 @@ def test_a_removal_after_a_restore_can_be_undone_after_a_rebuild(local: World, c
 def test_a_read_of_a_chunk_that_was_pruned_after_the_backup_names_rebuild(
     local: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The catalog is asked once, not for each file or chunk."""
+    """The catalog is asked once for each chunk, not for each file."""
     commit(local.repository, {"a": b"1", "b": b"2"})
     commit(local.repository, {"c": b"3", "d": b"4"})
     local.repository.backup()
@@ -198,8 +199,8 @@ def test_a_read_of_a_chunk_that_was_pruned_after_the_backup_names_rebuild(
     answers: list[int] = []
     lacking_changes = Copies.lacking_changes
 
-    def recorded(copies: Copies) -> int:
-        answers.append(lacking_changes(copies))
+    def recorded(copies: Copies, chunk: UUID) -> int:
+        answers.append(lacking_changes(copies, chunk))
         return answers[-1]
 
     monkeypatch.setattr(Copies, "lacking_changes", recorded)
@@ -208,7 +209,24 @@ def test_a_read_of_a_chunk_that_was_pruned_after_the_backup_names_rebuild(
         assert isinstance(error, Corrupt)
         repair = f"else run cafcat repair --chunk {restored.locate(path).chunk}"
         assert f"{error.hint}".endswith(f"in a newer chunk: run cafcat rebuild with an empty catalog; {repair}")
-    assert answers == [2]
+    assert answers == [2, 2]
+
+
+def test_the_loss_of_a_chunk_that_is_newer_than_the_restore_does_not_name_rebuild(local: World) -> None:
+    """No change that the backup lacked can have moved the file."""
+    commit(local.repository, {"a": b"1"})
+    local.repository.backup()
+    commit(local.repository, {"b": b"2"})
+    restored = put_back(local)
+    for path in ("new", "a"):
+        heard = Heard()
+        chunk = commit(restored, {"new": b"3"}) if path == "new" else restored.locate("a").chunk
+        Path(local.store, f"{chunk}.caf").unlink()
+        with pytest.raises(Corrupt) as raised:
+            restored.read(path)
+        assert ("rebuild" in str(raised.value.hint)) == (path == "a")
+        restored.with_progress(heard).repair(chunks=[chunk])
+        assert any("cafcat rebuild" in warning for warning in heard.warnings) == (path == "a")
 
 
 def test_a_read_of_a_damaged_chunk_does_not_name_rebuild(local: World) -> None:

@@ -32,7 +32,7 @@ TIMES = st.integers(-(2**62), 2**62) | st.sampled_from([0, -1, 999_999_999, -1_0
 
 HOUR_NS = 3_600_000_000_000
 NO_COPIES = SimpleNamespace(
-    copies=SimpleNamespace(replicas_of=lambda _: [], has_copies_of=lambda _: False, lacking_changes=lambda: 0),
+    copies=SimpleNamespace(replicas_of=lambda _: [], has_copies_of=lambda _: False, lacking_changes=lambda _: 0),
     files=SimpleNamespace(folders_among=lambda _: set(), locate_many=lambda _: {}),
     is_snapshot=False,
 )

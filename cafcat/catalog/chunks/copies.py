@@ -285,11 +285,11 @@ class Copies(Objects):
             row = connection.execute(_HAS_COPIES, [store_url]).fetchone()
         return row is not None and bool(row[0])
 
-    def lacking_changes(self) -> int:
-        """Return how many changes the restored backup lacked: see `Backups.lacking_changes`."""
+    def lacking_changes(self, chunk: UUID) -> int:
+        """Return how many changes the restored backup lacked that may concern a chunk: see `Backups`."""
         from cafcat.catalog.transfer.dump import Backups
 
-        return Backups(self._connection).lacking_changes()
+        return Backups(self._connection).lacking_changes([chunk])
 
     def active_replicas(self, chunk: UUID) -> list[tuple[bool, str, str]]:
         """Return the objects of a chunk: its own, and its copies, except those that a migration has retired.

@@ -47,7 +47,9 @@ class CatalogAsOf:
         self.copies = catalog.copies
         shown = moment.isoformat(timespec="seconds")
         self.no_such_file = f"the catalog has no version of the file from {shown}, or has pruned the version"
-        self.no_such_prefix = f"the catalog has no file or folder of this name from {shown}"
+        self.no_such_prefix = (
+            f"the catalog has no file or folder of this name from {shown}, or has pruned its versions"
+        )
 
     @property
     def files(self) -> "CatalogAsOf":
@@ -117,6 +119,19 @@ class CatalogAsOf:
         """Yield the paths of the files that `pages_in` yields."""
         for page in self.pages_in(ranges):
             yield [location.path for location in page]
+
+    def pruned_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+        """Yield the paths that had a file at that time whose version was pruned since, in path order.
+
+        Args:
+            ranges: The ranges.
+        """
+        for one in ranges:
+            yield from pages_of(lambda last, one=one: self._pruned(one, last), PAGE_ROWS)  # type: ignore[misc]
+
+    def _pruned(self, one: "PathRange", last: str | None) -> list[str]:
+        low = one.low if last is None else successor(last)
+        return self._catalog.versions.pruned(one._replace(low=low), self._moment, PAGE_ROWS)
 
     def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[None, None]:  # noqa: ARG002 - as Lookup has it
         """Return (None, None): the number of the files and their total size are unknown before they are listed."""

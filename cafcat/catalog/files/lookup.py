@@ -381,6 +381,10 @@ class Lookup:
                 _PATHS,
             )
 
+    def pruned_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:  # noqa: ARG002 - as PathListing
+        """Yield nothing: `prune` keeps the chunks of live files."""
+        return iter(())
+
     def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[int, int]:
         """Return the number of the files that `pages_in` yields, and their total size in bytes.
 

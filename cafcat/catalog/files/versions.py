@@ -84,6 +84,21 @@ _PATHS: Final = " UNION ".join(
     _BELOW.replace("{table}", table) for table in ("file_locations", "retired_locations", "restored_locations")
 )
 
+_PRUNED_BELOW: Final = """
+(SELECT DISTINCT l.file_path FROM {table} AS l JOIN chunks AS c ON c.id = l.caf_file_id
+ WHERE l.file_path >= %(low)s AND l.file_path < %(high)s {{regex}}
+   AND coalesce(l.current_since, c.committed_at) <= %(moment)s AND l.{until} > %(moment)s {reasons}
+   AND c.state NOT IN ('committed', 'retired')
+ ORDER BY l.file_path LIMIT %(limit)s)
+"""
+# No live file is in a chunk that was pruned.
+_PRUNED: Final = " UNION ".join((
+    _PRUNED_BELOW.format(
+        table="retired_locations", until="retired_at", reasons="AND l.reason IN ('replaced', 'removed')"
+    ),
+    _PRUNED_BELOW.format(table="restored_locations", until="removed_at", reasons=""),
+))  # fmt: skip
+
 
 class Version(NamedTuple):
     """One content of a path.
@@ -178,6 +193,24 @@ class Versions:
         with self._connection.by_index(read_only=True) as connection:
             connection.execute(_IN_ORDER)
             rows = connection.execute(statement.encode(), within._asdict() | {"limit": limit}).fetchall()
+        return [path for (path,) in rows]
+
+    def pruned(self, within: PathRange, moment: datetime, limit: int) -> list[str]:
+        """Return the first paths of a range that had a file at some time whose chunk is gone since.
+
+        All versions in the range up to the last of these paths are read.
+
+        Args:
+            within: The range.
+            moment: The time, with a time zone.
+            limit: Largest number of paths.
+        """
+        regex = "" if within.regex is None else "AND l.file_path ~ %(regex)s"
+        statement = f"{_PRUNED.format(regex=regex)} ORDER BY file_path LIMIT %(limit)s"
+        with self._connection.by_index(read_only=True) as connection:
+            connection.execute(_IN_ORDER)
+            parameters = within._asdict() | {"moment": moment, "limit": limit}
+            rows = connection.execute(statement.encode(), parameters).fetchall()
         return [path for (path,) in rows]
 
     def last_removal(self, path: str) -> DeleteMarker | None:

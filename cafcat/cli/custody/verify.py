@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import typer
 
@@ -34,7 +35,7 @@ class _Progress(ShownProgress):
 
     Attributes:
         damaged: True if a chunk itself was found damaged or missing.
-        missing: True if a chunk itself was found missing.
+        missing: UUIDs of the chunks that were found missing themselves.
         has_wrong_rows: True if rows of a chunk in the catalog were found missing or wrong.
         damaged_copies: URLs of the stores with damaged or missing copies.
     """
@@ -42,7 +43,7 @@ class _Progress(ShownProgress):
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self.damaged = False
-        self.missing = False
+        self.missing: list[UUID] = []
         self.has_wrong_rows = False
         self.damaged_copies: set[str] = set()
 
@@ -65,7 +66,8 @@ class _Progress(ShownProgress):
     def _note_damage(self, checked: ObjectChecked) -> None:
         if checked.verdict in (Verdict.DAMAGED, Verdict.MISSING):
             self.damaged = self.damaged or not checked.is_copy
-            self.missing = self.missing or (checked.verdict == Verdict.MISSING and not checked.is_copy)
+            if checked.verdict == Verdict.MISSING and not checked.is_copy and checked.chunk is not None:
+                self.missing.append(UUID(checked.chunk))
             self.damaged_copies.update([checked.store] if checked.is_copy and checked.store else ())
 
     def _print_finding(self, checked: ObjectChecked, finding: Finding) -> None:
@@ -116,7 +118,7 @@ def verify(call: Call, options: VerifyOptions, *, cluster: Cluster = None) -> in
         report = run(session, replace(options, executor=executor))
         if not any(getattr(report, verdict) for verdict in Verdict):
             warn_if_lost(call, session)
-        lacking = session.catalog.backups.lacking_changes() if progress.missing else 0
+        lacking = session.catalog.backups.lacking_changes(progress.missing) if progress.missing else 0
     call.summarize({"summary": asdict(report)}, [_summary(report), *_remedy(report, progress, lacking)])
     return _exit_code(report)
 
@@ -135,7 +137,7 @@ def _remedy(report: "VerifyReport", progress: _Progress, lacking_changes: int) -
     Args:
         report: Totals of the verify.
         progress: What was found.
-        lacking_changes: Number of later changes that the restored backup lacks; 0 if no chunk is missing.
+        lacking_changes: Number of later changes that the restored backup lacks; 0 if no chunk of it is missing.
     """
     if report.level is VerifyLevel.SOURCE:
         changed = "files that changed at their source: cafcat ingest --checksum SRC packs their new content"

@@ -60,7 +60,9 @@ def damage(examination: Examination) -> Iterator[Found]:
 def _damaged(examination: Examination, damaged: int) -> Found:
     text = f"found damaged or missing: {plural(damaged, 'chunk')}"
     remedy = "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify"
-    if "missing" in examination.totals.verdicts and (lacking := examination.catalog.backups.lacking_changes()):
+    catalog, has_missing = examination.catalog, "missing" in examination.totals.verdicts
+    missing = [chunk.uuid for chunk in catalog.verification.damaged() if has_missing and chunk.verdict == "missing"]
+    if missing and (lacking := catalog.backups.lacking_changes(missing)):
         text += f"; the catalog was restored from a backup that lacks {plural(lacking, 'later change')}"
         rebuild = "missing files may be in newer chunks: run cafcat rebuild with an empty catalog"
         remedy = f"{rebuild}; else {remedy}"

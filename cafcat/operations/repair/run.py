@@ -130,7 +130,7 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         session.progress.end()
     if repair.report.chunks_written:
         list_new_store(session, store.url)
-    if repair.report.files_lost and (lacking := session.catalog.backups.lacking_changes()):
+    if repair.lost_of_chunks and (lacking := session.catalog.backups.lacking_changes(repair.lost_of_chunks)):
         session.warn(
             f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}; "
             "lost files may be in newer chunks: cafcat rebuild with an empty catalog finds them"
@@ -139,7 +139,12 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
 
 
 class Repair:
-    """State and steps of one `cafcat repair`. Several repairs and writers may work at the same time."""
+    """State and steps of one `cafcat repair`. Several repairs and writers may work at the same time.
+
+    Attributes:
+        lost_of_chunks: UUIDs of the chunks of which files are lost.
+        report: Totals of what was done so far.
+    """
 
     def __init__(
         self, session: Session, options: RepairOptions, rewriter: Rewriter, sources: Sequence[Source]
@@ -154,6 +159,7 @@ class Repair:
         self._lost: set[int] = set()  # hashes of paths: a chunk may have a million
         self._lost_of: Counter[int] = Counter()
         self._reasons: dict[str, str] = {}
+        self.lost_of_chunks: list[UUID] = []
         self.report = RepairReport(dry_run=options.dry_run)
 
     def damaged(self, names: Sequence[str | UUID]) -> list[RewritableChunk]:
@@ -432,6 +438,7 @@ class Repair:
             if not self._lost_of[chunk.id]:
                 self.report.chunks_mended += self._dry_run
                 continue
+            self.lost_of_chunks.append(chunk.uuid)
             for file in live_files(self._catalog, chunk.id):
                 if self._is_lost(file.path):
                     self.report.files_lost += 1
