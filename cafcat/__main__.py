@@ -11,6 +11,9 @@ def main() -> None:
     """
     try:
         _open_standard_files()
+        from cafcat.support.collecting import collect_rarely
+
+        collect_rarely()  # before the imports, which make most objects of a short command
         from cafcat.cli.app import run
 
         code = run(sys.argv[1:])

@@ -22,6 +22,7 @@ from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.database import PooledRows, SnapshotFile
 from cafcat.snapshots.lookup import SnapshotCatalog
+from cafcat.support.collecting import collect_rarely
 
 __all__ = ["Tree", "check_mount_point", "mount", "tree_of_catalog", "tree_of_snapshot"]
 
@@ -33,9 +34,6 @@ _SURELY_CACHED_SECONDS: Final = 5.0
 """How long it could keep them on a busy machine, in seconds."""
 _THREADS: Final = 16
 """Largest number of system calls that are answered at the same time. With libfuse before 3.12, libfuse decides."""
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
-"""Number of new objects after which Python looks for reference cycles. A listing makes thousands of objects, which
-stay, and have no cycles; with Python's own number, half of the time of a listing went there."""
 _FOR_EVER: Final = 86_400 * 365
 _DEVICE: Final = "/dev/fuse"
 
@@ -173,7 +171,7 @@ def mount(
     if allow_other:
         options |= {"allow_other": True, "default_permissions": True}
     thresholds = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *thresholds[1:])
+    collect_rarely()
     try:
         fuse_class(library, keeps_threads=keeps_threads)(
             filesystem, os.path.abspath(directory), raw_fi=True, **options

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from cafcat.errors import Unavailable
+from cafcat.support.collecting import collect_rarely
 
 __all__ = ["WorkerPipe", "Workers", "processors", "run_worker"]
 
@@ -169,6 +170,7 @@ def run_worker(module: str, function: str, descriptor: int) -> None:
     """
     from importlib import import_module
 
+    collect_rarely()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the parent handles signals, and then ends its workers
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     with Connection(descriptor) as pipe:

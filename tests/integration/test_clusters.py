@@ -80,7 +80,7 @@ def test_an_exception_ends_local_processes_at_once() -> None:
 @pytest.mark.parametrize("engine", ["dask", "ray"])
 def test_a_missing_library_is_named_with_its_extra(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, {"dask": "distributed", "ray": "ray"}[engine], None)
-    with pytest.raises(NotInstalled, match=rf"pip install 'cafcat\[{engine}\]'"), open_cluster(f"{engine}://h:1"):
+    with pytest.raises(NotInstalled, match=rf"pip install '\.\[{engine}\]'"), open_cluster(f"{engine}://h:1"):
         pass
 
 

@@ -340,7 +340,7 @@ def test_without_the_program_nothing_is_begun(
 ) -> None:
     write_logs(tmp_path / "src")
     monkeypatch.setattr(program, "find_spec", lambda _: None)
-    with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[clp\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install '\.\[clp\]'"):
         ingest(local, tmp_path / "src")
     assert sql(local, "SELECT count(*) FROM ingest_runs") == [(0,)]
 

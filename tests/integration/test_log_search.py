@@ -334,7 +334,7 @@ def test_stopped_search_leaves_no_program(repository: cafcat.Repository) -> None
 
 def test_without_the_program_the_extra_is_named(local: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "find_spec", lambda _: None)
-    with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[clp\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install '\.\[clp\]'"):
         local.search("a: b")
 
 

@@ -119,7 +119,7 @@ def test_repack_leaves_chunks_of_an_unknown_format(local: World) -> None:
 
 def test_rebuild_does_not_count_them_as_lost(local: World, without: cafcat.Repository) -> None:
     assert chunks(without) == [("databundle", "committed")]
-    with pytest.raises(NotInstalled, match=r"cafcat\[databundle\]"):
+    with pytest.raises(NotInstalled, match=r"\.\[databundle\]"):
         local.rebuilt(accept_loss=True)
 
 

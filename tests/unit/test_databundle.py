@@ -395,7 +395,7 @@ def test_other_files_are_refused_as_shards(data: bytes) -> None:
 def test_without_protobuf_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     messages.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf.any_pb2", None)
-    with pytest.raises(NotInstalled, match=r"google\.protobuf.*cafcat\[databundle\]"):
+    with pytest.raises(NotInstalled, match=r"google\.protobuf.*\.\[databundle\]"):
         DATABUNDLE.writer(ListSink())
     monkeypatch.undo()
     messages.cache_clear()

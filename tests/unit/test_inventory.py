@@ -588,7 +588,7 @@ def test_without_pyarrow_parquet_is_refused_with_a_remedy(
     where = parquet_report(report, as_parquet(record("a")))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(NotInstalled, match=r"pip install 'cafcat\[inventory\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install '\.\[inventory\]'"):
         read_inventory(str(where), SourceContext(), BUCKET)
 
 

@@ -13,7 +13,7 @@ from cafcat.mount.filesystem import Reports
 
 def test_the_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mfusepy", None)
-    with pytest.raises(NotInstalled, match=r"mfusepy, which is not installed; pip install 'cafcat\[mount\]'"):
+    with pytest.raises(NotInstalled, match=r"mfusepy, which is not installed; pip install '\.\[mount\]'"):
         mounting._library()
 
 
