@@ -483,6 +483,25 @@ def test_a_flipped_bit_in_a_name_is_noticed_without_the_journal(local: World, na
     assert live(empty) == {}
 
 
+@pytest.mark.parametrize("copied", ["all chunks", "the newest chunk"])
+def test_a_copy_that_a_rebuild_missed_brings_back_no_earlier_version(
+    local: World, tmp_path: Path, copied: str
+) -> None:
+    """A catalog is rebuilt without its second store, which it uses again. Then its first chunk is pruned."""
+    second = (tmp_path / "second").as_uri()
+    first = commit(local.repository, {"a": b"old", "removed": b"1"})
+    local.repository.copy(to=second)
+    newest = commit(local.repository, {"a": b"new"})
+    local.repository.rm(["removed"])
+    local.repository, _ = local.rebuilt(local.store)
+    local.repository.copy([] if copied == "all chunks" else [newest], to=second)
+    local.repository.prune(grace_seconds=0)
+    assert not (tmp_path / "second" / f"{first}.caf").exists()
+    rebuilt, report = local.rebuilt(local.store, second)
+    assert (report.adopted, report.damages) == ((), ())
+    assert {file.path: rebuilt.read(file.path) for file in rebuilt.list()} == {"a": b"new"}
+
+
 def test_damaged_object_with_a_whole_copy_loses_nothing(local: World, tmp_path: Path) -> None:
     copies = str(tmp_path / "copies")
     chunk = commit(local.repository, FILES)

@@ -41,6 +41,10 @@ _IN_STORE: Final = (
     "AND (c.store = %(in_store)s OR EXISTS (SELECT FROM chunk_copies AS x WHERE x.chunk_id = c.id "
     "AND x.store = %(in_store)s AND x.state = 'committed' AND x.retired_at IS NULL))"
 )
+_NOT_IN_STORE: Final = (
+    "c.state = 'retired' AND c.adopted_prefix IS NULL AND c.store <> %(not_in)s AND NOT EXISTS "
+    "(SELECT FROM chunk_copies AS x WHERE x.chunk_id = c.id AND x.store = %(not_in)s AND x.deleted_at IS NULL)"
+)
 
 _COPY_AND_CHUNK: Final = """
 SELECT c.id, c.state, k.store, k.state, c.uuid, c.size_bytes, c.crc64nvme
@@ -203,11 +207,13 @@ class Selection(NamedTuple):
         prefix: Committed chunks with a live file that is below this folder or has the folder's name. The text has
             no slash at either end.
         store: Committed and retired chunks that the store with this URL holds, either themselves or as a copy.
+        not_in: Retired chunks that the store with this URL does not hold, neither themselves nor as a copy.
     """
 
     uuids: Sequence[UUID] | None = None
     prefix: str | None = None
     store: str | None = None
+    not_in: str | None = None
 
     def condition(self, *, adopted: bool = False) -> str:
         """Return an SQL condition that selects these chunks, where `c` is a row of the table `chunks`.
@@ -220,6 +226,8 @@ class Selection(NamedTuple):
             return "c.uuid = ANY(%(uuids)s)"
         if self.store is not None:
             return _IN_STORE
+        if self.not_in is not None:
+            return _NOT_IN_STORE
         kind = "IS NOT NULL" if adopted else "IS NULL"
         return f"c.state = 'committed' AND c.adopted_prefix {kind}" + (f" AND {_BELOW}" if self.prefix else "")
 
@@ -232,6 +240,7 @@ class Selection(NamedTuple):
             "low": low,
             "high": high,
             "in_store": self.store,
+            "not_in": self.not_in,
         }
 
 

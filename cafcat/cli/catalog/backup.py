@@ -54,7 +54,10 @@ def _list(call: Call, store: str | None) -> int:
             from cafcat.operations.backup.run import store_of_backups
 
             url = call.output.shown(store_of_backups(repository.session, store).url)
-            call.note(f"there are no backups in {url}; `cafcat backup` writes one, and --to names another store")
+            call.note(
+                f"there are no backups in {url}; `cafcat backup` writes one, `cafcat backup --list --to STORE` "
+                "lists those in another store, `cafcat query backups` those of the catalog in all stores"
+            )
     return 0
 
 

@@ -64,13 +64,13 @@ def _notices(call: Call, report: "RebuildReport") -> None:
     if report.left_out and report.written:
         call.output.notice(
             "chunks without live files, whose objects are damaged or missing, are left out: "
-            f"{_listed(call, report.left_out)}; `undelete` cannot bring back their removed files"
+            f"{_listed(call, report.left_out)}; if one had removed files, `undelete` cannot bring them back"
         )
     if report.stores_with_copies and report.written:
         stores = ", ".join(report.stores_with_copies)
         call.output.notice(
             f"the lost catalog had copies in {stores}: this catalog does not have them, because the store was not "
-            "named; `cafcat copy --all --to STORE` enters the copies of chunks with live files"
+            "named; `cafcat copy --all --to STORE` enters them"
         )
     if report.unclaimed and report.written:
         call.output.notice(

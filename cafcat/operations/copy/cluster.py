@@ -59,6 +59,8 @@ def copy_on_cluster(
     parts = (ChunksToCopy([chunk.uuid for chunk in group], to) for group in groups)
     with closing(calls.run(copy_chunks, parts)) as ended:
         reports = [report for _, report in ended]
+    if not calls.interrupted:
+        copier.enter_forgotten(selection)
     return replace(together([copier.report, *reports]), interrupted=calls.interrupted)
 
 

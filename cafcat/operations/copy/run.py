@@ -42,7 +42,7 @@ from cafcat.operations.recover.before import recover_before
 from cafcat.progress import StopOnly
 from cafcat.reading.fetch import object_blocks
 from cafcat.session import Session
-from cafcat.stores.base import Store, Upload
+from cafcat.stores.base import Store, Upload, has
 from cafcat.stores.distinct import Unproven
 from cafcat.support.checksums import from_base64
 from cafcat.support.paths import from_root
@@ -83,6 +83,7 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
             return copy_on_cluster(session, options, copier, selection)
         for copied in copier.copy(selection):
             session.emit(copied)
+        copier.enter_forgotten(selection)
     finally:
         session.progress.end()
     return copier.report
@@ -195,6 +196,28 @@ class ChunkCopier:
             if (outcome := self._copy_one(chunk)) is not None:
                 yield self.count(chunk, outcome)
 
+    def enter_forgotten(self, selection: Selection) -> None:
+        """Enter the copies of retired chunks that the target has, and the catalog does not.
+
+        The catalog lacks such a copy if it was rebuilt without the target. `prune` removes only copies in the
+        catalog. Costs a request for each retired chunk without a copy.
+
+        Args:
+            selection: The chunks that were copied. For others than all chunks, nothing is entered.
+
+        Raises:
+            StoreFailed, AccessDenied: The target fails.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        if selection != Selection():
+            return
+        for chunk in self._pages(Selection(not_in=self._target.url)):
+            self.interrupted = self.interrupted or self._session.should_end()
+            if self.interrupted:
+                return
+            if has(self._target, chunk.object_key) and (outcome := self._copy_one(chunk)) is not None:
+                self._session.emit(self.count(chunk, outcome))
+
     def chunks(self, selection: Selection) -> Iterator[ChunkToCopy]:
         """Yield the chunks of a selection, after the totals were passed to the progress.
 
@@ -207,18 +230,24 @@ class ChunkCopier:
             self._counts["adopted"] = copies.count_adopted(selection.prefix)
         files, size_bytes = copies.totals(selection, target)
         self._session.progress.begin("copy", files=files, size_bytes=size_bytes)
-        after = 0
-        while page := copies.page(selection, target, after=after):
-            yield from page
-            after = page[-1].id
-        if not after and selection.prefix and self._counts["adopted"]:
+        found = False
+        for chunk in self._pages(selection):
+            found = True
+            yield chunk
+        if not found and selection.prefix and self._counts["adopted"]:
             raise InvalidInput(
                 "all its files are in adopted archives, which cannot be copied",
                 path=selection.prefix,
                 hint=_ADOPTED,
             )
-        if not after and selection.prefix:
+        if not found and selection.prefix:
             raise NotFound(NO_SUCH_PREFIX, path=selection.prefix)
+
+    def _pages(self, selection: Selection) -> Iterator[ChunkToCopy]:
+        after = 0
+        while page := self._catalog.copies.page(selection, self._target.url, after=after):
+            yield from page
+            after = page[-1].id
 
     def _copy_one(self, chunk: ChunkToCopy) -> CopyOutcome | None:
         """Copy one chunk, unless the target has it, and return the outcome.
