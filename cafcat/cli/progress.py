@@ -56,7 +56,8 @@ class ShownProgress(Progress):
         self._call = call
         self._job = call.job
         self._status_seconds = status_seconds
-        self._started = self._stage_started = time.monotonic()
+        self._started: float | None = None
+        self._stage_started = time.monotonic()
         self._display: _Bar | _StatusLines | None = None
         self._failures = 0
         self.stop: StopOnSignal | None = None
@@ -69,8 +70,8 @@ class ShownProgress(Progress):
 
     @property
     def seconds(self) -> float:
-        """Seconds since this object was created."""
-        return time.monotonic() - self._started
+        """Seconds since the beginning of the first stage: without the start of an embedded database."""
+        return time.monotonic() - (self._stage_started if self._started is None else self._started)
 
     @property
     def stage_seconds(self) -> float:
@@ -91,6 +92,7 @@ class ShownProgress(Progress):
         self.verb, self.files_expected, self.bytes_expected = verb, files, size_bytes
         self.files = self.size_bytes = 0
         self._stage_started = time.monotonic()
+        self._started = self._started or self._stage_started
         if not self._call.quiet:
             on_terminal = sys.stderr.isatty() and not self._call.json
             self._display = _Bar(self) if on_terminal else _StatusLines(self, self._status_seconds)
@@ -169,7 +171,7 @@ class ShownProgress(Progress):
     def status(self) -> dict[str, Any]:
         """Return the counters of the current stage, as `--json` prints them.
 
-        `seconds` counts from the creation of this object, not from the beginning of the stage.
+        `seconds` counts from the beginning of the first stage.
         """
         return {
             "verb": self.verb,

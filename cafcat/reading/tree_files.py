@@ -18,7 +18,7 @@ from cafcat.support.paths import names_in_list, not_a_text
 
 __all__ = ["FilesBelow", "ListedFiles", "TreeFiles", "TreePage", "chosen_files"]
 
-_PRUNED = "`prune` deleted this version of the file; `cafcat query history PATH` lists the versions"
+_PRUNED = "the chunk of this version was pruned or lost; `cafcat query history PATH` lists the versions"
 _ONE_NAME = "the same name below the folder, after their leading parts are removed"
 _FEWER_PARTS = "remove fewer parts, or extract them into two folders"
 

@@ -161,7 +161,7 @@ def test_an_extract_reports_the_files_whose_version_was_pruned(local: World, tmp
     }
     assert [path for path, _ in then.plan_extract("").failed] == ["f/a", "f/b", "f/removed", "g/a"]
     assert repository.as_of(now(repository)).extract("", tmp_path / "now").files_failed == 0
-    with pytest.raises(NotFound, match="or has pruned its versions"):
+    with pytest.raises(NotFound, match="or its versions are gone"):
         then.extract("g", tmp_path / "two")
 
 

@@ -352,6 +352,7 @@ def test_a_catalog_restored_from_a_backup_that_is_older_than_a_prune(
         cafcat.open(database_url=url, home=tmp_path / "other", store=folder.url) as restored,
     ):
         assert restored.restore().newer_records
+        assert "lacks 2 later changes, which cafcat rebuild" in found(restored.doctor(), "backup")[0][1]
         restored.verify()
         assert "stores" not in complaints(restored.doctor())
         heard = Heard()

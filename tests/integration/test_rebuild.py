@@ -26,9 +26,10 @@ from cafcat.progress import Progress
 from cafcat.stores.base import Store
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc32c
+from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import MODIFIED, begin, commit, reasons, sql
 from tests.worlds.kills.killing import environment, run_until_killed
-from tests.worlds.listeners import Following, Listener
+from tests.worlds.listeners import Following, Heard, Listener
 from tests.worlds.rebuild_world import World, leave_whole, local, world
 from tests.worlds.servers.services import Databases
 
@@ -496,10 +497,45 @@ def test_a_copy_that_a_rebuild_missed_brings_back_no_earlier_version(
     local.repository, _ = local.rebuilt(local.store)
     local.repository.copy([] if copied == "all chunks" else [newest], to=second)
     local.repository.prune(grace_seconds=0)
-    assert not (tmp_path / "second" / f"{first}.caf").exists()
+    assert (tmp_path / "second" / f"{first}.caf").exists() == (copied != "all chunks")
     rebuilt, report = local.rebuilt(local.store, second)
     assert (report.adopted, report.damages) == ((), ())
     assert {file.path: rebuilt.read(file.path) for file in rebuilt.list()} == {"a": b"new"}
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("link", [False, True])
+def test_an_adopted_copy_that_a_rebuild_missed_is_never_removed(
+    local: World, tmp_path: Path, copies: bool, link: bool
+) -> None:
+    second = tmp_path / "second"
+    first = commit(local.repository, {"a": b"1"})
+    local.repository.copy(to=second.as_uri())
+    newest = commit(local.repository, {"b": b"2"})
+    local.repository.rm(["a"])
+    local.repository, _ = local.rebuilt(local.store)
+    local.repository.copy([newest], to=second.as_uri())
+    (tmp_path / "link").symlink_to(second)
+    local.repository.adopt([str((tmp_path / "link" if link else second) / f"{first}.caf")])
+    if copies:
+        report = local.repository.copy(to=second.as_uri())
+        assert (report.found, report.failed) == (0, ())
+    local.repository.prune(grace_seconds=0)
+    assert local.repository.read("a") == b"1"
+
+
+def test_a_damaged_copy_that_a_rebuild_missed_is_a_warning(local: World, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    first = commit(local.repository, {"a": b"1"})
+    local.repository.copy(to=second.as_uri())
+    commit(local.repository, {"b": b"2"})
+    local.repository.rm(["a"])
+    local.repository, _ = local.rebuilt(local.store)
+    flip(second / f"{first}.caf", 0)
+    heard = Heard()
+    report = local.repository.with_progress(heard).copy(to=second.as_uri())
+    assert (report.copied, report.chunks_failed) == (1, 0)
+    assert any(f"chunk {first}, without live files: its copy was not entered" in line for line in heard.warnings)
 
 
 def test_damaged_object_with_a_whole_copy_loses_nothing(local: World, tmp_path: Path) -> None:

@@ -345,6 +345,22 @@ class Copies(Objects):
             row = connection.execute(statement.encode(), selection.parameters()).fetchone()
         return int(row[0]) if row else 0
 
+    def is_adopted(self, object_key: str) -> bool:
+        """Return True if the catalog has an adopted archive whose name is the key of a chunk, in any store.
+
+        Two URLs may mean one place, and the store of an adopted archive may be a folder above it.
+
+        Args:
+            object_key: Key of the chunk.
+        """
+        statement = (
+            "SELECT EXISTS (SELECT FROM chunks WHERE adopted_prefix IS NOT NULL AND state <> 'deleted' "
+            "AND right(object_key, length(%(key)s)) = %(key)s)"
+        )
+        with self._connection.statement(read_only=True) as connection:
+            row = connection.execute(statement, {"key": object_key}).fetchone()
+        return row is not None and bool(row[0])
+
     def stores(self, selection: Selection) -> list[str]:
         """Return the URLs of the stores that hold the selected chunks themselves."""
         statement = f"SELECT DISTINCT c.store FROM chunks AS c WHERE {selection.condition()}"  # noqa: S608

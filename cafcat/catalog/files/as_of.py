@@ -48,7 +48,7 @@ class CatalogAsOf:
         shown = moment.isoformat(timespec="seconds")
         self.no_such_file = f"the catalog has no version of the file from {shown}, or has pruned the version"
         self.no_such_prefix = (
-            f"the catalog has no file or folder of this name from {shown}, or has pruned its versions"
+            f"the catalog has no file or folder of this name from {shown}, or its versions are gone"
         )
 
     @property

@@ -83,7 +83,8 @@ WHERE table_schema = current_schema() AND is_identity = 'YES' AND column_name = 
 _LACKING_CHANGES: Final = """
 SELECT coalesce(substring(e.detail FROM 'which lacks ([0-9]+) later changes?$'), '0')
 FROM (SELECT * FROM events WHERE kind = 'catalog_restored' ORDER BY id DESC LIMIT 1) AS e
-WHERE EXISTS (SELECT FROM chunks WHERE uuid = ANY(%s) AND committed_at < e.happened_at)
+WHERE %(chunks)s::uuid[] IS NULL
+   OR EXISTS (SELECT FROM chunks WHERE uuid = ANY(%(chunks)s) AND committed_at < e.happened_at)
 """
 
 
@@ -176,18 +177,19 @@ class Backups(Objects):
         with self._connection.statement() as connection:
             return [StoredBackup(*row) for row in connection.execute(statement.encode(), [store_url]).fetchall()]
 
-    def lacking_changes(self, chunks: Iterable[UUID]) -> int:
+    def lacking_changes(self, chunks: Iterable[UUID] | None = None) -> int:
         """Return how many changes the restored backup lacked, which the journals of stores had. Reads all events.
 
         Args:
-            chunks: UUIDs of chunks of which a file is lost. One of these changes may have moved the file.
+            chunks: UUIDs of chunks of which a file is lost. One of these changes may have moved the file. None:
+                whatever the changes concern.
 
         Returns:
             0 if the journals had no later changes, the catalog was not restored, or all these chunks are newer than
             the restore.
         """
         with self._connection.statement(read_only=True) as connection:
-            row = connection.execute(_LACKING_CHANGES, [list(chunks)]).fetchone()
+            row = connection.execute(_LACKING_CHANGES, {"chunks": chunks and list(chunks)}).fetchone()
         return 0 if row is None else int(row[0])
 
 

@@ -63,12 +63,17 @@ def recover(call: Call, options: RecoverOptions) -> int:
         from cafcat.operations.recover.run import run
 
         report = run(session, options)
-    call.summarize({"summary": asdict(report)}, _summary(report), report.failed)
+    call.summarize({"summary": asdict(report)}, _summary(report, lists_objects=call.verbose), report.failed)
     return INTERRUPTED if report.interrupted else SOME_FAILED if report.failed else 0
 
 
-def _summary(report: "RecoverReport") -> list[str]:
-    """Return the lines that `cafcat recover` prints at its end: the results, and the objects that it left alone."""
+def _summary(report: "RecoverReport", *, lists_objects: bool) -> list[str]:
+    """Return the lines that `cafcat recover` prints at its end: the results, and the objects that it left alone.
+
+    Args:
+        report: The results.
+        lists_objects: True if the objects were listed before (-v).
+    """
     lines = [("interrupted; " if report.interrupted else "") + _done(report)]
     if report.still_leased:
         are, their = ("is", "its") if report.still_leased == 1 else ("are", "the last")
@@ -77,20 +82,22 @@ def _summary(report: "RecoverReport") -> list[str]:
     unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
     if found := [plural(count, word) for count, word in unknown if count]:
         adopt = "; after a restore, `cafcat adopt` enters lost chunks" if report.unknown_objects else ""
-        names = " and ".join(found)
-        lines.append(f"left alone, as no chunk of this catalog names them: {names} (-v lists them){adopt}")
-    return lines + _copies_left_alone(report)
+        names = " and ".join(found) + ("" if lists_objects else " (-v lists them)")
+        lines.append(f"left alone, as no chunk of this catalog names them: {names}{adopt}")
+    return lines + _copies_left_alone(report, lists_objects=lists_objects)
 
 
-def _copies_left_alone(report: "RecoverReport") -> list[str]:
+def _copies_left_alone(report: "RecoverReport", *, lists_objects: bool) -> list[str]:
     lines = []
     if count := report.unknown_copies:
         chunks, them = ("chunks", "them") if count > 1 else ("a chunk", "it")
         copies = f"{plural(count, 'copy')} of {chunks}, missing in the catalog"
-        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` enters {them}; -v shows the store")
+        shows = "" if lists_objects else "; -v shows the store"
+        lines.append(f"left alone: {copies}: `cafcat copy --all --to STORE` enters {them}{shows}")
     if count := report.unneeded_copies:
         chunks, them = ("chunks", "them") if count > 1 else ("a chunk", "it")
-        copies = f"{plural(count, 'copy')} of {chunks} without live files (-v shows {them})"
+        shows = "" if lists_objects else f" (-v shows {them})"
+        copies = f"{plural(count, 'copy')} of {chunks} without live files{shows}"
         lines.append(f"left alone: {copies}: delete {them}, or take the files back with cafcat adopt")
     return lines
 

@@ -61,7 +61,7 @@ def copy_on_cluster(
         reports = [report for _, report in ended]
     if not calls.interrupted:
         copier.enter_forgotten(selection)
-    return replace(together([copier.report, *reports]), interrupted=calls.interrupted)
+    return replace(together([copier.report, *reports]), interrupted=calls.interrupted or copier.interrupted)
 
 
 def copy_weight(chunk: ChunkToCopy) -> float:

@@ -53,6 +53,7 @@ from cafcat.writing.sink import BlockSink
 
 __all__ = ["ChunkCopier", "run"]
 
+_COPY_ELSEWHERE: Final = "copy to another store"
 _ADOPTED: Final = "`cafcat repack --chunk` moves its files into new chunks"
 
 
@@ -215,8 +216,22 @@ class ChunkCopier:
             self.interrupted = self.interrupted or self._session.should_end()
             if self.interrupted:
                 return
-            if has(self._target, chunk.object_key) and (outcome := self._copy_one(chunk)) is not None:
-                self._session.emit(self.count(chunk, outcome))
+            if has(self._target, chunk.object_key):
+                self._enter(chunk)
+
+    def _enter(self, chunk: ChunkToCopy) -> None:
+        """Enter the copy of a retired chunk. If it cannot be entered, this is a warning: no live file needs it."""
+        if (source := self._source(chunk.store)) is None:
+            return
+        try:
+            self._session.emit(self.count(chunk, self._copy(source, chunk)))
+        except (_Unreadable, RecordUnreadable) as unreadable:
+            self._warn(chunk, unreadable.error)
+        except (Conflict, Locked) as error:
+            self._warn(chunk, error)
+
+    def _warn(self, chunk: ChunkToCopy, error: CafcatError) -> None:
+        self._session.warn(f"chunk {chunk.uuid}, without live files: its copy was not entered: {error}")
 
     def chunks(self, selection: Selection) -> Iterator[ChunkToCopy]:
         """Yield the chunks of a selection, after the totals were passed to the progress.
@@ -384,6 +399,9 @@ class ChunkCopier:
         expected = self._checksum(source, chunk)
         key = chunk.object_key
         is_there = self._compare(chunk, expected)
+        if is_there is not None and self._catalog.copies.is_adopted(key):
+            # As a copy, the object would be removed with the chunk.
+            raise Conflict(f"an adopted archive has this key: {self._target.locate(key)}", hint=_COPY_ELSEWHERE)
         if is_there is False:
             hint = "its bytes are not those of the chunk: move it away, or copy to another store"
             raise Conflict(f"another object has the same key: {self._target.locate(key)}", hint=hint)

@@ -117,13 +117,15 @@ def copies(examination: Examination) -> Iterator[Found]:
 def backup(examination: Examination) -> Iterator[Found]:
     """Check the age of the last backup of the catalog, if the catalog has changed since."""
     totals, remedy = examination.totals, "run: cafcat backup, for example each night"
+    changes = f"{plural(totals.changes_since_backup, 'change')} since"
+    if lacking := examination.catalog.backups.lacking_changes():
+        restored = f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}"
+        changes += f"; {restored}, which cafcat rebuild with an empty catalog finds"
     if totals.backup_at is None and not totals.chunks:
         yield ok("nothing to back up")
     elif totals.backup_at is None:
         yield warning("the catalog has no backup; a rebuild from the stores takes much longer", remedy)
     elif totals.changes_since_backup and (days := days_since(totals.backup_at)) > _BACKUP_DAYS:
-        text = f"the last backup is {days:.0f} days old; {plural(totals.changes_since_backup, 'change')} since"
-        yield warning(text, remedy)
+        yield warning(f"the last backup is {days:.0f} days old; {changes}", remedy)
     else:
-        age = days_since(totals.backup_at)
-        yield ok(f"the last backup is {age:.1f} days old; {plural(totals.changes_since_backup, 'change')} since")
+        yield ok(f"the last backup is {days_since(totals.backup_at):.1f} days old; {changes}")

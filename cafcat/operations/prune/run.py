@@ -20,7 +20,6 @@ from cafcat.errors import (
     CatalogUnavailable,
     Corrupt,
     InvalidInput,
-    NotFound,
     StoreFailed,
     Unavailable,
 )
@@ -35,7 +34,6 @@ from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.distinct import check_files
-from cafcat.stores.marker import catalogs_of
 from cafcat.writing.journal import remove_journal, write_journal
 
 __all__ = ["run"]
@@ -76,7 +74,6 @@ class _Prune:
         self._shown_copies: set[int] = set()
         self._kept: Counter[tuple[str, str]] = Counter()
         """Number of objects that stay because a store is out of reach, by their kind and store, and the reason."""
-        self._alone: dict[str, bool] = {}
 
     def prune_all(self, store: str | None) -> PruneReport:
         """Prune the chunks of one store, or of all stores, until the user ends the operation.
@@ -169,11 +166,11 @@ class _Prune:
         elif not chunk.is_deleted:
             self._counts["files_lost"] += self._catalog.pruning.lost_files(chunk.id)
         objects = self._catalog.pruning.objects(chunk.id)
-        if own := next((found for found in objects if found.copy is None), None):
-            self._remove_from_others(chunk.id, own.object_key, {found.store for found in objects})
         removed = self._remove_all(chunk, objects)
         if self._dry_run:
             self._shown_copies.update(found.copy for found in objects if found.copy is not None)
+        elif own := next((found for found in removed if found.copy is None), None):
+            self._remove_other_records(chunk.id, own.object_key, {found.store for found in objects})
         if removed:
             freed = sum(found.size_bytes for found in removed)
             itself = sum(found.copy is None for found in removed)
@@ -185,40 +182,25 @@ class _Prune:
     def _all_stores(self) -> Sequence[str]:
         return self._catalog.recovery.stores()
 
-    def _remove_from_others(self, chunk_id: int, object_key: str, known: Set[str]) -> None:
-        """Remove a copy that the catalog does not have, and the journal record of the chunk, from its other stores.
+    def _remove_other_records(self, chunk_id: int, object_key: str, known: Set[str]) -> None:
+        """Remove the journal record of a deleted chunk from stores without an object of the chunk.
 
-        A store has such a copy if the catalog was rebuilt without the store, and such a record without an object if
-        the object was lost there. From either, a later rebuild would bring back the chunk, or miss it. The copy is
-        removed before the record, because a rebuild takes a chunk without a record for the newest. Both stay if
-        another catalog has a marker in the store, or if the store is out of reach.
+        A store has such a record if the object was lost there, and the catalog was rebuilt since. A later rebuild
+        would miss the chunk. If the catalog was rebuilt without a store, the store may have a copy that the catalog
+        does not have: there, the record stays, because a rebuild takes a chunk without a record for the newest.
+        If a store is out of reach, its record stays, too.
 
         Args:
-            chunk_id: chunks.id of the deleted chunk.
+            chunk_id: chunks.id of the chunk.
             object_key: Key of the chunk in its store, and of its copies.
-            known: URLs of the stores of which the catalog has objects of the chunk.
+            known: URLs of the stores of which the catalog has objects of the chunk. Those were removed.
         """
         for url in self._all_stores:
-            if url in known:
-                continue
-            with suppress(StoreFailed, AccessDenied, Unavailable, InvalidInput, NotFound):
-                store = self._stores.open(url)
-                with suppress(NotFound):
-                    size_bytes = store.stat(object_key).size_bytes
-                    if not self._is_alone_in(url):
-                        continue
-                    self._counts.update(objects=1, bytes=size_bytes)
-                    if not self._dry_run:
-                        store.delete(object_key)
-                if not self._dry_run:
-                    remove_journal(self._catalog.journal, store, chunk_id)
-
-    def _is_alone_in(self, url: str) -> bool:
-        """Return True if no other catalog has a marker in a store. The markers are listed once for each store."""
-        if url not in self._alone:
-            own = self._catalog.identities.of(url).catalog
-            self._alone[url] = set(catalogs_of(self._stores.open(url))) <= {own}
-        return self._alone[url]
+            if url not in known:
+                with suppress(StoreFailed, AccessDenied, Unavailable, InvalidInput):
+                    store = self._stores.open(url)
+                    if not has(store, object_key):
+                        remove_journal(self._catalog.journal, store, chunk_id)
 
     def _let_go(self, chunk: PrunableChunk) -> None:
         """Record that an adopted archive has left the catalog, unless this is a dry run. Its object stays."""
