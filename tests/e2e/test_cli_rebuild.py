@@ -186,7 +186,7 @@ def test_copies_that_are_not_named_are_missed(cafcat: Cafcat, lost: Cafcat) -> N
     done = lost("rebuild")
     assert done.text.startswith("rebuilt 2 chunks: 14 files")
     assert f"the lost catalog had copies in {copies.as_uri()}: this catalog does not have them" in done.err
-    assert "`cafcat copy --all --to STORE` enters them" in done.err
+    assert "`cafcat copy --all --to STORE` enters those of the chunks" in done.err
 
 
 def test_a_chunk_without_a_record_is_named(cafcat: Cafcat, lost: Cafcat) -> None:

@@ -183,6 +183,7 @@ def test_reading_a_removed_file_names_undelete(tree: Cafcat) -> None:
     for verb in ("rm", "ls", "find", "du"):
         assert hint in tree(verb, "tree/a.txt", code=4).err
     assert "`cafcat find --name no` looks for a file of this name" in tree("rm", "tree/no", code=4).err
+    assert r"`cafcat find --name 'b\\c'` looks for" in tree("get", r"tree/b\c", code=4).err
     for verb in ("get", "cat", "stat", "url"):
         assert hint in tree(verb, "tree/a.txt", code=4).err
     tree("prune", "--grace", "0", "--yes")

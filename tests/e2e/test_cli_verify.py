@@ -186,7 +186,8 @@ def test_a_file_of_a_source_that_cannot_be_read_is_one_line(cafcat: Cafcat) -> N
     assert result.lines[0].startswith(r"t: unreadable t/\xff: the name is not valid UTF-8")
     assert (len(result.lines), result.err) == (2, "")
     (cafcat.folder / "t" / os.fsdecode(b"\xfe")).write_bytes(b"bad name")
-    summary = "verified 1 source (source): 1 unreadable; 2 files could not be read, 1 file equal; 1 file, 5 B read"
+    counts = "2 files or folders could not be read, 1 file equal; 1 file, 5 B read"
+    summary = f"verified 1 source (source): 1 unreadable; {counts}"
     assert cafcat("verify", "--level", "source", "t", code=3).lines[-1] == summary
     documents = cafcat("verify", "--level", "source", "t", "--json", code=3).documents
     kinds = [next(iter(document)) for document in documents]

@@ -62,15 +62,18 @@ def _notices(call: Call, report: "RebuildReport") -> None:
             f"chunks without a journal record, entered as the newest: {_listed(call, report.adopted)}"
         )
     if report.left_out and report.written:
+        stores = ", ".join(report.stores_with_copies)
+        unless = f", unless a rebuild that also names {stores} finds a copy" if stores else ""
         call.output.notice(
             "chunks without live files, whose objects are damaged or missing, are left out: "
             f"{_listed(call, report.left_out)}; if one had removed files, `undelete` cannot bring them back"
+            f"{unless}"
         )
     if report.stores_with_copies and report.written:
         stores = ", ".join(report.stores_with_copies)
         call.output.notice(
             f"the lost catalog had copies in {stores}: this catalog does not have them, because the store was not "
-            "named; `cafcat copy --all --to STORE` enters them"
+            "named; `cafcat copy --all --to STORE` enters those of the chunks of this catalog"
         )
     if report.unclaimed and report.written:
         call.output.notice(

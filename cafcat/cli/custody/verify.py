@@ -174,7 +174,8 @@ def _summary(report: "VerifyReport") -> str:
     absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""
     unpacked = f"; {plural(report.unpacked, 'file')} not in the catalog" if report.unpacked else ""
     unreadable = (
-        f"; {plural(report.unreadable_files, 'file')} could not be read, {plural(report.equal, 'file')} equal"
+        f"; {report.unreadable_files} {'file or folder' if report.unreadable_files == 1 else 'files or folders'} "
+        f"could not be read, {plural(report.equal, 'file')} equal"
         if report.unreadable_files
         else ""
     )

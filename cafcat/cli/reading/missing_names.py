@@ -1,5 +1,6 @@
 """Explains why a name is missing: it is a pattern, a path on a disk, or a log file in an archive of logs."""
 
+import re
 import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ __all__ = [
     "warn_of_empty_folders",
 ]
 
+_PATTERN_CHARACTERS: Final = re.compile(r"[*?\[\\]")
 NO_LOGS: Final = (
     "no archive of logs has a log file of this name, or below a folder of this name; `cafcat units` lists all"
 )
@@ -128,7 +130,7 @@ def hint_to_find(error: NotFound) -> None:
     from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX
 
     if error.hint is None and error.path and error.message in (NO_SUCH_FILE, NO_SUCH_PREFIX):
-        name = error.path.rstrip("/").rpartition("/")[2]
+        name = _PATTERN_CHARACTERS.sub(r"\\\g<0>", error.path.rstrip("/").rpartition("/")[2])
         find = f"`cafcat find --name {shlex.quote(name)}` looks for a file of this name in all folders"
         if error.message == NO_SUCH_PREFIX:
             find = f"the pattern {shlex.quote(f'**/{name}')} means this name in any folder"
