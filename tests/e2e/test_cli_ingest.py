@@ -332,10 +332,13 @@ def test_delete_names_files_of_unknown_source(cafcat: Cafcat) -> None:
     cafcat("ingest", "tree", "-q")
     cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
     (cafcat.folder / "tree" / "a").unlink()
-    result = cafcat("ingest", "tree", "--delete")
     unknown = "of the catalog whose source is unknown, as after a rebuild"
     listed = "it stays; `cafcat verify --level source` lists it, and `cafcat rm` removes it"
-    assert f"tree lacks 1 file {unknown}: {listed}\n" in result.err
+    for option in ("--dry-run", "-v", "--delete"):
+        result = cafcat("ingest", "tree", option)
+        assert f"tree lacks 1 file {unknown}: {listed}\n" in result.err
+        if option != "--delete":
+            cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL")
     assert "removed 0" in result.text
     assert "absent tree/a: " in cafcat("verify", "--level", "source", "tree").text
     (cafcat.folder / "tree" / "b").unlink()

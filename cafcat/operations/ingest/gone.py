@@ -126,7 +126,7 @@ class GoneFiles:
                 "check the source, such as a disk that is not mounted; cafcat rm removes files of unknown source",
             )
             return
-        if self._unknown and self._options.delete:
+        if self._unknown:
             self._warn_of_unknown(source)
         if is_too_much:
             are = "is" if self._gone == 1 else "are"
