@@ -116,18 +116,21 @@ def _backlog(totals: CatalogTotals) -> list[Family]:
 def _custody(totals: CatalogTotals) -> list[Family]:
     return [
         single(
-            "chunks_never_verified", "gauge", "Committed chunks that were never verified.", totals.never_verified
+            "chunks_never_verified",
+            "gauge",
+            "Committed chunks never verified at level data.",
+            totals.never_verified,
         ),
         single(
             "oldest_unverified_timestamp_seconds",
             "gauge",
-            "When the oldest chunk that was never verified was committed; missing if there is none.",
+            "When the oldest chunk never verified at level data was committed; missing if there is none.",
             totals.never_verified_since,
         ),
         single(
             "oldest_verification_timestamp_seconds",
             "gauge",
-            "When the chunk whose last verification is the oldest was verified; missing if none was.",
+            "When the chunk whose last verification at level data is the oldest was verified; missing if none was.",
             totals.verified_since,
         ),
         _by(

@@ -44,7 +44,7 @@ def texts(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> lis
     ):
         with repository.writer() as writer:
             writer.add("a", b"first")
-        repository.verify()
+        repository.verify(level="data")
         repository.backup()
         with repository.writer() as writer:
             writer.add("b", b"second")

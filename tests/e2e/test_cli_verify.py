@@ -170,7 +170,7 @@ def test_source(cafcat: Cafcat) -> None:
         r"t: source t/a: the file has CRC-32C [0-9a-f]{8} in its source, but [0-9a-f]{8} in the catalog", first
     )
     assert second == "t: absent t/b: the file does not exist in its source any more"
-    assert last == "verified 1 source (source): 1 damaged; 1 file not in the source any more; 1 file, 5 B read"
+    assert last == "verified 1 source (source): 1 differs; 1 file not in the source any more; 1 file, 5 B read"
     assert "cafcat ingest --checksum SRC" in remedy
     cafcat("verify", "--level", "source", "nowhere", code=4)
     (cafcat.folder / "t" / "a").write_bytes(b"first")

@@ -366,15 +366,19 @@ def test_a_catalog_restored_from_a_backup_that_is_older_than_a_prune(
 
 def test_verifications_that_are_late(local: cafcat.Repository) -> None:
     commit(local, {"a": b"first"})
-    assert found(local.doctor(), "verification") == [(Level.OK, "1 chunk never verified")]
+    assert found(local.doctor(), "verification") == [(Level.OK, "1 chunk never verified at level data")]
     sql(local, "UPDATE chunks SET committed_at = now() - interval '100 days'")
-    assert "never verified: 1 chunk, the oldest of them 100 days" in complaint(local.doctor(), "verification")
-    local.verify()
-    assert found(local.doctor(), "verification") == [(Level.OK, "all chunks verified in the last 90 days")]
-    second = "1 chunk never verified; all others verified in the last 90 days"
+    assert "never verified at level data: 1 chunk, the oldest 100 days" in complaint(local.doctor(), "verification")
+    local.verify(level="index")
+    assert "never verified at level data: 1 chunk" in complaint(local.doctor(), "verification")
+    local.verify(level="data")
+    assert found(local.doctor(), "verification") == [
+        (Level.OK, "all chunks verified at level data in the last 90 days")
+    ]
+    second = "1 chunk never verified at level data; all others verified in the last 90 days"
     commit(local, {"b": b"second"})
     assert found(local.doctor(), "verification") == [(Level.OK, second)]
-    local.verify()
+    local.verify(level="data")
     sql(local, "UPDATE verifications SET finished_at = now() - interval '200 days'")
     assert "was 200 days ago" in complaint(local.doctor(), "verification")
 

@@ -57,7 +57,7 @@ _VERIFIED: Final = """
 SELECT count(*) FILTER (WHERE v.finished_at IS NULL), extract(epoch FROM min(v.finished_at))::float8,
        extract(epoch FROM min(c.committed_at) FILTER (WHERE v.finished_at IS NULL))::float8
 FROM chunks AS c LEFT JOIN LATERAL (
-    SELECT finished_at FROM verifications AS v WHERE v.chunk_id = c.id AND v.copy_id IS NULL
+    SELECT finished_at FROM verifications AS v WHERE v.chunk_id = c.id AND v.copy_id IS NULL AND v.level = 'data'
     ORDER BY v.id DESC LIMIT 1) AS v ON true
 WHERE c.state = 'committed'
 """
@@ -132,9 +132,9 @@ class CatalogTotals:
         without_copy: Committed chunks that have no second copy, without adopted archives. A copy that a check found
             damaged or missing does not count.
         adopted: Committed adopted archives, which never have a second copy.
-        never_verified: Committed chunks that were never verified.
+        never_verified: Committed chunks that were never verified at level data.
         never_verified_since: When the oldest of these was committed; None if there is none.
-        verified_since: When the chunk that was verified longest ago was verified; None if none was.
+        verified_since: When the chunk that was verified at level data longest ago was verified; None if none was.
         verdicts: Chunks whose failed check no later check refutes, by verdict; "unneeded" for damaged and missing
             chunks whose damage concerns no live file.
         copy_verdicts: Copies whose last check failed, by verdict.

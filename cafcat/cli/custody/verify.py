@@ -166,6 +166,8 @@ def _summary(report: "VerifyReport") -> str:
     verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
     verdicts["damaged or missing where no live file is"] = report.unneeded
     count = sum(verdicts.values())
+    if report.level is VerifyLevel.SOURCE:  # a file that was edited at its source is no damage
+        verdicts = {"differs" if verdict == Verdict.DAMAGED else verdict: n for verdict, n in verdicts.items()}
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
     if not count:

@@ -70,15 +70,17 @@ def _damaged(examination: Examination, damaged: int) -> Found:
 
 
 def verification(examination: Examination) -> Iterator[Found]:
-    """Check that all chunks have been verified, and not too long ago."""
+    """Check that all chunks have been verified at level data, and not too long ago."""
     totals, problems = examination.totals, []
-    remedy = f"run: cafcat verify --older-than {_VERIFY_DAYS}d, each day with a share: --sample 5%"
+    remedy = f"run: cafcat verify --level data --older-than {_VERIFY_DAYS}d, each day with a share: --sample 5%"
     if totals.never_verified_since is not None and days_since(totals.never_verified_since) > _VERIFY_DAYS:
         days = f"{days_since(totals.never_verified_since):.0f} days"
-        text = f"never verified: {plural(totals.never_verified, 'chunk')}, the oldest of them {days} old"
+        text = f"never verified at level data: {plural(totals.never_verified, 'chunk')}, the oldest {days} old"
         problems.append(warning(text, remedy))
     if totals.verified_since is not None and days_since(totals.verified_since) > _VERIFY_DAYS:
-        text = f"the last verification of a chunk was {days_since(totals.verified_since):.0f} days ago"
+        text = (
+            f"the last verification of a chunk at level data was {days_since(totals.verified_since):.0f} days ago"
+        )
         problems.append(warning(text, remedy))
     yield from problems
     if not problems:
@@ -86,11 +88,13 @@ def verification(examination: Examination) -> Iterator[Found]:
 
 
 def _verified(totals: "CatalogTotals") -> str:
-    never = f"{plural(totals.never_verified, 'chunk')} never verified"
+    never = f"{plural(totals.never_verified, 'chunk')} never verified at level data"
     if totals.verified_since is None:
         return never
     others = "all others" if totals.never_verified else "all chunks"
-    recently = f"{others} verified in the last {_VERIFY_DAYS} days"
+    recently = (
+        f"{others} verified{'' if totals.never_verified else ' at level data'} in the last {_VERIFY_DAYS} days"
+    )
     return f"{never}; {recently}" if totals.never_verified else recently
 
 
