@@ -147,6 +147,11 @@ class NotInstalled(CafcatError):
 
     kind = "not_installed"
 
+    @staticmethod
+    def remedy(extra: str) -> str:
+        """Return the hint for a missing extra, such as "serve". cafcat is not on PyPI yet, so it names a clone."""
+        return f"pip install '.[{extra}]' in a clone of cafcat"
+
 
 class IndexMissing(Unsupported):
     """The companion file that holds an archive's index is missing.

@@ -56,8 +56,7 @@ class ShownProgress(Progress):
         self._call = call
         self._job = call.job
         self._status_seconds = status_seconds
-        self._started: float | None = None
-        self._stage_started = time.monotonic()
+        self._started = self._stage_started = time.monotonic()
         self._display: _Bar | _StatusLines | None = None
         self._failures = 0
         self.stop: StopOnSignal | None = None
@@ -71,7 +70,7 @@ class ShownProgress(Progress):
     @property
     def seconds(self) -> float:
         """Seconds since the beginning of the first stage: without the start of an embedded database."""
-        return time.monotonic() - (self._stage_started if self._started is None else self._started)
+        return time.monotonic() - self._started
 
     @property
     def stage_seconds(self) -> float:
@@ -89,10 +88,11 @@ class ShownProgress(Progress):
             size_bytes: Number of bytes of the stage; None if it is unknown.
         """
         self.end()
+        self._stage_started = time.monotonic()
+        if not self.verb:
+            self._started = self._stage_started
         self.verb, self.files_expected, self.bytes_expected = verb, files, size_bytes
         self.files = self.size_bytes = 0
-        self._stage_started = time.monotonic()
-        self._started = self._started or self._stage_started
         if not self._call.quiet:
             on_terminal = sys.stderr.isatty() and not self._call.json
             self._display = _Bar(self) if on_terminal else _StatusLines(self, self._status_seconds)

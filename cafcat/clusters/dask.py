@@ -53,7 +53,7 @@ def _connect(host: str, port: int, address: str) -> "Client":
         from distributed import Client
     except ImportError as error:
         message = "a Dask cluster needs the package distributed, which is not installed"
-        raise NotInstalled(message, hint="pip install '.[dask]' in a clone of cafcat") from error
+        raise NotInstalled(message, hint=NotInstalled.remedy("dask")) from error
     for name in ("distributed", "distributed.client"):
         # Dask logs tracebacks of lost connections. The futures have these errors, too.
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -55,7 +55,7 @@ def _library() -> ModuleType:
         return import_module("ray")
     except ImportError as error:
         message = "a Ray cluster needs the package ray, which is not installed"
-        raise NotInstalled(message, hint="pip install '.[ray]' in a clone of cafcat") from error
+        raise NotInstalled(message, hint=NotInstalled.remedy("ray")) from error
 
 
 def _connect(ray: ModuleType, host: str, port: int) -> None:

@@ -191,7 +191,7 @@ def _library() -> Any:
         library = import_module("mfusepy")
     except ImportError as error:
         message = "mounting needs the library mfusepy, which is not installed"
-        raise NotInstalled(message, hint="pip install '.[mount]' in a clone of cafcat") from error
+        raise NotInstalled(message, hint=NotInstalled.remedy("mount")) from error
     except (OSError, AttributeError) as error:
         message = f"mounting needs libfuse 2 or 3: {error}"
         raise NotInstalled(message, hint="install it, such as by: apt-get install fuse3 libfuse3-3") from error

@@ -12,5 +12,5 @@ thousands of objects that stay and have no cycles. With Python's own number, a s
 
 
 def collect_rarely() -> None:
-    """Let Python look for reference cycles less often. Only processes that belong to cafcat may call this."""
+    """Let Python look for reference cycles less often. Other processes than cafcat's own restore it."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])

@@ -128,7 +128,7 @@ def enable() -> None:
     try:
         from opentelemetry import trace
     except ImportError as error:
-        hint = "pip install '.[otel]' in a clone of cafcat, or leave the setting tracing out"
+        hint = f"{NotInstalled.remedy('otel')}, or leave the setting tracing out"
         raise NotInstalled("traces need OpenTelemetry, which is not installed", hint=hint) from error
     is_unset = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     names_exporter = any(os.environ.get(name) for name in _EXPORTER_VARIABLES)
@@ -166,7 +166,7 @@ def _exporter() -> Any:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError as error:
-        hint = "pip install '.[otel]' in a clone of cafcat"
+        hint = NotInstalled.remedy("otel")
         raise NotInstalled("the exporter of OpenTelemetry (OTLP over HTTP) is not installed", hint=hint) from error
     return OTLPSpanExporter()
 

@@ -10,7 +10,7 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
-from cafcat.cli.reading.lost import find_lost
+from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.missing_names import explain_log, explain_parents, explain_removed, pattern_hint
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
@@ -67,15 +67,14 @@ def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None
     """Print a note or warning if the whole catalog is empty. Raises NotFound for any other prefix without files."""
     from cafcat.reading.globs import is_glob
 
-    if (lost := find_lost(repository.session)) is not None:
-        call.warn(str(lost))
+    is_lost = warn_if_lost(call, repository.session)
     if prefix not in ("", ".", "./"):
         hint = pattern_hint(prefix) if is_glob(prefix) else "`cafcat ls` lists the catalog"
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
         if not explain_log(repository.has_logs, error) and not explain_removed(repository.history, error):
             explain_parents(repository, error)
         raise error
-    if lost is None and not repository.has_logs(""):
+    if not is_lost and not repository.has_logs(""):
         call.note("the catalog has no files: `cafcat ingest FOLDER` packs a folder")
 
 

@@ -32,10 +32,14 @@ def find_lost(session: "Session") -> CafcatError | None:
         return None  # the command's own error has the reason
 
 
-def warn_if_lost(call: Call, session: "Session") -> None:
+def warn_if_lost(call: Call, session: "Session") -> bool:
     """Print a warning with the remedies if the catalog is empty, but the store of the settings is in use.
 
     With --quiet and without --json, the warning is not printed.
+
+    Returns:
+        True if the catalog is empty, but the store is in use.
     """
     if (lost := find_lost(session)) is not None:
         call.warn(str(lost))
+    return lost is not None

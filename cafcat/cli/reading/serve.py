@@ -21,9 +21,7 @@ def serve(call: Call, options: ServeOptions) -> int:
     try:
         from cafcat.serve.processes import Server
     except ImportError as error:
-        raise NotInstalled(
-            f"serving files needs {error.name}", hint="pip install '.[serve]' in a clone of cafcat"
-        ) from error
+        raise NotInstalled(f"serving files needs {error.name}", hint=NotInstalled.remedy("serve")) from error
 
     server = Server(call.settings(), options)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from cafcat.errors import Corrupt, Unsupported
+from cafcat.errors import Corrupt, NotInstalled, Unsupported
 from cafcat.formats.base import NOT_IN_TREE, UNCHECKED_HASH, RandomReader, Remark
 from cafcat.formats.car import varint
 from cafcat.formats.car.assembling import BROKEN, DAG, INLINE, assemble, decode, split
@@ -152,7 +152,7 @@ class CarReader:
         if count:
             names = ", ".join(map(hash_name, sorted(unchecked)))
             message = f"cafcat cannot check the hashes of {count:,} blocks: {names}"
-            extra = "; for BLAKE3: pip install '.[blake3]' in a clone of cafcat" if BLAKE3 in unchecked else ""
+            extra = f"; for BLAKE3: {NotInstalled.remedy('blake3')}" if BLAKE3 in unchecked else ""
             yield Remark(UNCHECKED_HASH, count, message + extra)
 
     def _not_in_tree(self) -> Iterator[Remark]:

@@ -90,9 +90,7 @@ def program_path() -> Path:
     package = find_spec("yscope_clp_core")
     path = Path(package.origin).parent / "bin" / "clp-s" if package is not None and package.origin else None
     if path is None or not path.is_file():
-        raise NotInstalled(
-            "the program clp-s is not installed", hint="pip install '.[clp]' in a clone of cafcat (on Linux)"
-        )
+        raise NotInstalled("the program clp-s is not installed", hint=f"{NotInstalled.remedy('clp')} (on Linux)")
     return path
 
 

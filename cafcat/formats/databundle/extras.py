@@ -22,4 +22,4 @@ def import_extra(module: str) -> Any:
     except ImportError as error:
         name = ".".join(module.split(".")[:2]) if module.startswith("google.") else module
         message = f"DataBundle needs the library {name}, which is not installed"
-        raise NotInstalled(message, hint="pip install '.[databundle]' in a clone of cafcat") from error
+        raise NotInstalled(message, hint=NotInstalled.remedy("databundle")) from error

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from cafcat.model import Verdict
 from cafcat.operations.doctor.examination import Examination, Reach, days_since
 from cafcat.operations.doctor.found import Found, error, ok, warning
 from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
+    from cafcat.catalog.catalog import Catalog
     from cafcat.catalog.health.totals import CatalogTotals
 
 __all__ = ["backup", "catalog", "copies", "damage", "verification"]
@@ -60,13 +62,17 @@ def damage(examination: Examination) -> Iterator[Found]:
 def _damaged(examination: Examination, damaged: int) -> Found:
     text = f"found damaged or missing: {plural(damaged, 'chunk')}"
     remedy = "run: cafcat repair, or cafcat repair --from-source SRC; then cafcat verify"
-    catalog, has_missing = examination.catalog, "missing" in examination.totals.verdicts
-    missing = [chunk.uuid for chunk in catalog.verification.damaged() if has_missing and chunk.verdict == "missing"]
-    if missing and (lacking := catalog.backups.lacking_changes(missing)):
+    if "missing" in examination.totals.verdicts and (lacking := _lacking_changes(examination.catalog)):
         text += f"; the catalog was restored from a backup that lacks {plural(lacking, 'later change')}"
         rebuild = "missing files may be in newer chunks: run cafcat rebuild with an empty catalog"
         remedy = f"{rebuild}; else {remedy}"
     return error(text, remedy)
+
+
+def _lacking_changes(catalog: "Catalog") -> int:
+    """Return how many later changes the restored backup lacked that may have moved files of missing chunks."""
+    missing = [chunk.uuid for chunk in catalog.verification.damaged() if chunk.verdict == Verdict.MISSING]
+    return catalog.backups.lacking_changes(missing)
 
 
 def verification(examination: Examination) -> Iterator[Found]:

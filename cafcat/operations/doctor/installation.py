@@ -85,7 +85,7 @@ def native_code(_: Examination) -> Iterator[Found]:
 def programs(_: Examination) -> Iterator[Found]:
     """Look for libfuse and its device, and for the program clp-s. They are needed by single commands only."""
     if find_spec("mfusepy") is None:
-        yield ok("`cafcat mount` is not installed (pip install '.[mount]' in a clone of cafcat)")
+        yield ok(f"`cafcat mount` is not installed ({NotInstalled.remedy('mount')})")
     elif find_library("fuse3") is None and find_library("fuse") is None:
         remedy = "install libfuse, such as by: apt-get install fuse3 libfuse3-3"
         yield warning("`cafcat mount` does not work: libfuse is missing", remedy)

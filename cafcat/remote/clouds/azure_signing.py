@@ -94,7 +94,7 @@ class AzureSigner:
                 f"{self._where} needs AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the package azure-identity"
             )
             raise NotInstalled(
-                message, hint="set one of these variables, or: pip install '.[az]' in a clone of cafcat"
+                message, hint=f"set one of these variables, or: {NotInstalled.remedy('az')}"
             ) from error
         logging.getLogger("azure").addHandler(logging.NullHandler())  # the error below has the message
         with self._lock:

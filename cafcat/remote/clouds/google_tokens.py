@@ -57,7 +57,7 @@ class GoogleTokens:
             from google.auth import exceptions
         except ImportError as error:
             message = f"credentials for {self._where} need google-auth, which is not installed"
-            raise NotInstalled(message, hint="pip install '.[gs]' in a clone of cafcat") from error
+            raise NotInstalled(message, hint=NotInstalled.remedy("gs")) from error
         logging.getLogger("google").addHandler(logging.NullHandler())  # the errors below have the messages
         with self._lock:
             try:

@@ -54,9 +54,7 @@ def _environment() -> "Environment":
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise NotInstalled(
-            "the console needs Jinja2", hint="pip install '.[serve]' in a clone of cafcat"
-        ) from error
+        raise NotInstalled("the console needs Jinja2", hint=NotInstalled.remedy("serve")) from error
     environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,

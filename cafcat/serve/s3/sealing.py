@@ -43,7 +43,7 @@ class Seal:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
             message = "access keys need the package cryptography, which is not installed"
-            raise NotInstalled(message, hint="pip install '.[serve]' in a clone of cafcat") from error
+            raise NotInstalled(message, hint=NotInstalled.remedy("serve")) from error
         self._cipher = AESGCM(key)
 
     def seal(self, secret: str, access_key_id: str, prefix: str) -> bytes:

@@ -266,7 +266,7 @@ def parquet_rows(files: Iterable[Listed], bucket: str) -> Iterator[InventoryRow]
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        hint = "run pip install '.[inventory]' in a clone of cafcat, or configure the inventory as CSV"
+        hint = f"run {NotInstalled.remedy('inventory')}, or configure the inventory as CSV"
         raise NotInstalled("an inventory in Parquet needs pyarrow, which is not installed", hint=hint) from error
     return (row for file in files for row in _parquet_file(file, bucket))
 
