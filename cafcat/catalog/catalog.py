@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cafcat.catalog.files.exporting import Export
     from cafcat.catalog.files.folder_totals import FolderTotals
     from cafcat.catalog.files.log_units import LogUnits
+    from cafcat.catalog.files.moving_back import MovingBack
     from cafcat.catalog.files.removal import Removal
     from cafcat.catalog.files.sources import Sources
     from cafcat.catalog.files.standby_lookup import ReadingCatalog
@@ -259,6 +260,13 @@ class Catalog:
         from cafcat.catalog.chunks.recovery import Recovery
 
         return Recovery(self._connection)
+
+    @cached_property
+    def moving_back(self) -> "MovingBack":
+        """Return the queries that return files of a lost chunk to chunks that had them before."""
+        from cafcat.catalog.files.moving_back import MovingBack
+
+        return MovingBack(self._connection)
 
     @cached_property
     def losing(self) -> "Losing":

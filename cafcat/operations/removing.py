@@ -67,7 +67,7 @@ class Removing:
             self._progress.begin("rm", files=names.count or None)
             with act(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
-                behind = self._write_records(change.stores)
+                behind = self.write_records(change.stores)
                 if change.sequence is not None:
                     self._catalog.folders.fold()
                 self._report_missing(change)
@@ -90,7 +90,7 @@ class Removing:
         """
         with self._catalog.removal.remove_versions(versions, run_id, self._progress) as change:
             change.stores = tuple(url for url in change.stores if url != lost_store)
-            self._write_records(change.stores)
+            self.write_records(change.stores)
             return change.files
 
     def record_stores(self) -> None:
@@ -98,7 +98,7 @@ class Removing:
 
         A rebuild misses a store of the last list that the user does not name.
         """
-        self._write_records(self._catalog.removal.record_stores())
+        self.write_records(self._catalog.removal.record_stores())
 
     def undelete(self, paths: Iterable[str], folders: Sequence[str]) -> UndeleteReport:
         """Bring removed files back in one transaction, then write a journal record of their return into stores.
@@ -121,7 +121,7 @@ class Removing:
             self._write_pending()
             with self._catalog.removal.restore(names, scopes, self._progress) as change:
                 self._progress.advance(change.files, change.bytes)
-                behind = self._write_records(change.stores)
+                behind = self.write_records(change.stores)
                 if change.sequence is not None:
                     self._catalog.folders.fold()
                 self._report_left(change, of_folders=bool(scopes))
@@ -244,7 +244,7 @@ class Removing:
             with contextlib.suppress(CafcatError):
                 write_journal(self._catalog.journal, self._stores.open(url))
 
-    def _write_records(self, stores: Sequence[str]) -> tuple[str, ...]:
+    def write_records(self, stores: Sequence[str]) -> tuple[str, ...]:
         """Write the journal record of a change into the stores that need it.
 
         The change is committed already, so each failure is only a warning.

@@ -125,6 +125,37 @@ def test_flipped_byte_is_repaired_from_a_copy(
     assert {name: repository.read(name) for name in FILES} == FILES
 
 
+@pytest.mark.parametrize("path", ["tree/07", "tree/large"])
+def test_damaged_files_are_repaired_from_the_chunk_that_had_them_before(
+    local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path, path: str
+) -> None:
+    """The first repair writes a chunk without a copy. This chunk is damaged before the next `cafcat copy`."""
+    chunk = ingested(local)
+    copied(local, tmp_path)
+    write(local, folder, chunk, flipped(FILES["tree/01"]))
+    repair(local, chunk)
+    second = str(local.locate(path).chunk)
+    write(local, folder, second, flipped(FILES["tree/01"]))
+    write(local, folder, second, flipped(FILES[path]))
+    report = repair(local, second, dry_run=True)
+    assert counts(report) == (len(FILES) - 2, 2, 0, 0)
+    assert counts(repair(local, second)) == counts(report)
+    assert {name: local.read(name) for name in FILES} == FILES
+    assert state_of(local, second) == "retired"
+
+
+def test_a_former_chunk_with_another_content_is_no_help(
+    local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
+) -> None:
+    chunk = ingested(local)
+    copied(local, tmp_path)
+    write(local, folder, chunk, flipped(FILES["tree/01"]))
+    repair(local, chunk)
+    second = commit(local, {"tree/01": b"newer"})
+    write(local, folder, second, flipped(b"newer"))
+    assert counts(repair(local, second)) == (0, 0, 0, 1)
+
+
 def test_copies_are_tried_until_one_is_right(
     local: cafcat.Repository, folder: Folder, tree: Path, tmp_path: Path
 ) -> None:

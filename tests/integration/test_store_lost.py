@@ -9,7 +9,7 @@ import pytest
 
 import cafcat
 from cafcat.errors import Conflict, Locked, NotFound
-from tests.worlds.catalog_world import begin, commit, live, sql
+from tests.worlds.catalog_world import begin, commit, live, reasons, sql
 from tests.worlds.servers.services import Databases
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks" / "restoring-store.md"
@@ -52,6 +52,97 @@ def test_chunks_are_read_from_copies_and_other_files_are_removed(
     assert repository.session.catalog.reports.findings() == []
     assert repository.folder_total("").files == len(FIRST)
     assert sql(repository, "SELECT unwritten FROM journal WHERE unwritten <> '{}'") == []
+
+
+def _damaged_and_repaired(repository: cafcat.Repository, lost: Path, second: Path) -> str:
+    """Commit and copy a chunk, damage its own object, repair it, and return its uuid: the new chunk has no copy."""
+    chunk = commit(repository, FIRST)
+    repository.copy(to=str(second))
+    archive = lost / f"{chunk}.caf"
+    archive.write_bytes(archive.read_bytes().replace(b"one", b"0ne"))
+    repository.verify(level="data")
+    assert repository.repair().files_from_copy == 1
+    return chunk
+
+
+def test_repaired_files_go_back_to_the_copy_of_their_former_chunk(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    chunk = _damaged_and_repaired(repository, lost, tmp_path / "second")
+    commit(repository, SECOND)
+    runs = sql(repository, "SELECT file_path, run_id, current_since FROM cafcat_ops.files ORDER BY 1")
+    shutil.rmtree(lost)
+    expected = (1, 2, 2, 1)
+    for dry_run in (True, False):
+        report = repository.lose_store(str(lost), dry_run=dry_run)
+        counts = (report.chunks_kept, report.chunks_lost, report.files_moved_back, report.files_lost)
+        assert counts == expected
+        assert report.bytes_lost == len(SECOND["b/1"])
+    assert dict(repository.read_many(live(repository))) == FIRST
+    assert {str(location.chunk) for location in repository.list()} == {chunk}
+    assert sql(repository, "SELECT file_path, run_id, current_since FROM cafcat_ops.files ORDER BY 1") == runs[:2]
+    assert sql(repository, "SELECT state, live_file_count, live_bytes FROM chunks WHERE live_bytes <> 0") == [
+        ("committed", 2, 6)
+    ]
+    assert [reason for _, reason in reasons(repository, "a/1")] == ["moved"]
+    assert repository.folder_total("").files == len(FIRST)
+    assert repository.prune(grace_seconds=0, dry_run=False).failed == ()
+    assert repository.verify(level="data").ok == 1
+    assert repository.session.catalog.reports.findings() == []
+
+
+def test_repacked_files_go_back_and_newer_contents_do_not_become_older(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    chunk = commit(repository, FIRST)
+    repository.copy(to=str(tmp_path / "second"))
+    repository.repack(chunks=[chunk], dry_run=False)
+    commit(repository, {"a/2": b"TWO"})
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost))
+    assert (report.files_moved_back, report.files_lost) == (1, 1)
+    assert dict(repository.read_many(live(repository))) == {"a/1": b"one"}
+
+
+def test_a_damaged_former_chunk_is_better_than_none(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
+    chunk = _damaged_and_repaired(repository, lost, second)
+    copy = second / f"{chunk}.caf"
+    copy.write_bytes(copy.read_bytes().replace(b"two", b"2wo"))
+    repository.verify(level="data")
+    shutil.rmtree(lost)
+    assert repository.lose_store(str(lost)).files_moved_back == len(FIRST)
+    assert repository.read("a/1") == b"one"
+    assert repository.verify(level="data").damaged == 1
+
+
+def test_a_missing_former_chunk_has_no_files(repository: cafcat.Repository, lost: Path, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    chunk = _damaged_and_repaired(repository, lost, second)
+    (second / f"{chunk}.caf").unlink()
+    repository.verify()
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost))
+    assert (report.files_moved_back, report.files_lost) == (0, len(FIRST))
+
+
+def test_a_rebuild_finds_files_that_went_back_to_their_former_chunk(
+    repository: cafcat.Repository, databases: Databases, lost: Path, tmp_path: Path
+) -> None:
+    second = (tmp_path / "second").as_uri()
+    _damaged_and_repaired(repository, lost, tmp_path / "second")
+    shutil.rmtree(lost)
+    repository.lose_store(str(lost))
+    query = "SELECT file_path, run_id, current_since FROM cafcat_ops.files ORDER BY 1"
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "other", store=second) as other,
+    ):
+        assert other.rebuild().damages == ()
+        assert dict(other.read_many(FIRST)) == FIRST
+        assert sql(other, query) == sql(repository, query)
 
 
 def test_missing_copies_are_no_copies_and_damaged_ones_come_last(

@@ -15,7 +15,16 @@ from cafcat.errors import Conflict
 from cafcat.model import OnConflict
 from cafcat.support.tracing import begin
 
-__all__ = ["ChunkCommit", "CommitRules", "add_files", "move_files", "stage_mapping", "subtract_from_chunks"]
+__all__ = [
+    "KEPT_RUN",
+    "KEPT_TIME",
+    "ChunkCommit",
+    "CommitRules",
+    "add_files",
+    "move_files",
+    "stage_mapping",
+    "subtract_from_chunks",
+]
 
 _ON_CONFLICT: Final = {
     OnConflict.REPLACE: "DO UPDATE SET (caf_file_id, start_byte, end_byte, crc32c, modified_at, source_etag, "
@@ -31,8 +40,8 @@ _IS_FOUND: Final = exists_by_key("file_locations", "staged")
 _OF_FORMER_CHUNK: Final = (
     "coalesce(file_locations.{kept}, (SELECT {of_chunk} FROM chunks WHERE id = file_locations.caf_file_id))"
 )
-_KEPT_RUN: Final = _OF_FORMER_CHUNK.format(kept="ingest_run_id", of_chunk="run_id")
-_KEPT_TIME: Final = _OF_FORMER_CHUNK.format(kept="current_since", of_chunk="committed_at")
+KEPT_RUN: Final = _OF_FORMER_CHUNK.format(kept="ingest_run_id", of_chunk="run_id")
+KEPT_TIME: Final = _OF_FORMER_CHUNK.format(kept="current_since", of_chunk="committed_at")
 _LIVE: Final = f"""
 SELECT l.caf_file_id, count(*) AS files, sum({size_of("l.")}) AS bytes FROM {_FOUND} GROUP BY 1
 """  # noqa: S608
@@ -189,7 +198,7 @@ def move_files(connection: PgConnection, chunk_id: int, mapping: Mapping, source
         f"INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY file_path "  # noqa: S608
         "ON CONFLICT (file_path) DO UPDATE SET (caf_file_id, start_byte, end_byte, content_bytes, decoding, "
         "ingest_run_id, current_since) = (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, "
-        f"excluded.content_bytes, excluded.decoding, {_KEPT_RUN}, {_KEPT_TIME})".encode()
+        f"excluded.content_bytes, excluded.decoding, {KEPT_RUN}, {KEPT_TIME})".encode()
     )
     live_bytes = _live_bytes(connection, chunk_id) if skipped else mapping.size_bytes
     return ChunkCommit(0, moved, skipped, live_bytes, bytes_change=0)

@@ -1,12 +1,15 @@
 """The catalog's queries for repack and repair: chunks whose live files can be copied into new chunks."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from cafcat.catalog.by_key import join_by_key
 from cafcat.catalog.connection import Connection
+from cafcat.catalog.files.lookup import size_of
 from cafcat.errors import InvalidInput
-from cafcat.model import ChunkState
+from cafcat.model import ChunkState, Entry
 
 __all__ = ["RewritableChunk", "Rewriting"]
 
@@ -17,10 +20,17 @@ SELECT c.id, c.uuid, c.store, c.object_key, c.size_bytes, c.data_bytes, c.live_b
 FROM chunks AS c
 """
 _DEAD_SHARE: Final = "(c.data_bytes - c.live_bytes)::float8 / greatest(c.data_bytes, 1)"
+_FORMER: Final = f"""
+SELECT l.caf_file_id, l.file_path, l.start_byte, l.end_byte, l.content_bytes, l.decoding
+FROM unnest(%(paths)s::text[], %(checksums)s::bigint[], %(sizes)s::bigint[]) AS asked (path, crc32c, size_bytes)
+{join_by_key("asked.path", "retired_locations")}
+WHERE l.reason = 'moved' AND l.crc32c = asked.crc32c AND {size_of("l.")} = asked.size_bytes
+ORDER BY l.caf_file_id DESC, l.start_byte
+"""  # noqa: S608
 
 
 class RewritableChunk(NamedTuple):
-    """A committed chunk whose live files can be copied into a new one.
+    """A chunk whose files can be copied into a new one.
 
     Attributes:
         id: chunks.id.
@@ -106,6 +116,30 @@ class Rewriting:
                 message = f"the chunk is not {ChunkState.COMMITTED}, so no path points to it"
                 raise InvalidInput(message, chunk=str(uuid), hint="`cafcat chunks show` prints its state")
         return chunks
+
+    def former(self, files: Mapping[str, Entry]) -> list[tuple[RewritableChunk, list[Entry]]]:
+        """Return the chunks that had certain live files before repack or repair moved the files.
+
+        Args:
+            files: The live files by path.
+
+        Returns:
+            The former chunks that are not deleted, the newest first, each with its entries of these files in the
+            order of their bytes. The contents are the same as now.
+        """
+        parameters = {
+            "paths": list(files),
+            "checksums": [file.crc32c for file in files.values()],
+            "sizes": [file.size_bytes for file in files.values()],
+        }
+        with self._connection.by_index() as connection:
+            rows = connection.execute(_FORMER.encode(), parameters).fetchall()
+        entries: dict[int, list[Entry]] = defaultdict(list)
+        for chunk_id, path, start, end, content_bytes, decoding in rows:
+            place = {"start_byte": start, "end_byte": end, "content_bytes": content_bytes, "decoding": decoding}
+            entries[chunk_id].append(files[path]._replace(**place))
+        statement = f"{_CHUNK} WHERE c.state IN ('committed', 'retired') AND c.id = ANY(%s) ORDER BY c.id DESC"
+        return [(chunk, entries[chunk.id]) for chunk in self._chunks(statement, [list(entries)])]
 
     def retired(self, ids: Sequence[int]) -> int:
         """Return how many of the chunks with these values of chunks.id are retired or deleted."""

@@ -24,7 +24,7 @@ from cafcat.model import JournalKind, RetiredLocation
 from cafcat.progress import Progress
 from cafcat.support.quantities import plural
 
-__all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs"]
+__all__ = ["Change", "Removal", "RemovedPage", "RepackedLogs", "lock_locations", "lock_stores"]
 
 _LOCK_LOCATIONS: Final = "LOCK TABLE file_locations IN SHARE ROW EXCLUSIVE MODE"
 
@@ -229,7 +229,7 @@ class Removal:
             URLs of the stores into which the record has to be written.
         """
         with self._connection.transaction() as connection:
-            _lock_stores(connection)
+            lock_stores(connection)
             stores = tuple(url for (url,) in connection.execute(statements.STORES).fetchall())
             append(connection, JournalKind.REMOVE, stores)
         return stores
@@ -292,8 +292,8 @@ def _remove(
 ) -> None:
     _copy_names(connection, names, progress)
     connection.execute(statements.GONE_TABLE)
-    _lock_locations(connection)
-    _lock_stores(connection)
+    lock_locations(connection)
+    lock_stores(connection)
     change.empty = _for_each_folder(connection, statements.DELETE_BELOW, folders, progress)
     _delete_named(connection)
     _read_paths(connection, statements.NOT_FOUND.format(table="gone"), change.missing)
@@ -307,8 +307,8 @@ def _remove_versions(
     _copy(connection, "listed", versions.blocks(), progress)
     connection.execute(statements.ASKED_TABLE)
     connection.execute(statements.GONE_TABLE)
-    _lock_locations(connection)
-    _lock_stores(connection)
+    lock_locations(connection)
+    lock_stores(connection)
     connection.execute(statements.STILL_LISTED)
     connection.execute("ANALYZE asked")
     _delete_named(connection)
@@ -355,24 +355,16 @@ def _restore(
     progress: Progress,
 ) -> None:
     _copy_names(connection, names, progress)
-    connection.execute(
-        "CREATE TEMPORARY TABLE wanted (LIKE file_locations, retired_id bigint, PRIMARY KEY (file_path)) "
-        "ON COMMIT DROP"
-    )
-    _lock_locations(connection)
-    _lock_stores(connection)
+    connection.execute(statements.WANTED_TABLE)
+    lock_locations(connection)
+    lock_stores(connection)
     change.empty = _for_each_folder(connection, statements.SELECT_BELOW, folders, progress)
     connection.execute(statements.SELECT_NAMED.encode())
     connection.execute("ANALYZE wanted")
     progress.checkpoint()
     _read_paths(connection, statements.NOT_FOUND.format(table="wanted"), change.missing)
     _exclude(connection, exists_by_key("file_locations", "wanted"), change.live)
-    # Prune locks these rows, too: the second of both transactions sees the result of the first.
-    connection.execute(
-        "CREATE TEMPORARY TABLE usable ON COMMIT DROP AS SELECT id FROM chunks "
-        "WHERE id IN (SELECT caf_file_id FROM wanted) AND state IN ('committed', 'retired') "
-        "ORDER BY id FOR NO KEY UPDATE"
-    )
+    connection.execute(statements.USABLE_TABLE)
     _exclude(connection, statements.LET_GO, change.let_go)
     _exclude(connection, "caf_file_id NOT IN (SELECT id FROM usable)", change.pruned)
     change.repacked_logs = _exclude_repacked_logs(connection)
@@ -383,7 +375,7 @@ def _restore(
     progress.checkpoint()
 
 
-def _lock_locations(connection: PgConnection) -> None:
+def lock_locations(connection: PgConnection) -> None:
     """Lock file_locations against all other writers until the transaction ends. Readers do not wait.
 
     A commit (chunks/commit.py) acquires the same lock.
@@ -391,7 +383,7 @@ def _lock_locations(connection: PgConnection) -> None:
     acquire(connection, _LOCK_LOCATIONS)
 
 
-def _lock_stores(connection: PgConnection) -> None:
+def lock_stores(connection: PgConnection) -> None:
     """Prevent moves of stores until the transaction ends.
 
     The journal record of this transaction names stores by URL. A move changes the URLs in all records that it sees,
@@ -494,12 +486,7 @@ def _restore_rows(connection: PgConnection) -> None:
     )
     connection.execute(statements.RECORD_RESTORED.encode())
     connection.execute(statements.DELETE_RESTORED.encode())
-    connection.execute(
-        "UPDATE chunks SET live_file_count = live_file_count + back.files, "  # noqa: S608
-        "live_bytes = live_bytes + back.bytes, "
-        "state = 'committed', retired_at = NULL "
-        f"FROM ({statements.PER_CHUNK.format(table='wanted')}) AS back WHERE chunks.id = back.caf_file_id".encode()
-    )
+    connection.execute(statements.ADD_TO_CHUNKS.encode())
 
 
 def _record_change(
@@ -535,11 +522,7 @@ def _record_change(
     )
     change.stores = tuple(row[0] for row in connection.execute(statements.STORES).fetchall())
     change.sequence = append(connection, kind, change.stores)
-    connection.execute(
-        "INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path) "  # noqa: S608
-        f"SELECT %s, caf_file_id, start_byte, file_path FROM {table} ORDER BY file_path".encode(),
-        [change.sequence],
-    )
+    connection.execute(statements.RECORD_FILES.format(table=table).encode(), [change.sequence])
     [(change.uuid,)] = connection.execute("SELECT uuid FROM journal WHERE id = %s", [change.sequence]).fetchall()
 
 

@@ -22,6 +22,14 @@ TOTALS: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM {{
 PER_CHUNK: Final = f"SELECT caf_file_id, count(*) AS files, sum({size_of()}) AS bytes FROM {{table}} GROUP BY 1"  # noqa: S608
 ASKED_TABLE: Final = 'CREATE TEMPORARY TABLE asked (file_path text COLLATE "C") ON COMMIT DROP'
 GONE_TABLE: Final = "CREATE TEMPORARY TABLE gone (LIKE file_locations) ON COMMIT DROP"
+WANTED_TABLE: Final = (
+    "CREATE TEMPORARY TABLE wanted (LIKE file_locations, retired_id bigint, PRIMARY KEY (file_path)) ON COMMIT DROP"
+)
+# Prune locks these rows, too: the second of both transactions sees the result of the first.
+USABLE_TABLE: Final = """
+CREATE TEMPORARY TABLE usable ON COMMIT DROP AS SELECT id FROM chunks
+WHERE id IN (SELECT caf_file_id FROM wanted) AND state IN ('committed', 'retired') ORDER BY id FOR NO KEY UPDATE
+"""
 LISTED_TABLE: Final = (
     'CREATE TEMPORARY TABLE listed (caf_file_id bigint, start_byte bigint, file_path text COLLATE "C") '
     "ON COMMIT DROP"
@@ -128,6 +136,15 @@ DELETE_RESTORED: Final = delete_by_key(
     "retired_locations",
     "wanted CROSS JOIN LATERAL (SELECT ctid FROM retired_locations WHERE id = wanted.retired_id OFFSET 0) AS l",
 )
+ADD_TO_CHUNKS: Final = f"""
+UPDATE chunks SET live_file_count = live_file_count + back.files, live_bytes = live_bytes + back.bytes,
+       state = 'committed', retired_at = NULL
+FROM ({PER_CHUNK.format(table="wanted")}) AS back WHERE chunks.id = back.caf_file_id
+"""  # noqa: S608
+RECORD_FILES: Final = """
+INSERT INTO journal_files (journal_id, caf_file_id, start_byte, file_path)
+SELECT %s, caf_file_id, start_byte, file_path FROM {table} ORDER BY file_path
+"""
 
 LET_GO: Final = """
 caf_file_id NOT IN (SELECT id FROM usable)

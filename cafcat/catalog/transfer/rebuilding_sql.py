@@ -138,10 +138,10 @@ INSERT INTO backups (state, store, object_key, size_bytes, begun_at, committed_a
 VALUES ('committed', %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 
-_COLUMNS: Final = (
-    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding, ingest_run_id, "
-    "current_since"
+_ENTRY: Final = (
+    "caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path, content_bytes, decoding, ingest_run_id"
 )
+_COLUMNS: Final = f"{_ENTRY}, current_since"
 
 # If two runs have one number, because the catalog was restored from an older backup, the later run counts.
 _RUNS: Final = """
@@ -185,10 +185,14 @@ WHERE p.adopted AND NOT q.adopted AND other.crc32c = e.crc32c
 """  # noqa: S608
 
 # All changes of each path, in order. caf_file_id is the chunk of a commit, move or restoration, or the chunk from
-# which the path was removed. end_byte is NULL if that chunk is missing.
+# which the path was removed. end_byte is NULL if that chunk is missing. A file that `undelete` restored is current
+# since then. A file that `store rm --lost` returned to a former chunk was never removed.
 _TIMELINE: Final = f"""
 CREATE TEMPORARY TABLE timeline ON COMMIT DROP AS
-SELECT {_COLUMNS}, sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
+SELECT {_ENTRY},
+       CASE WHEN kind = 'restore' AND lag(kind) OVER later = 'remove' THEN happened_at ELSE current_since END
+           AS current_since,
+       sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
        lead(caf_file_id) OVER later AS next_chunk, lead(end_byte) OVER later IS NOT NULL AS has_next_entry,
        (lead(crc32c) OVER later, lead({size_of()}) OVER later, lead(modified_at) OVER later)
            IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
@@ -199,8 +203,7 @@ FROM (
     WHERE NOT EXISTS (SELECT FROM record_files AS f WHERE f.n = p.n AND f.file_path = e.file_path)
     UNION ALL
     SELECT p.id, f.start_byte, e.end_byte, e.crc32c, e.modified_at, f.file_path, e.content_bytes, e.decoding,
-           e.ingest_run_id, CASE WHEN l.kind = 'restore' THEN l.happened_at ELSE e.current_since END, l.id, l.kind,
-           l.happened_at
+           e.ingest_run_id, e.current_since, l.id, l.kind, l.happened_at
     FROM record_files AS f JOIN records AS l USING (n) LEFT JOIN plan AS p ON p.uuid = f.chunk
     LEFT JOIN entries AS e
         ON e.caf_file_id = p.id AND e.file_path = f.file_path AND e.start_byte = f.start_byte
@@ -238,7 +241,7 @@ INSERT INTO retired_locations ({_COLUMNS}, retired_at, reason)
 SELECT {_COLUMNS}, retired_at, reason FROM (
     SELECT {_COLUMNS}, next_at AS retired_at,
            CASE WHEN next_kind = 'remove' AND (next_chunk = caf_file_id OR has_next_entry) THEN 'removed'
-                WHEN next_kind = 'move' AND next_is_same THEN 'moved' ELSE 'replaced' END AS reason
+                WHEN next_kind IN ('move', 'restore') AND next_is_same THEN 'moved' ELSE 'replaced' END AS reason
     FROM timeline AS t
     WHERE kind <> 'remove' AND end_byte IS NOT NULL AND next_kind IS NOT NULL
       AND NOT {_RESTORED_LATER.format(after="t.sequence")} AND NOT {_COMES_AGAIN}

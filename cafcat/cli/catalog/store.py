@@ -167,9 +167,11 @@ def _shown_loss(report: "StoreLossReport") -> str:
         (report.old_versions_lost, plural(report.old_versions_lost, "older version")),
     )
     also = "".join(f", {text}" for count, text in further if count)
+    back = plural(report.files_moved_back, "file")
     parts = [
         f"{'would give up' if report.dry_run else 'gave up'} {report.store}: lost {lost}"
         f" ({format_size(report.bytes_lost)}){also}",
+        *([f"{back} read from chunks that had them before"] if report.files_moved_back else []),
         f"{plural(report.chunks_kept, 'chunk')} read from copies"
         + (f", {report.chunks_damaged} of them damaged: run cafcat repair" if report.chunks_damaged else ""),
         f"lost {report.copies_lost} {'copy' if report.copies_lost == 1 else 'copies'}"

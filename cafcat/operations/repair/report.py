@@ -16,7 +16,8 @@ class RepairReport:
         files: Number of their live files when they were read.
         bytes: Bytes of these files.
         files_kept: Number of files whose bytes in the chunk itself are right.
-        files_from_copy: Number of files that were read from a copy of the chunk.
+        files_from_copy: Number of files that were read from a copy of the chunk, or from a chunk that had the file
+            before repack or repair moved it.
         files_from_source: Number of files that were read from a source.
         files_lost: Number of files whose right bytes were found nowhere.
         removed_files_damaged: Number of removed files in these chunks that `verify` found damaged. They stay so.

@@ -1,8 +1,9 @@
 """Copies the live files of damaged chunks into new chunks, from any place that still has their right bytes.
 
-A file is read from the chunk itself, else from its copies, else from the sources. Its checksum must be that of the
-catalog. A file whose bytes are found nowhere stays where it is, and so does its chunk. A chunk whose files have all
-moved is retired, whatever else in it is damaged.
+A file is read from the chunk itself, else from its copies, else from a chunk that had the file before repack or
+repair moved it, else from the sources. Its checksum must be that of the catalog. A file whose bytes are found
+nowhere stays where it is, and so does its chunk. A chunk whose files have all moved is retired, whatever else in it
+is damaged.
 """
 
 from collections import Counter
@@ -66,7 +67,7 @@ class _Origin:
         object_key: Key of the object.
         size_bytes: Actual size of the object.
         archive_format: Format of the chunk.
-        is_copy: True for a copy, False for the chunk's own object.
+        is_copy: True for a copy, and for a former chunk of the files. False for the chunk's own object.
         is_gone: True if no further file is to be read from the object (`has_failed`).
     """
 
@@ -159,6 +160,7 @@ class Repair:
         self._lost: set[int] = set()  # hashes of paths: a chunk may have a million
         self._lost_of: Counter[int] = Counter()
         self._reasons: dict[str, str] = {}
+        self._former: dict[int, list[_Origin]] = {}
         self.lost_of_chunks: list[UUID] = []
         self.report = RepairReport(dry_run=options.dry_run)
 
@@ -254,6 +256,9 @@ class Repair:
                 rest = self._move_from(origin, chunk.id, rest)
                 if self._rewriter.interrupted:
                     return
+            rest = self._move_from_former(chunk.id, rest)
+            if self._rewriter.interrupted:
+                return
             self.report.files += len(window)
             self.report.bytes += sum(file.size_bytes for file in window)
             self._lost.update(hash(file.path) for file in rest)
@@ -285,6 +290,32 @@ class Repair:
             except CafcatError as error:
                 what = "a copy of chunk" if n else "chunk"
                 self._session.warn(f"{what} {chunk.uuid} cannot be read: {error}")
+
+    def _move_from_former(self, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
+        """Move files whose bytes are right in former chunks, out of which repack or repair had moved the files.
+
+        Returns:
+            The files whose bytes are not right there, in the given order.
+        """
+        rest = {file.path: file for file in files}
+        former = self._catalog.rewriting.former(rest) if files and self._from_copies else []
+        for chunk, entries in former:
+            for origin in self._origins_of_former(chunk):
+                there = [entry for entry in entries if entry.path in rest]
+                left = {entry.path for entry in self._move_from(origin, chunk_id, there)}
+                if self._rewriter.interrupted:
+                    return []
+                for path in {entry.path for entry in there} - left:
+                    del rest[path]
+        return list(rest.values())
+
+    def _origins_of_former(self, chunk: RewritableChunk) -> list[_Origin]:
+        """Return the objects of a former chunk that can still be read."""
+        if chunk.id not in self._former:
+            self._former[chunk.id] = list(self._origins(chunk))
+            for origin in self._former[chunk.id]:
+                origin.is_copy = True
+        return [origin for origin in self._former[chunk.id] if not origin.is_gone]
 
     def _move_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
         """Move the files whose bytes are right in an object into new chunks.

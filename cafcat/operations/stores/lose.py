@@ -1,12 +1,16 @@
 """Gives up a store that is lost for good: its chunks are read from their copies, and files without a copy go.
 
+A file that `repack` or `repair` moved into a lost chunk goes back to its former chunk, if another store has that.
+
 Each step is a transaction of its own, and the same command finishes what an interrupted one has left.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
+from cafcat.catalog.files.moving_back import MovedBack
 from cafcat.catalog.files.path_list import VersionList
+from cafcat.catalog.stores.losing import LostChunk
 from cafcat.errors import Conflict, StoreFailed
 from cafcat.operations.removing import Removing
 from cafcat.operations.stores.rows import store_row
@@ -28,7 +32,9 @@ class StoreLossReport:
         chunks_kept: Number of its chunks with a copy in another store, from which they are read now.
         chunks_damaged: Number of these chunks whose only copies were found damaged.
         chunks_lost: Number of its other chunks.
-        files_lost: Number of live files in the lost chunks. They were removed from the catalog.
+        files_moved_back: Number of live files in the lost chunks that are read from copies of former chunks now,
+            from which `repack` or `repair` had moved them.
+        files_lost: Number of all other live files in the lost chunks. They were removed from the catalog.
         bytes_lost: Total size of these files.
         removed_files_lost: Number of removed files in the lost chunks. `undelete` cannot bring them back any more.
         old_versions_lost: Number of older versions of files in the lost chunks, which newer versions have replaced.
@@ -41,6 +47,7 @@ class StoreLossReport:
     chunks_kept: int = 0
     chunks_damaged: int = 0
     chunks_lost: int = 0
+    files_moved_back: int = 0
     files_lost: int = 0
     bytes_lost: int = 0
     removed_files_lost: int = 0
@@ -70,21 +77,12 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
     losing = session.catalog.losing
     copies, backups = losing.copies_and_backups(url)
     report = StoreLossReport(url, copies_lost=copies, backups_lost=backups, dry_run=dry_run)
+    lost = _switch_to_copies(session, report)
     removing = Removing(session)
     with VersionList() as versions:
-        for chunk in losing.chunks(url):
+        for chunk in lost:
             session.checkpoint()
-            if chunk.copy_store is not None:
-                report.chunks_kept += 1
-                report.chunks_damaged += chunk.is_damaged
-                if not dry_run:
-                    session.catalog.copies.switch(chunk.uuid, url, chunk.copy_store, is_unchecked=True)
-                continue
-            report.chunks_lost += 1
-            report.files_lost += chunk.files
-            report.bytes_lost += chunk.bytes
-            report.removed_files_lost += chunk.removed_files
-            report.old_versions_lost += chunk.old_versions
+            _count_lost(chunk, _move_back(session, removing, chunk, report), report)
             if not dry_run:
                 losing.add_versions(chunk.id, versions)
         if not dry_run:
@@ -94,6 +92,38 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
             session.stores.close()  # a new store may be made at the same place
             session.catalog.folders.fold()
     return report
+
+
+def _switch_to_copies(session: Session, report: StoreLossReport) -> list[LostChunk]:
+    """Let all chunks of a lost store that have copies elsewhere be read from these. Return the other chunks."""
+    lost = []
+    for chunk in session.catalog.losing.chunks(report.store):
+        session.checkpoint()
+        if chunk.copy_store is None:
+            lost.append(chunk)
+            continue
+        report.chunks_kept += 1
+        report.chunks_damaged += chunk.is_damaged
+        if not report.dry_run:
+            session.catalog.copies.switch(chunk.uuid, report.store, chunk.copy_store, is_unchecked=True)
+    return lost
+
+
+def _move_back(session: Session, removing: Removing, chunk: LostChunk, report: StoreLossReport) -> MovedBack:
+    """Return live files of a lost chunk to former chunks that another store has. In a dry run, only count them."""
+    moving_back = session.catalog.moving_back
+    moved = (moving_back.count if report.dry_run else moving_back.move_back)(chunk.id, report.store)
+    removing.write_records(moved.stores)
+    return moved
+
+
+def _count_lost(chunk: LostChunk, moved: MovedBack, report: StoreLossReport) -> None:
+    report.chunks_lost += 1
+    report.files_moved_back += moved.files
+    report.files_lost += chunk.files - moved.files
+    report.bytes_lost += chunk.bytes - moved.bytes
+    report.removed_files_lost += chunk.removed_files
+    report.old_versions_lost += chunk.old_versions
 
 
 def _check_lost(session: Session, url: str) -> None:
