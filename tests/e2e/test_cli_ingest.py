@@ -324,6 +324,16 @@ def test_delete_removes_files_that_are_gone(cafcat: Cafcat) -> None:
     assert cafcat("undelete", "-r", "tree").lines == ["brought back 4 files (6 B)"]
 
 
+def test_compared_files_of_unknown_source_count_as_files_of_the_source(cafcat: Cafcat) -> None:
+    (cafcat.folder / "tree").mkdir()
+    for name in "abcd":
+        (cafcat.folder / "tree" / name).write_bytes(b"a")
+    cafcat("ingest", "tree", "-q")
+    cafcat("sql", stdin=b"UPDATE file_locations SET source_id = NULL WHERE file_path <> 'tree/d'")
+    (cafcat.folder / "tree" / "d").unlink()
+    assert "removed 1, unchanged 3, compared 3" in cafcat("ingest", "tree", "--delete", "--checksum").text
+
+
 def test_delete_names_files_of_unknown_source(cafcat: Cafcat) -> None:
     """After a rebuild, sources of files are unknown. An empty folder, as of an unmounted disk, is an error."""
     (cafcat.folder / "tree").mkdir()

@@ -72,7 +72,7 @@ class GoneFiles:
         self._unreliable: str | None = None
         self._refusal: _Refusal | None = None
         self._gone = 0
-        self._known = 0
+        self._listed = 0
         self._unknown = 0
         self._is_empty = True
 
@@ -83,7 +83,7 @@ class GoneFiles:
             source: The source; None if it does not list a whole folder: then nothing is compared.
             source_id: sources.id of its root; 0 for a root that the catalog does not have.
         """
-        self._source, self._missing, self._gone, self._known, self._unknown = source, None, 0, 0, 0
+        self._source, self._missing, self._gone, self._listed, self._unknown = source, None, 0, 0, 0
         self._is_empty = True
         if source is not None:
             versions = self._session.catalog.sources.versions(source_id, source.catalog_folder or "")
@@ -91,7 +91,7 @@ class GoneFiles:
 
     def _counted(self, versions: Iterable[SourceVersion]) -> Iterator[SourceVersion]:
         for version in versions:
-            self._known += version.is_known
+            self._listed += 1
             yield version
 
     def pass_by(self, batch: Sequence[SourceFile | FileProblem]) -> None:
@@ -115,9 +115,10 @@ class GoneFiles:
         if not missing.is_reliable:
             self._unreliable = source.name
         unknown = plural(self._unknown, "file")
-        # In an empty source, as of an unmounted disk, files of unknown source count: they may come from it.
+        # Files of unknown source count if the source has them: this ingest has just compared them, or may do so. In
+        # an empty source, as of an unmounted disk, all of them count: they may come from it.
         counted = self._unknown if self._is_empty else 0
-        gone, expected = self._gone + counted, self._known + counted
+        gone, expected = self._gone + counted, self._listed - self._unknown + counted
         is_too_much = gone * 100 > expected * self._options.max_delete
         if is_too_much and not self._gone:
             self._refusal = _Refusal(
@@ -131,7 +132,7 @@ class GoneFiles:
         if is_too_much:
             are = "is" if self._gone == 1 else "are"
             self._refusal = _Refusal(
-                f"{self._gone} of {plural(self._known, 'file')} from {source.name} {are} gone, "
+                f"{self._gone} of {plural(expected, 'file')} from {source.name} {are} gone, "
                 f"more than {self._options.max_delete} %",
                 "check the source; if the files are to be removed, run it again with a larger --max-delete PERCENT",
             )
