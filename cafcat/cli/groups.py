@@ -128,23 +128,28 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of the first word, which may be another name of it (_SAME)."""
-        name = args[0] if args else ""
-        if name not in self.commands:
-            for same in _SAME.get(name, ()):
-                if same in self.commands:
-                    return super().resolve_command(ctx, [same, *args[1:]])
-            self._refuse(ctx.command_path, name)
-        return super().resolve_command(ctx, args)
+        name = self.own_name(args[0]) if args else ""
+        if name not in self.commands and (hint := self.hint_for(ctx.command_path, name)) is not None:
+            raise InvalidInput(f"`{ctx.command_path}` has no command {name!r}", hint=hint)
+        return super().resolve_command(ctx, [name, *args[1:]] if args else args)
 
-    def _refuse(self, program: str, name: str) -> None:
-        """Raise InvalidInput with a hint for the name of a list, or for a number in place of a command."""
-        hint = _INSTEAD.get(f"{self.name} {name}")
+    def own_name(self, name: str) -> str:
+        """Return the name that this group has for a command, which users may call differently."""
+        known = [same for same in (name, *_SAME.get(name, ())) if same in self.commands]
+        return known[0] if known else name
+
+    def hint_for(self, program: str, name: str) -> str | None:
+        """Return a hint for a name that no command has: that of a list, or a number. None if there is no hint.
+
+        Args:
+            program: The words that call this group: "cafcat runs".
+            name: The name.
+        """
         if self.is_list and name in ("ls", "list"):
-            hint = f"`{program}` shows the list"
-        elif name.isdigit() and "show" in self.commands:
-            hint = f"`{program} show {name}` shows number {name}"
-        if hint is not None:
-            raise InvalidInput(f"`{program}` has no command {name!r}", hint=hint)
+            return f"`{program}` shows the list"
+        if name.isdigit() and "show" in self.commands:
+            return f"`{program} show {name}` shows number {name}"
+        return _INSTEAD.get(f"{self.name} {name}")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands into the help."""

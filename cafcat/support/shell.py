@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["ShellName", "cat_line", "curl_line", "dd_line", "shell_name"]
+__all__ = ["ShellName", "argument", "cat_line", "curl_line", "dd_line", "shell_name", "word"]
 
 _UNESCAPED: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._")
 _VARIABLE: Final = "cafcat_name"
@@ -35,6 +35,30 @@ def shell_name(text: str) -> ShellName:
         return ShellName("", shlex.quote(text))
     octal = "".join(chr(byte) if byte in _UNESCAPED else f"\\{byte:03o}" for byte in os.fsencode(text))
     return ShellName(f"{_VARIABLE}=$(printf '{octal}.'); ", f'"${{{_VARIABLE}%.}}"')
+
+
+def argument(name: str) -> str:
+    """Return a name of the catalog as a message shows it in a command, such as `cafcat undelete NAME`.
+
+    A leading dash would begin an option, so such a name gets "./" before it.
+    """
+    return word(f"./{name}" if name.startswith("-") else name)
+
+
+def word(text: str) -> str:
+    r"""Return a shell word that stands for a text in the command of a message.
+
+    A text with characters that are not printable becomes a word of bash, ksh and zsh, as in `$'a\012b'`.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return f"\\{character}" if character in "'\\" else character
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
 
 
 def cat_line(path: str) -> str:

@@ -172,6 +172,7 @@ def test_an_unknown_query_names_queries_that_look_alike(cafcat: Cafcat) -> None:
     assert cafcat("query", "histori", "x", code=4).err == f"cafcat: {near}\n"
     assert "did you mean 'largest-files', 'largest-folders'?" in cafcat("query", "largest", code=4).err
     assert "did you mean 'history'?" in cafcat("query", "hist", code=4).err
+    assert "did you mean 'largest-files', 'largest-folders'?" in cafcat("query", "largst", code=4).err
     for name in ("zzz", "nope", ""):
         assert cafcat("query", name, "--json", code=4).error["hint"] == "`cafcat query` lists the queries"
 

@@ -122,15 +122,27 @@ def test_get_all_files_with_their_folders(cafcat: Cafcat) -> None:
     assert files_below(cafcat.folder / "out") == TREE
 
 
+def test_a_missing_name_with_brackets_is_looked_for_as_a_name(filled: Cafcat) -> None:
+    hint = r"`cafcat find --name 'star\[1].txt'` looks for a file of this name in all folders"
+    assert filled("get", "no/star[1].txt", "--json", code=4).error["hint"] == hint
+    (filled.folder / "star[1].txt").write_bytes(b"")
+    filled("ingest", "star[1].txt", "-q")
+    assert filled("find", "--name", r"star\[1].txt").lines == ["star[1].txt"]
+    assert "finds files by a pattern" in filled("get", "no/star[1-3].txt", code=4).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
         (["find", "*.x"], "--name '*.x'"),
         (["ls", "tree/*.x"], "tree --name '*.x'"),
-        (["ls", "-R", "tree/a b/**/q?"], "'tree/a b' --name 'q?'"),
+        (["ls", "-R", "tree/a b/**/q?"], "--name 'q?'"),
+        (["ls", "-R", "./tree/**/q?"], "tree --name 'q?'"),
         (["get", "*.x"], "--name '*.x'"),
         (["stat", "tree/*.x"], "tree --name '*.x'"),
         (["rm", "tree/*.x"], "tree --name '*.x'"),
+        (["rm", "no/*.x"], "--name '*.x'"),
+        (["get", "no/*.x"], "--name '*.x'"),
     ],
 )
 def test_a_pattern_without_files_points_to_find(filled: Cafcat, arguments: list[str], hint: str) -> None:
@@ -144,8 +156,8 @@ def test_a_pattern_without_files_points_to_find(filled: Cafcat, arguments: list[
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["get", "none/**"], "`cafcat ls none` lists this folder, if it exists"),
-        (["ls", "tree/a b/*"], "`cafcat ls 'tree/a b'` lists this folder, if it exists"),
+        (["get", "none/**"], "`cafcat ls` lists the catalog"),
+        (["ls", "tree/*"], "`cafcat ls tree` lists this folder"),
         (["find", "**/"], "`cafcat ls` lists the catalog"),
     ],
 )

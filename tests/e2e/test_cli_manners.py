@@ -55,6 +55,9 @@ def test_help_of_a_command(alone: Cafcat) -> None:
         assert f"no command `{' '.join(words)}`" in alone("help", *words, code=2).err
     for words, near in ((["ingset"], "ingest"), (["db", "upgrad"], "db upgrade")):
         assert f"did you mean `cafcat help {near}`?" in alone("help", *words, code=2).err
+    for words, group in ((["store", "list"], "store ls"), (["keys", "ls"], "keys list")):
+        assert alone("help", *words).text.startswith(f"Usage: cafcat {group} ")
+    assert "`cafcat runs` shows the list" in alone("help", "runs", "list", code=2).err
 
 
 def test_the_help_lists_each_command_with_its_whole_first_sentence(alone: Cafcat) -> None:

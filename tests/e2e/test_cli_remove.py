@@ -1,6 +1,7 @@
 """rm and undelete: output and exit codes."""
 
 import re
+import subprocess
 from dataclasses import fields
 
 import pytest
@@ -191,6 +192,23 @@ def test_reading_a_removed_file_names_undelete(tree: Cafcat) -> None:
     tree("prune", "--grace", "0", "--yes")
     for verb in ("get", "cat", "stat", "url"):
         assert "it was removed; its chunk was pruned or lost" in tree(verb, "tree/a.txt", code=4).err
+
+
+def test_proposed_commands_have_names_that_a_shell_reads(cafcat: Cafcat) -> None:
+    """A name can begin with a dash, or have a newline. Names may have "./" before them, as in other commands."""
+    names = ["-dash", "new\nline's"]
+    for name in names:
+        (cafcat.folder / name).write_bytes(name.encode())
+    cafcat("ingest", "-q", "--", *names)
+    cafcat("rm", "./-dash", "./new\nline's")
+    for name, word in zip(names, ["./-dash", r"$'new\012line\'s'"], strict=True):
+        assert f"`cafcat undelete {word}` brings it back" in cafcat("cat", "--", name, code=4).err
+        undeleted = ["bash", "-c", f"printf %s {word}"]
+        given = subprocess.run(undeleted, check=True, capture_output=True).stdout.decode()
+        assert cafcat("undelete", given).lines == [f"brought back 1 file ({len(name)} B)"]
+        assert cafcat("query", "history", given).lines
+        assert cafcat("cat", given).text == name
+    assert "no removed file has this name" in cafcat("undelete", "./no", code=4).err
 
 
 def test_history_shows_the_reason(tree: Cafcat) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from cafcat.cli.app import OF_OTHER_PROGRAMS
 from cafcat.cli.app import app as program
 from cafcat.cli.call import Call, verb
-from cafcat.cli.groups import NEAR
+from cafcat.cli.groups import NEAR, Group
 from cafcat.errors import InvalidInput, OutputFailed
 from cafcat.support.quantities import plural
 
@@ -34,18 +35,26 @@ def help(
         return
     context: Any = typer.main.get_command(program).make_context("cafcat", [], resilient_parsing=True)
     for word in words or []:
-        below = getattr(context.command, "get_command", None)
-        command = None if below is None else below(context, word)
+        group = context.command
+        name = group.own_name(word) if isinstance(group, Group) else word
+        command = group.get_command(context, name) if isinstance(group, TyperGroup) else None
         if command is None:
-            name = " ".join([*context.command_path.split()[1:], word])
-            near = get_close_matches(word, getattr(context.command, "commands", ()), 1, NEAR)
-            meant = " ".join([*context.command_path.split()[1:], *near])
-            others = f"did you mean `cafcat help {meant}`?" if near else "`cafcat help` lists the commands"
-            hint = OF_OTHER_PROGRAMS.get(name, others)
-            raise InvalidInput(f"there is no command `{name}`", hint=hint)
-        context = command.make_context(word, [], parent=context, resilient_parsing=True)
+            raise _no_command(context, word)
+        context = command.make_context(name, [], parent=context, resilient_parsing=True)
     text = context.command.get_help(context)
     call.output.show({"help": text}, [text])
+
+
+def _no_command(context: Any, word: str) -> InvalidInput:
+    """Return the error for a name that no command has. Its hint names the command that is probably meant."""
+    group, before = context.command, context.command_path.split()[1:]
+    name = " ".join([*before, word])
+    near = get_close_matches(word, getattr(group, "commands", ()), 1, NEAR)
+    others = (
+        f"did you mean `cafcat help {' '.join([*before, *near])}`?" if near else "`cafcat help` lists the commands"
+    )
+    hint = group.hint_for(" ".join(["cafcat", *before]), word) if isinstance(group, Group) else None
+    return InvalidInput(f"there is no command `{name}`", hint=hint or OF_OTHER_PROGRAMS.get(name, others))
 
 
 def _write_manual(call: Call, folder: str) -> None:

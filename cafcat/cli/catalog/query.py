@@ -16,7 +16,8 @@ from cafcat.cli.reading.missing_names import NO_LOGS
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX
 from cafcat.support.arguments import parse_text
-from cafcat.support.paths import file_of, folder_of
+from cafcat.support.paths import file_of, folder_of, from_root
+from cafcat.support.shell import argument
 
 if TYPE_CHECKING:
     from cafcat.catalog.named_queries import NamedQuery
@@ -81,8 +82,10 @@ def query(
 
 
 def _is_near(typed: str, name: str) -> bool:
-    """Return True if a typed name is similar to the name of a query, or is its beginning: "hist", history."""
-    return name.startswith(typed or "?") or SequenceMatcher(None, name, typed).ratio() >= NEAR
+    """Return True if a typed name is similar to the name of a query, or to its beginning: "hist", history."""
+    beginning = name[: len(typed) + 1]  # "largst" is near "largest-files"
+    likeness = max(SequenceMatcher(None, text, typed).ratio() for text in (name, beginning))
+    return name.startswith(typed or "?") or likeness >= NEAR
 
 
 def _check_names(repository: "PackedFiles", query: "NamedQuery", values: list[str]) -> None:
@@ -109,7 +112,7 @@ def _check_folder(repository: "PackedFiles", name: str) -> None:
     if not found:
         raise NotFound(NO_SUCH_PREFIX, path=name, hint="`cafcat ls` lists the catalog")
     if found == [file_of(name)]:
-        raise NotFound(_IS_FILE, path=name, hint=f"`cafcat stat {shlex.quote(name)}` shows the file")
+        raise NotFound(_IS_FILE, path=name, hint=f"`cafcat stat {argument(name)}` shows the file")
 
 
 def _check_logs(repository: "PackedFiles", name: str) -> None:
@@ -120,7 +123,7 @@ def _check_logs(repository: "PackedFiles", name: str) -> None:
         return
     if not repository.has_logs(name):
         raise NotFound(NO_LOGS, path=name)
-    raise NotFound(_IS_FILE, path=name, hint=f"`cafcat units {shlex.quote(name)}` shows the log file")
+    raise NotFound(_IS_FILE, path=name, hint=f"`cafcat units {argument(name)}` shows the log file")
 
 
 def _list(call: Call, queries: "Iterable[NamedQuery]") -> None:
@@ -177,6 +180,9 @@ def _whole(repository: "PackedFiles", kind: str | None, value: str) -> str:
         from cafcat.operations.chosen_stores import url_of_store_with_chunks
 
         return str(url_of_store_with_chunks(repository.session, value))
+    if kind == "FILE" and value.startswith(("./", "/")):
+        files = repository.session.catalog.reading.files
+        return value if files.locate_many([value]) else from_root(value)
     return value
 
 

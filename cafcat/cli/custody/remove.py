@@ -60,9 +60,7 @@ class _Progress(ShownProgress):
     def problem(self, problem: FileProblem) -> None:
         if self._single and problem.kind in _ERRORS:
             error = _ERRORS[problem.kind](problem.message, path=problem.path)
-            if self._removes:
-                explain_pattern(error)
-            elif isinstance(error, NotFound):
+            if not self._removes and isinstance(error, NotFound):
                 error.hint = error.hint or "`cafcat undelete --list` lists the removed files"
             raise error
         if not self._is_second and (problem.kind.is_failure or self._call.verbose):
@@ -128,12 +126,22 @@ class _Targets:
         if self._chosen is None:
             return
         paths, listed, _ = self._chosen
+        if not self._recursive:
+            paths = _in_catalog(files, paths)
         patterns = [path for path in paths if is_pattern(files, path, below=self._recursive)]
         named = expanded(files, patterns if self._recursive else paths, below=self._recursive)
         self.names = ReplayedNames(chain(named, listed))
         self.folders = [path for path in paths if self._recursive and path not in patterns]
         self.asks = self._recursive or bool(patterns)
         self._chosen = None
+
+
+def _in_catalog(files: "Lookup", typed: Sequence[str]) -> list[str]:
+    """Return paths without a leading "./" or "/" that the user typed, if a file has the path only so."""
+    from cafcat.reading.lookup import locate_many
+
+    found = locate_many(files, [path for path in typed if path.startswith(("./", "/"))])
+    return [path if isinstance(at := found.get(path), CafcatError | None) else at.path for path in typed]
 
 
 def _rm(
@@ -163,6 +171,7 @@ def _rm(
         except NotFound as error:
             from cafcat.logs.searching import folder_of_logs
 
+            explain_pattern(error, session.catalog.files)
             if not explain_log(lambda name: session.catalog.logs.has_any(folder_of_logs(name)), error):
                 explain_removed(session.catalog.reports.history, error)
             hint_to_find(error)

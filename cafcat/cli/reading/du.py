@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cafcat import __version__
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.missing_names import explain_parents, explain_removed
@@ -97,7 +98,7 @@ def _print_for_ncdu(call: Call, repository: "PackedFiles", folder: str) -> None:
     """Print a folder in the format of `ncdu -o` (https://dev.yorhel.nl/ncdu/jsonfmt, version 1.2)."""
     if call.json:
         raise InvalidInput("--ncdu has a JSON format of its own", hint="leave out --json")
-    head = json.dumps({"progname": "cafcat", "progver": "1"})
+    head = json.dumps({"progname": "cafcat", "progver": __version__})
     call.output.line(f"[1,2,{head},")
     for line in _ncdu_folder(repository, folder, folder.rstrip("/") or "/"):
         call.output.line(line)

@@ -1,11 +1,11 @@
 """Explains why a name is missing: it is a pattern, a path on a disk, or a log file in an archive of logs."""
 
 import re
-import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import CafcatError, NotFound
+from cafcat.support.shell import argument, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cafcat.cli.call import Call
     from cafcat.model import RetiredLocation
     from cafcat.packed_files import PackedFiles
+    from cafcat.reading.lookup import PathLookup
 
 __all__ = [
     "NO_LOGS",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 _PATTERN_CHARACTERS: Final = re.compile(r"[*?\[\\]")
+_WILDCARD: Final = re.compile(r"[*?]|\[[^\]]*-|\[[!^]")
+"""Found in a pattern that can hardly be a name: a wildcard, a range of characters, or a list of other ones."""
 NO_LOGS: Final = (
     "no archive of logs has a log file of this name, or below a folder of this name; `cafcat units` lists all"
 )
@@ -49,7 +52,7 @@ def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Colle
     if explain_log(repository.has_logs, error) or explain_removed(repository.history, error):
         return
     if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:
-        explain_pattern(error)
+        explain_pattern(error, repository.session.catalog.reading.files)
         explain_parents(repository, error)
 
 
@@ -70,7 +73,7 @@ def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
         return False
     with suppress(CafcatError):
         if has_logs(error.path):
-            name = shlex.quote(error.path)
+            name = argument(error.path)
             error.message = (
                 "an archive of logs has the records of this log file, or of the log files in this folder"
             )
@@ -94,7 +97,7 @@ def explain_removed(history: "Callable[[str], Sequence[RetiredLocation]]", error
     with suppress(CafcatError):
         last = next(iter(history(error.path)), None)
         if last is not None and last.reason == "removed":
-            back = f"`cafcat undelete {shlex.quote(error.path)}` brings it back"
+            back = f"`cafcat undelete {argument(error.path)}` brings it back"
             error.hint = f"it was removed; {back if last.is_kept else 'its chunk was pruned or lost'}"
             return True
     return False
@@ -131,37 +134,47 @@ def hint_to_find(error: NotFound) -> None:
 
     if error.hint is None and error.path and error.message in (NO_SUCH_FILE, NO_SUCH_PREFIX):
         name = _PATTERN_CHARACTERS.sub(r"\\\g<0>", error.path.rstrip("/").rpartition("/")[2])
-        find = f"`cafcat find --name {shlex.quote(name)}` looks for a file of this name in all folders"
+        find = f"`cafcat find --name {word(name)}` looks for a file of this name in all folders"
         if error.message == NO_SUCH_PREFIX:
-            find = f"the pattern {shlex.quote(f'**/{name}')} means this name in any folder"
+            find = f"the pattern {word(f'**/{name}')} means this name in any folder"
         error.hint = f"{find}, and `cafcat ls` lists folders"
 
 
-def explain_pattern(error: CafcatError) -> None:
+def explain_pattern(error: CafcatError, files: "PathLookup") -> None:
     """Change the message of an error, and add a hint if it has none, if the missing name is a pattern.
 
     Args:
         error: The error of a command that accepts patterns.
+        files: Looks up the folder of the pattern.
     """
     from cafcat.reading.globs import is_glob
 
     if isinstance(error, NotFound) and error.path and is_glob(error.path):
         error.message = "no file has this name or matches this pattern"
-        error.hint = error.hint or pattern_hint(error.path)
+        error.hint = error.hint or pattern_hint(error.path, files)
 
 
-def pattern_hint(pattern: str) -> str:
-    """Return a hint for a path with special characters of patterns, such as "photos/*.jpg", that names no file."""
+def pattern_hint(pattern: str, files: "PathLookup") -> str:
+    """Return a hint for a path with special characters of patterns, such as "photos/*.jpg", that names no file.
+
+    Args:
+        pattern: The pattern.
+        files: Looks up the folder of the pattern.
+    """
     from cafcat.reading.globs import literal_prefix
+    from cafcat.support.paths import from_root
 
     if "{" in pattern:
         return "{a,b} has no meaning in a pattern: give several patterns"
-    folder = literal_prefix(pattern).rpartition("/")[0]
-    where = f" {shlex.quote(folder)}" if folder else ""
+    folder = from_root(literal_prefix(pattern).rpartition("/")[0])
+    where = f" {argument(folder)}" if folder and files.folders_among([folder]) else ""
     name = pattern.rstrip("/").rpartition("/")[2]
     if not name.strip("*"):
-        return f"`cafcat ls{where}` lists this folder, if it exists" if folder else "`cafcat ls` lists the catalog"
-    return f"`cafcat find{where} --name {shlex.quote(name)}` finds files by a pattern"
+        return f"`cafcat ls{where}` lists this folder" if where else "`cafcat ls` lists the catalog"
+    if not _WILDCARD.search(name):  # brackets are more often a part of a name than a list of characters
+        plain = _PATTERN_CHARACTERS.sub(r"\\\g<0>", name)
+        return f"`cafcat find --name {word(plain)}` looks for a file of this name in all folders"
+    return f"`cafcat find{where} --name {word(name)}` finds files by a pattern"
 
 
 def warn_of_empty_folders(call: "Call", catalog: "Catalog", folders: "Collection[str]") -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from cafcat.catalog.files.lookup import successor
 from cafcat.model import RetiredLocation
 from cafcat.operations.audit import recorded
 from cafcat.operations.names import check_names
@@ -51,15 +52,21 @@ def removed(session: Session, prefix: str = "") -> Iterator[RetiredLocation]:
 def removed_matching(session: Session, names: Iterable[str]) -> Iterator[str]:
     """Yield the paths of removed files that names and shell patterns mean, in the order of the names.
 
-    A name that is no pattern is yielded as it is. So is a pattern that is the path of a removed file, or matches
-    none: `undelete` then reports the pattern as missing.
+    A name that is no pattern is yielded as it is, or without a leading "./" or "/" that no removed file has. So is
+    a pattern that is the path of a removed file, or matches none: `undelete` then reports the pattern as missing.
 
     Args:
         session: The session.
         names: Paths and patterns, as typed.
     """
     for name in names:
-        yield from _matching(session, name) if is_glob(name) else (name,)
+        yield from _matching(session, name) if is_glob(name) else (_in_catalog(session, name),)
+
+
+def _in_catalog(session: Session, typed: str) -> str:
+    if not typed.startswith(("./", "/")) or session.catalog.removal.removed(typed, successor(typed)).files:
+        return typed
+    return from_root(typed)
 
 
 def _matching(session: Session, pattern: str) -> Iterator[str]:
