@@ -101,6 +101,9 @@ def user_query(database: Connector, statement: str) -> Iterator[tuple[Any, ...]]
             )
             is_no_query = isinstance(error, psycopg.errors.SyntaxError | psycopg.NotSupportedError)
             message = f"the database refused the query: {primary_message(error)}"
+            first_word = next(iter(statement.split()), "")
+            if first_word and error.diag.statement_position == str(len(_DECLARE) + statement.index(first_word) + 1):
+                message = f"this is no query: it begins with {first_word!r}"
             raise InvalidInput(message, hint=hint if is_no_query else None) from error
 
 

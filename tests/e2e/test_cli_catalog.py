@@ -224,7 +224,9 @@ def test_sql(filled: Cafcat) -> None:
     assert "SELECT, VALUES, TABLE or WITH" in " ".join(filled("sql", "--help").text.split())
     assert filled("sql", "-c", "COMMIT; DELETE FROM file_locations", code=2).err.count("\n") == 1
     assert filled("sql", "-c", "DELETE FROM file_locations", "--json", code=2).error["kind"] == "invalid_input"
-    assert "nonsense" in filled("sql", "-c", "nonsense", code=2).err
+    assert "this is no query: it begins with 'nonsense'; " in filled("sql", "-c", " nonsense", code=2).err
+    assert "syntax error at end of input" in filled("sql", "-c", " ", code=2).err
+    assert 'syntax error at or near "x"' in filled("sql", "-c", "SELECT 1 AS a x", code=2).err
     filled("sql", "--json", code=2)
     assert (
         "two columns have the name 'a'"
