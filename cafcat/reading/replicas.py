@@ -433,9 +433,9 @@ class ReplicaAttempts:
             error = self._replicas.error_of_lost(location) or self._unavailable
         hints = [f"its copies fail, too: {'; '.join(self._of_copies)}"] if self._of_copies else []
         if isinstance(error, Corrupt):
-            from_source = " --from-source SRC" if self._of_copies else ""
             is_missing = isinstance(self._error, NotFound)
-            hints.append(f"{self._replicas.remedy(self._location, is_missing=is_missing)}{from_source}")
+            remedy = self._replicas.remedy(self._location, is_missing=is_missing)
+            hints.append(f"{remedy}, with --from-source SRC if you have the original")
         elif isinstance(error, NotFound):
             hints.append("if it was pruned or repacked since, make a new snapshot")
         if hints and error is not self._error:

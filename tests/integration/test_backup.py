@@ -207,7 +207,8 @@ def test_a_read_of_a_chunk_that_was_pruned_after_the_backup_names_rebuild(
     restored = put_back(local)
     for path, error in restored.read_many(list("abcd")):
         assert isinstance(error, Corrupt)
-        repair = f"else run cafcat repair --chunk {restored.locate(path).chunk}"
+        chunk = restored.locate(path).chunk
+        repair = f"else run cafcat repair --chunk {chunk}, with --from-source SRC if you have the original"
         assert f"{error.hint}".endswith(f"in a newer chunk: run cafcat rebuild with an empty catalog; {repair}")
     assert answers == [2, 2]
 
@@ -237,7 +238,9 @@ def test_a_read_of_a_damaged_chunk_does_not_name_rebuild(local: World) -> None:
     flip(Path(local.store) / f"{chunk}.caf", 0)
     with pytest.raises(Corrupt) as raised:
         restored.read("a")
-    assert raised.value.hint == f"run cafcat repair --chunk {chunk}"
+    assert (
+        raised.value.hint == f"run cafcat repair --chunk {chunk}, with --from-source SRC if you have the original"
+    )
 
 
 def test_unreachable_stores_are_named(local: World) -> None:

@@ -270,7 +270,9 @@ def test_without_a_copy_the_error_is_that_of_the_chunk(world: World, tmp_path: P
     os.unlink(object_of(world, chunk))
     with pytest.raises(Corrupt, match="is missing") as raised:
         world.repository.read("tree/first")
-    assert raised.value.hint == f"run cafcat repair --chunk {chunk}"
+    assert (
+        raised.value.hint == f"run cafcat repair --chunk {chunk}, with --from-source SRC if you have the original"
+    )
     assert world.warnings == []
 
 
@@ -291,7 +293,7 @@ def test_a_copy_that_fails_too(world: World, chunk: str, tmp_path: Path) -> None
         with pytest.raises(Corrupt, match="CRC-32C") as raised:
             attempt()
         assert "its copies fail, too" in str(raised.value)
-        assert str(raised.value).endswith("--from-source SRC")
+        assert str(raised.value).endswith("with --from-source SRC if you have the original")
         assert world.second.url in str(raised.value)
     assert not (tmp_path / "out").exists()
     report = world.repository.extract("tree", tmp_path / "tree")

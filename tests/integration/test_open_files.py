@@ -209,7 +209,8 @@ def test_damage_is_noticed_before_the_last_bytes_of_a_file_are_returned(
         while file.read(100_000):
             assert file.tell() < len(FILES[path])
     assert caught.value.path == path
-    hint = f"run cafcat repair --chunk {repository.locate(path).chunk}"
+    chunk = repository.locate(path).chunk
+    hint = f"run cafcat repair --chunk {chunk}, with --from-source SRC if you have the original"
     assert caught.value.hint == hint
     with repository.open(path) as file, pytest.raises(Corrupt) as caught:
         file.read()

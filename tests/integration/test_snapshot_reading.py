@@ -178,7 +178,7 @@ def test_a_damaged_file_is_never_given_out(by_folder: cafcat.Snapshot, folder: F
             by_folder.read(path)
         error = raised.value
         assert (error.path, error.chunk, error.byte) == (path, str(location.chunk), location.start_byte)
-        repair = f"run cafcat repair --chunk {location.chunk}"
+        repair = f"run cafcat repair --chunk {location.chunk}, with --from-source SRC if you have the original"
         assert error.hint == f"make a new snapshot; if the file is damaged there, too, {repair}"
         assert isinstance(dict(by_folder.read_many([path]))[path], Corrupt)
         assert by_folder.read("tree/n149") == FILES["tree/n149"]

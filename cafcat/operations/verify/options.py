@@ -108,7 +108,7 @@ class VerifyOptions:
         level = member_of(VerifyLevel, self.level, "level")
         single = self.chunks or self.store or self.older_than is not None or self.sample is not None
         if bool(self.sources) is not (level is VerifyLevel.SOURCE):
-            hint = "run `cafcat verify --level source SRC...`, or leave out both the level and the sources"
+            hint = "run `cafcat verify --level source SRC...`; --prefix chooses a folder at other levels"
             raise InvalidInput("level source requires sources, and the other levels accept none", hint=hint)
         of_source = self.include or self.exclude or self.follow_symlinks or not self.unpack_tars
         if level is not VerifyLevel.SOURCE and of_source:
