@@ -244,7 +244,7 @@ class Removing:
             with contextlib.suppress(CafcatError):
                 write_journal(self._catalog.journal, self._stores.open(url))
 
-    def write_records(self, stores: Sequence[str]) -> tuple[str, ...]:
+    def write_records(self, stores: Iterable[str]) -> tuple[str, ...]:
         """Write the journal record of a change into the stores that need it.
 
         The change is committed already, so each failure is only a warning.

@@ -2,14 +2,15 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import cafcat
 from cafcat.errors import Conflict, Locked, NotFound
-from tests.worlds.catalog_world import begin, commit, live, reasons, sql
+from tests.worlds.catalog_world import MODIFIED, begin, commit, live, reasons, sql
+from tests.worlds.rebuild_world import leave_whole
 from tests.worlds.servers.services import Databases
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks" / "restoring-store.md"
@@ -104,18 +105,20 @@ def test_repacked_files_go_back_and_newer_contents_do_not_become_older(
     assert dict(repository.read_many(live(repository))) == {"a/1": b"one"}
 
 
-def test_a_damaged_former_chunk_is_better_than_none(
+def test_only_the_files_that_are_whole_go_back_to_a_damaged_former_chunk(
     repository: cafcat.Repository, lost: Path, tmp_path: Path
 ) -> None:
+    """The next ingest packs a file that was removed. It would call a damaged file unchanged."""
     second = tmp_path / "second"
     chunk = _damaged_and_repaired(repository, lost, second)
     copy = second / f"{chunk}.caf"
     copy.write_bytes(copy.read_bytes().replace(b"two", b"2wo"))
     repository.verify(level="data")
     shutil.rmtree(lost)
-    assert repository.lose_store(str(lost)).files_moved_back == len(FIRST)
+    report = repository.lose_store(str(lost))
+    assert (report.files_moved_back, report.files_lost) == (1, 1)
+    assert live(repository) == {"a/1"}
     assert repository.read("a/1") == b"one"
-    assert repository.verify(level="data").damaged == 1
 
 
 def test_a_missing_former_chunk_has_no_files(repository: cafcat.Repository, lost: Path, tmp_path: Path) -> None:
@@ -128,21 +131,113 @@ def test_a_missing_former_chunk_has_no_files(repository: cafcat.Repository, lost
     assert (report.files_moved_back, report.files_lost) == (0, len(FIRST))
 
 
-def test_a_rebuild_finds_files_that_went_back_to_their_former_chunk(
-    repository: cafcat.Repository, databases: Databases, lost: Path, tmp_path: Path
+def _repacked(repository: cafcat.Repository) -> None:
+    """Move the live files of the first chunk into a new one."""
+    [(chunk,)] = sql(repository, "SELECT uuid FROM chunks WHERE state = 'committed' ORDER BY id LIMIT 1")
+    repository.repack(chunks=[chunk], dry_run=False)
+
+
+def _unchanged(repository: cafcat.Repository) -> None:
+    pass
+
+
+def _brought_back(repository: cafcat.Repository) -> None:
+    repository.rm(["a/1"])
+    assert repository.undelete(["a/1"]).files == 1
+
+
+def _removed_and_packed_again(repository: cafcat.Repository) -> None:
+    repository.rm(["a/1"])
+    commit(repository, {"a/1": b"one"})
+
+
+def _changed_twice(repository: cafcat.Repository) -> None:
+    commit(repository, {"a/1": b"ONE"})
+    commit(repository, {"a/1": b"one"})
+
+
+def _touched(repository: cafcat.Repository) -> None:
+    commit(repository, {"a/1": b"one"}, modified_ns=MODIFIED + 10**12)
+
+
+Step = Callable[[cafcat.Repository], None]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "returned"),
+    [
+        (_unchanged, _unchanged, 2),
+        (_unchanged, _repacked, 2),
+        (_brought_back, _unchanged, 2),
+        (_unchanged, _brought_back, 1),
+        (_unchanged, _removed_and_packed_again, 1),
+        (_unchanged, _changed_twice, 1),
+        (_unchanged, _touched, 1),
+    ],
+)
+def test_a_rebuild_after_the_loss_equals_the_running_catalog(
+    repository: cafcat.Repository,
+    databases: Databases,
+    lost: Path,
+    tmp_path: Path,
+    before: Step,
+    after: Step,
+    returned: int,
 ) -> None:
+    """A file returns only in the version that was moved, because journal and index have no other times."""
+    commit(repository, FIRST)
     second = (tmp_path / "second").as_uri()
-    _damaged_and_repaired(repository, lost, tmp_path / "second")
+    repository.copy(to=second)
+    before(repository)
+    _repacked(repository)
+    after(repository)
     shutil.rmtree(lost)
-    repository.lose_store(str(lost))
-    query = "SELECT file_path, run_id, current_since FROM cafcat_ops.files ORDER BY 1"
+    assert repository.lose_store(str(lost)).files_moved_back == returned
+    assert repository.verify().damaged == 0
+    query = "SELECT file_path, run_id, current_since, modified_at, chunk FROM cafcat_ops.files ORDER BY 1"
     with (
         databases.fresh(databases.template()) as url,
         cafcat.open(database_url=url, home=tmp_path / "other", store=second) as other,
     ):
         assert other.rebuild().damages == ()
-        assert dict(other.read_many(FIRST)) == FIRST
+        assert live(other) == live(repository)
+        assert dict(other.read_many(live(other))) == {path: FIRST[path] for path in live(repository)}
         assert sql(other, query) == sql(repository, query)
+
+
+def test_a_late_chunk_does_not_replace_a_file_that_was_brought_back_meanwhile(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path
+) -> None:
+    """The writer died before the undelete, so that its content is older. `repack` recovers its chunk."""
+    url, second = repository.settings.database_url, str(tmp_path / "second")
+    commit(repository, FIRST)
+    repository.copy(to=second)
+    with cafcat.open(database_url=url, home=tmp_path / "home", store=second) as writer:
+        leave_whole(writer, {"a/1": b"OLD"})
+        _brought_back(repository)
+        _repacked(repository)
+        shutil.rmtree(lost)
+        assert repository.lose_store(str(lost)).files_moved_back == len(FIRST)
+        assert writer.read("a/1") == b"one"
+
+
+def test_files_do_not_go_back_to_an_archive_that_was_deleted(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path, databases: Databases
+) -> None:
+    archives = tmp_path / "archives"
+    with (
+        databases.fresh(databases.template()) as url,
+        cafcat.open(database_url=url, home=tmp_path / "other", store=str(archives)) as other,
+    ):
+        adopted = archives / f"{commit(other, FIRST)}.caf"
+        kept = archives / f"{commit(other, SECOND)}.caf"
+    repository.adopt([str(adopted), str(kept)])
+    _repacked(repository)
+    adopted.unlink()
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost))
+    assert (report.files_moved_back, report.files_lost) == (0, len(FIRST))
+    assert dict(repository.read_many(live(repository))) == SECOND
 
 
 def test_missing_copies_are_no_copies_and_damaged_ones_come_last(

@@ -283,18 +283,19 @@ def _removed_since(connection: PgConnection, chunk_id: int) -> bool:
 def _skip_outdated(connection: PgConnection, chunk_id: int) -> int:
     """Move outdated files from the table `staged` to retired_locations.
 
-    A file is outdated if its path points to a chunk that was begun later, or was removed after this chunk was
-    begun.
+    A file is outdated if its path points to a chunk that was begun later, or to a content that came or was restored
+    after this chunk was begun, or was removed after that.
 
     Returns:
         The number of outdated files.
     """
-    removed_since = (
-        "there.reason = 'removed' AND there.retired_at >= (SELECT begun_at FROM chunks WHERE id = %(id)s)"
-    )
+    # A file that repack, repair or `store rm --lost` moved keeps its time, and undelete gives it a new one.
+    begun = "(SELECT begun_at FROM chunks WHERE id = %(id)s)"
+    points_later = f"there.caf_file_id > %(id)s OR there.current_since >= {begun}"
+    removed_since = f"there.reason = 'removed' AND there.retired_at >= {begun}"
     statement = (
         "WITH outdated AS (DELETE FROM staged "  # noqa: S608
-        f"WHERE {exists_by_key('file_locations', 'staged', 'there.caf_file_id > %(id)s')} "
+        f"WHERE {exists_by_key('file_locations', 'staged', points_later)} "
         f"OR {exists_by_key('retired_locations', 'staged', removed_since)} RETURNING staged.*) "
         f"INSERT INTO retired_locations ({COLUMNS}, run_id, reason) "
         f"SELECT {COLUMNS}, (SELECT run_id FROM chunks WHERE id = %(id)s), 'skipped' "

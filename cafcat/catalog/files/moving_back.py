@@ -4,9 +4,11 @@ A moved file keeps its former location in retired_locations until `prune` delete
 chunk in another store still has the bytes of the file.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from cafcat.catalog.by_key import BY_INDEX
+from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
 from cafcat.catalog.chunks.file_rows import KEPT_RUN, KEPT_TIME, subtract_from_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files import removal_sql as statements
@@ -18,46 +20,48 @@ from cafcat.catalog.history.journal import append
 from cafcat.model import JournalKind
 from cafcat.support.quantities import plural
 
-__all__ = ["MovedBack", "MovingBack"]
+__all__ = ["FormerObject", "MovedBack", "MovingBack"]
 
-# Where a former chunk can be read: its own object, and its copies. A missing object has no bytes, a damaged one
-# has most of them.
-_OBJECTS: Final = """
-SELECT c.store, NULL::bigint AS copy_id WHERE c.store <> %(lost)s
-UNION ALL
-SELECT k.store, k.id FROM chunk_copies AS k
-WHERE k.chunk_id = c.id AND k.store <> %(lost)s AND k.state = 'committed' AND k.deleted_at IS NULL
-"""
-_LAST_FAILURE: Final = """
-SELECT v.verdict FROM verifications AS v
-WHERE v.chunk_id = c.id AND v.copy_id IS NOT DISTINCT FROM o.copy_id AND v.verdict IN ('damaged', 'missing')
-ORDER BY v.id DESC LIMIT 1
-"""
-# An archive of logs is found by its log files, which `repack` moved to the new archive.
-_READABLE: Final = f"""
-SELECT c.id, bool_and(cafcat_ops.is_broken(c.id, o.copy_id)) AS is_damaged
-FROM (SELECT DISTINCT caf_file_id FROM former) AS f
-JOIN chunks AS c ON c.id = f.caf_file_id CROSS JOIN LATERAL ({_OBJECTS}) AS o
-WHERE c.state IN ('committed', 'retired')
-  AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id)
-  AND NOT (cafcat_ops.is_broken(c.id, o.copy_id) AND 'missing' = ({_LAST_FAILURE}))
-GROUP BY c.id
+# The former location must be that of the same version, not only of the same bytes: a rebuild takes the time and the
+# run of a returned file from the former chunk, and its index has the time of modification.
+_FORMER: Final = f"""
+FROM (SELECT l.*, coalesce(l.current_since, c.committed_at) AS since FROM file_locations AS l
+      JOIN chunks AS c ON c.id = l.caf_file_id WHERE l.caf_file_id = %(chunk)s OFFSET 0) AS l
+CROSS JOIN LATERAL (SELECT * FROM retired_locations WHERE file_path = l.file_path OFFSET 0) AS r
+JOIN chunks AS c ON c.id = r.caf_file_id
+WHERE r.reason = 'moved' AND r.crc32c = l.crc32c AND {size_of("r.")} = {size_of("l.")}
+  AND r.modified_at IS NOT DISTINCT FROM l.modified_at AND coalesce(r.current_since, c.committed_at) = l.since
+  AND c.state IN ('committed', 'retired')
 """  # noqa: S608
-# A row of `former` has the former place, and all else of the live row: an ingest may have changed the time since.
-_FORMER_PLACE: Final = ("caf_file_id", "start_byte", "end_byte", "content_bytes", "decoding")
-_FORMER_COLUMNS: Final = ", ".join(
-    f"{'r' if name in _FORMER_PLACE else 'l'}.{name}" for name in ALL_COLUMNS.split(", ")
-)
+# A missing object has no bytes, a damaged one has most of them. The log files of an archive of logs cannot be
+# searched any more after `repack` to another format.
+_OBJECTS: Final = f"""
+SELECT c.id, o.copy_id, o.store, o.object_key, cafcat_ops.is_broken(c.id, o.copy_id)
+FROM (SELECT DISTINCT c.id {_FORMER}) AS f JOIN chunks AS c ON c.id = f.id
+CROSS JOIN LATERAL (
+    SELECT NULL::bigint AS copy_id, c.store, c.object_key
+    UNION ALL
+    SELECT k.id, k.store, k.object_key FROM chunk_copies AS k
+    WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.deleted_at IS NULL) AS o
+WHERE o.store <> %(lost)s AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id)
+  AND NOT (cafcat_ops.is_broken(c.id, o.copy_id) AND 'missing' = (
+      SELECT v.verdict FROM verifications AS v WHERE v.chunk_id = c.id AND v.copy_id IS NOT DISTINCT FROM o.copy_id
+      AND v.verdict IN ('damaged', 'missing') ORDER BY v.id DESC LIMIT 1))
+ORDER BY 1, 2 NULLS FIRST
+"""  # noqa: S608
+_DAMAGE: Final = f"""
+SELECT FROM findings AS f JOIN verifications AS v ON v.id = f.verification_id
+WHERE v.chunk_id = o.chunk_id AND v.copy_id IS NOT DISTINCT FROM o.copy_id AND f.file_path = l.file_path
+  AND {FAILURE_COUNTS}
+"""  # noqa: S608
+_FORMER_COLUMNS: Final = ", ".join(f"r.{name}" for name in ALL_COLUMNS.split(", "))
 _FOUND: Final = f"""
-WITH former AS MATERIALIZED (
-    SELECT r.id AS retired_id, {_FORMER_COLUMNS}
-    FROM (SELECT * FROM file_locations WHERE caf_file_id = %(chunk)s OFFSET 0) AS l
-    CROSS JOIN LATERAL (SELECT * FROM retired_locations WHERE file_path = l.file_path OFFSET 0) AS r
-    WHERE r.reason = 'moved' AND r.crc32c = l.crc32c AND {size_of("r.")} = {size_of("l.")}
-), readable AS MATERIALIZED ({_READABLE})
+WITH former AS MATERIALIZED (SELECT r.id AS retired_id, {_FORMER_COLUMNS} {_FORMER})
 SELECT DISTINCT ON (file_path) retired_id, {ALL_COLUMNS}
-FROM former JOIN readable ON readable.id = former.caf_file_id
-ORDER BY file_path, readable.is_damaged, retired_id DESC
+FROM former AS l JOIN unnest(%(chunks)s::bigint[], %(copies)s::bigint[], %(damaged)s::boolean[])
+     AS o (chunk_id, copy_id, is_damaged) ON o.chunk_id = l.caf_file_id
+WHERE NOT (o.is_damaged AND EXISTS ({_DAMAGE}))
+ORDER BY file_path, o.is_damaged, retired_id DESC
 """  # noqa: S608
 _COUNT: Final = f"SELECT count(*), coalesce(sum({size_of()}), 0)::bigint FROM ({_FOUND}) AS found"  # noqa: S608
 _WANTED: Final = f"INSERT INTO wanted (retired_id, {ALL_COLUMNS}) {_FOUND}"
@@ -67,7 +71,8 @@ SELECT {ALL_COLUMNS}, 'moved'
 FROM (SELECT * FROM file_locations WHERE caf_file_id = %(chunk)s OFFSET 0) AS l
 WHERE EXISTS (SELECT FROM wanted WHERE wanted.file_path = l.file_path) ORDER BY file_path
 """  # noqa: S608
-# Each path in `wanted` has a row in file_locations, so this INSERT only updates rows.
+# Each path in `wanted` has a row in file_locations, so this INSERT only updates rows. It keeps the entity tag and
+# the source, which a later ingest may have entered.
 _RETURN: Final = f"""
 INSERT INTO file_locations ({COLUMNS}) SELECT {COLUMNS} FROM wanted ORDER BY file_path
 ON CONFLICT (file_path) DO UPDATE SET
@@ -75,6 +80,24 @@ ON CONFLICT (file_path) DO UPDATE SET
     (excluded.caf_file_id, excluded.start_byte, excluded.end_byte, excluded.content_bytes, excluded.decoding,
      {KEPT_RUN}, {KEPT_TIME})
 """  # noqa: S608
+
+
+class FormerObject(NamedTuple):
+    """An object of a chunk from which files were moved into a lost chunk.
+
+    Attributes:
+        chunk_id: chunks.id of the former chunk.
+        copy_id: chunk_copies.id; None for the chunk's own object.
+        store: URL of the store that has the object.
+        object_key: Key of the object in this store.
+        is_damaged: True if a check found the object damaged, and no later check found it whole.
+    """
+
+    chunk_id: int
+    copy_id: int | None
+    store: str
+    object_key: str
+    is_damaged: bool
 
 
 class MovedBack(NamedTuple):
@@ -97,26 +120,37 @@ class MovingBack:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def count(self, chunk_id: int, lost_store: str) -> MovedBack:
-        """Count the files that `move_back` would return to former chunks.
+    def objects(self, chunk_id: int, lost_store: str) -> list[FormerObject]:
+        """Return the objects in other stores of the chunks that had live files of a lost chunk in the same version.
 
         Args:
             chunk_id: chunks.id of the lost chunk.
             lost_store: URL of the lost store.
         """
         with self._connection.by_index() as connection:
-            row = connection.execute(_COUNT.encode(), {"chunk": chunk_id, "lost": lost_store}).fetchone()
-        assert row is not None  # noqa: S101 - an aggregate gives one row
-        return MovedBack(*row)
+            rows = connection.execute(_OBJECTS.encode(), {"chunk": chunk_id, "lost": lost_store}).fetchall()
+        return [FormerObject(*row) for row in rows]
 
-    def move_back(self, chunk_id: int, lost_store: str) -> MovedBack:
-        """Let the live files of a lost chunk point to former chunks that another store has.
-
-        A former location must have the same size and checksum. Undamaged chunks are preferred to damaged ones.
+    def count(self, chunk_id: int, objects: Sequence[FormerObject]) -> MovedBack:
+        """Count the files that `move_back` would return to the chunks of some objects.
 
         Args:
             chunk_id: chunks.id of the lost chunk.
-            lost_store: URL of the lost store.
+            objects: The objects that exist.
+        """
+        with self._connection.by_index() as connection:
+            row = connection.execute(_COUNT.encode(), _parameters(chunk_id, objects)).fetchone()
+        assert row is not None  # noqa: S101 - an aggregate gives one row
+        return MovedBack(*row)
+
+    def move_back(self, chunk_id: int, objects: Sequence[FormerObject]) -> MovedBack:
+        """Let the live files of a lost chunk point to the chunks of some objects, which had them before.
+
+        Undamaged objects are preferred. A damaged object does not have the files that a check found damaged in it.
+
+        Args:
+            chunk_id: chunks.id of the lost chunk.
+            objects: The objects that exist.
 
         Returns:
             The files that moved. All others stay where they are.
@@ -131,13 +165,22 @@ class MovingBack:
             connection.execute(statements.WANTED_TABLE)
             lock_locations(connection)
             lock_stores(connection)
-            connection.execute(_WANTED.encode(), {"chunk": chunk_id, "lost": lost_store})
+            connection.execute(_WANTED.encode(), _parameters(chunk_id, objects))
             connection.execute(statements.USABLE_TABLE)
             connection.execute("DELETE FROM wanted WHERE caf_file_id NOT IN (SELECT id FROM usable)")
             connection.execute("ANALYZE wanted")
             [(files, size_bytes)] = connection.execute(statements.TOTALS.format(table="wanted").encode()).fetchall()
             stores = _move(connection, chunk_id, files, size_bytes) if files else ()
-        return MovedBack(files, size_bytes, tuple(url for url in stores if url != lost_store))
+        return MovedBack(files, size_bytes, stores)
+
+
+def _parameters(chunk_id: int, objects: Sequence[FormerObject]) -> dict[str, Any]:
+    return {
+        "chunk": chunk_id,
+        "chunks": [former.chunk_id for former in objects],
+        "copies": [former.copy_id for former in objects],
+        "damaged": [former.is_damaged for former in objects],
+    }
 
 
 def _move(connection: PgConnection, chunk_id: int, files: int, size_bytes: int) -> tuple[str, ...]:

@@ -186,28 +186,36 @@ WHERE p.adopted AND NOT q.adopted AND other.crc32c = e.crc32c
 
 # All changes of each path, in order. caf_file_id is the chunk of a commit, move or restoration, or the chunk from
 # which the path was removed. end_byte is NULL if that chunk is missing. A file that `undelete` restored is current
-# since then. A file that `store rm --lost` returned to a former chunk was never removed.
+# since then. A file that `store rm --lost` returned to a former chunk was not removed, and keeps its time.
 _TIMELINE: Final = f"""
 CREATE TEMPORARY TABLE timeline ON COMMIT DROP AS
 SELECT {_ENTRY},
-       CASE WHEN kind = 'restore' AND lag(kind) OVER later = 'remove' THEN happened_at ELSE current_since END
-           AS current_since,
+       CASE WHEN is_undelete THEN happened_at
+            WHEN kind = 'restore' AND max(happened_at) FILTER (WHERE is_undelete) OVER later
+                                      > coalesce(current_since, committed_at)
+                THEN max(happened_at) FILTER (WHERE is_undelete) OVER later
+            ELSE current_since END AS current_since,
        sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
        lead(caf_file_id) OVER later AS next_chunk, lead(end_byte) OVER later IS NOT NULL AS has_next_entry,
        (lead(crc32c) OVER later, lead({size_of()}) OVER later, lead(modified_at) OVER later)
            IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
 FROM (
+  SELECT *, kind = 'restore' AND lag(kind, 1, 'commit') OVER later = 'remove' AS is_undelete
+  FROM (
     SELECT e.caf_file_id, e.start_byte, e.end_byte, e.crc32c, e.modified_at, e.file_path, e.content_bytes,
-           e.decoding, e.ingest_run_id, e.current_since, p.sequence, p.kind, p.happened_at
+           e.decoding, e.ingest_run_id, e.current_since, p.sequence, p.kind, p.happened_at,
+           p.happened_at AS committed_at
     FROM entries AS e JOIN plan AS p ON p.id = e.caf_file_id
     WHERE NOT EXISTS (SELECT FROM record_files AS f WHERE f.n = p.n AND f.file_path = e.file_path)
     UNION ALL
     SELECT p.id, f.start_byte, e.end_byte, e.crc32c, e.modified_at, f.file_path, e.content_bytes, e.decoding,
-           e.ingest_run_id, e.current_since, l.id, l.kind, l.happened_at
+           e.ingest_run_id, e.current_since, l.id, l.kind, l.happened_at, p.happened_at
     FROM record_files AS f JOIN records AS l USING (n) LEFT JOIN plan AS p ON p.uuid = f.chunk
     LEFT JOIN entries AS e
         ON e.caf_file_id = p.id AND e.file_path = f.file_path AND e.start_byte = f.start_byte
     WHERE l.kind IN ('remove', 'restore')
+  ) AS happened
+  WINDOW later AS (PARTITION BY file_path ORDER BY sequence)
 ) AS happened
 WINDOW later AS (PARTITION BY file_path ORDER BY sequence)
 """  # noqa: S608

@@ -313,7 +313,7 @@ class Rebuild:
         if self._damages.lost_count and not self._accept_loss:
             return  # not all chunks are in the stage
         for path, chunk in stage.order_changes(self._last_sequence, self._left_out):
-            message = f"the file was restored by undelete in chunk {chunk}, which none of these stores has whole"
+            message = f"the file was restored in chunk {chunk}, which none of these stores has whole"
             self._damages.add(Damage(DamageKind.FILE, path, message, None, lost=True))
 
     def _finalize(self, stage: Stage, identity: UUID) -> RebuiltCounts:

@@ -8,10 +8,11 @@ Each step is a transaction of its own, and the same command finishes what an int
 from dataclasses import dataclass
 from typing import Final
 
-from cafcat.catalog.files.moving_back import MovedBack
+from cafcat.catalog.files.moving_back import FormerObject, MovedBack
 from cafcat.catalog.files.path_list import VersionList
 from cafcat.catalog.stores.losing import LostChunk
-from cafcat.errors import Conflict, StoreFailed
+from cafcat.errors import CafcatError, CatalogOutdated, CatalogUnavailable, Conflict, StoreFailed
+from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.removing import Removing
 from cafcat.operations.stores.rows import store_row
 from cafcat.session import Session
@@ -74,56 +75,88 @@ def lose_store(session: Session, store: str, *, dry_run: bool) -> StoreLossRepor
     """
     url = store_row(session, store).url
     _check_lost(session, url)
-    losing = session.catalog.losing
-    copies, backups = losing.copies_and_backups(url)
-    report = StoreLossReport(url, copies_lost=copies, backups_lost=backups, dry_run=dry_run)
-    lost = _switch_to_copies(session, report)
-    removing = Removing(session)
-    with VersionList() as versions:
-        for chunk in lost:
-            session.checkpoint()
-            _count_lost(chunk, _move_back(session, removing, chunk, report), report)
-            if not dry_run:
-                losing.add_versions(chunk.id, versions)
-        if not dry_run:
-            removing.remove_versions(versions, None, lost_store=url)
-            losing.end(url)
-            removing.record_stores()  # without the lost one, which a rebuild would ask for
-            session.stores.close()  # a new store may be made at the same place
-            session.catalog.folders.fold()
-    return report
+    loss = _Loss(session, url, dry_run=dry_run)
+    loss.run()
+    return loss.report
 
 
-def _switch_to_copies(session: Session, report: StoreLossReport) -> list[LostChunk]:
-    """Let all chunks of a lost store that have copies elsewhere be read from these. Return the other chunks."""
-    lost = []
-    for chunk in session.catalog.losing.chunks(report.store):
-        session.checkpoint()
-        if chunk.copy_store is None:
-            lost.append(chunk)
-            continue
-        report.chunks_kept += 1
-        report.chunks_damaged += chunk.is_damaged
-        if not report.dry_run:
-            session.catalog.copies.switch(chunk.uuid, report.store, chunk.copy_store, is_unchecked=True)
-    return lost
+class _Loss:
+    """State and steps of one `cafcat store rm --lost`.
 
+    Attributes:
+        report: Totals of what was done so far.
+    """
 
-def _move_back(session: Session, removing: Removing, chunk: LostChunk, report: StoreLossReport) -> MovedBack:
-    """Return live files of a lost chunk to former chunks that another store has. In a dry run, only count them."""
-    moving_back = session.catalog.moving_back
-    moved = (moving_back.count if report.dry_run else moving_back.move_back)(chunk.id, report.store)
-    removing.write_records(moved.stores)
-    return moved
+    def __init__(self, session: Session, url: str, *, dry_run: bool) -> None:
+        self._session = session
+        self._catalog = session.catalog
+        self._removing = Removing(session)
+        self._stores = ReachableStores(session)
+        self._lost: set[int] = set()
+        copies, backups = session.catalog.losing.copies_and_backups(url)
+        self.report = StoreLossReport(url, copies_lost=copies, backups_lost=backups, dry_run=dry_run)
 
+    def run(self) -> None:
+        report = self.report
+        with VersionList() as versions:
+            for chunk in self._switch_to_copies():
+                self._session.checkpoint()
+                self._count_lost(chunk, self._move_back(chunk))
+                if not report.dry_run:
+                    self._catalog.losing.add_versions(chunk.id, versions)
+            if not report.dry_run:
+                self._removing.remove_versions(versions, None, lost_store=report.store)
+                self._catalog.losing.end(report.store)
+                self._removing.record_stores()  # without the lost one, which a rebuild would ask for
+                self._session.stores.close()  # a new store may be made at the same place
+                self._catalog.folders.fold()
 
-def _count_lost(chunk: LostChunk, moved: MovedBack, report: StoreLossReport) -> None:
-    report.chunks_lost += 1
-    report.files_moved_back += moved.files
-    report.files_lost += chunk.files - moved.files
-    report.bytes_lost += chunk.bytes - moved.bytes
-    report.removed_files_lost += chunk.removed_files
-    report.old_versions_lost += chunk.old_versions
+    def _switch_to_copies(self) -> list[LostChunk]:
+        """Let the chunks of the lost store with copies elsewhere be read from these. Return the other chunks."""
+        lost = []
+        for chunk in self._catalog.losing.chunks(self.report.store):
+            self._session.checkpoint()
+            if chunk.copy_store is None:
+                lost.append(chunk)
+                self._lost.add(chunk.id)
+                continue
+            self.report.chunks_kept += 1
+            self.report.chunks_damaged += chunk.is_damaged
+            if not self.report.dry_run:
+                self._catalog.copies.switch(chunk.uuid, self.report.store, chunk.copy_store, is_unchecked=True)
+        return lost
+
+    def _move_back(self, chunk: LostChunk) -> MovedBack:
+        """Return live files of a lost chunk to former chunks that another store has. In a dry run, count them."""
+        lost_store, moving_back = self.report.store, self._catalog.moving_back
+        objects = [former for former in moving_back.objects(chunk.id, lost_store) if self._is_there(former)]
+        if self.report.dry_run:
+            return moving_back.count(chunk.id, objects)
+        moved = moving_back.move_back(chunk.id, objects)
+        self._removing.write_records(url for url in moved.stores if url != lost_store)
+        return moved
+
+    def _is_there(self, former: FormerObject) -> bool:
+        """Return False if a chunk is lost, too, or a store does not have an object, such as a deleted archive.
+
+        A store out of reach is taken to have its objects.
+        """
+        if former.chunk_id in self._lost:
+            return False
+        try:
+            return has(self._stores.open(former.store), former.object_key)
+        except (CatalogUnavailable, CatalogOutdated):
+            raise
+        except CafcatError:
+            return True
+
+    def _count_lost(self, chunk: LostChunk, moved: MovedBack) -> None:
+        self.report.chunks_lost += 1
+        self.report.files_moved_back += moved.files
+        self.report.files_lost += chunk.files - moved.files
+        self.report.bytes_lost += chunk.bytes - moved.bytes
+        self.report.removed_files_lost += chunk.removed_files
+        self.report.old_versions_lost += chunk.old_versions
 
 
 def _check_lost(session: Session, url: str) -> None:
