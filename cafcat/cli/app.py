@@ -128,6 +128,7 @@ OF_OTHER_PROGRAMS: Final = {
     "put": "`cafcat ingest FILE` packs a file",
     "rcat": "`cafcat ingest -` packs a tar stream; write another stream to a file first",
     "rebuild-index": "`cafcat rebuild` makes a lost catalog again from its stores",
+    "remove": "`cafcat rm` removes files",
     "rmdir": "`cafcat rm -r FOLDER` removes a folder with its files",
     "self-update": "install the new version over this one, then run `cafcat db upgrade`: docs/tasks/upgrading.md",
     "sha1sum": "`cafcat stat PATH` shows the checksum of a file (CRC-32C); cafcat stores no SHA-1",

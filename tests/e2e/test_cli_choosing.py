@@ -122,6 +122,18 @@ def test_get_all_files_with_their_folders(cafcat: Cafcat) -> None:
     assert files_below(cafcat.folder / "out") == TREE
 
 
+def test_a_pattern_that_matches_only_folders(filled: Cafcat) -> None:
+    (filled.folder / "many" / "00").mkdir(parents=True)
+    (filled.folder / "many" / "00" / "a").write_bytes(b"a")
+    filled("ingest", "many", "-q")
+    for verb in ("get", "stat", "rm"):
+        hint = "the pattern matches folders: 'many/0*/**' means the files below them"
+        assert filled(verb, "many/0*", "--json", code=4).error["hint"] == hint
+    assert filled("stat", "many/0*/**", "--json").document["path"] == "many/00/a"
+    for verb in ("ls", "find", "du"):
+        assert filled(verb, "many/0*", "--json", code=4).error["hint"] == "`cafcat ls many` lists this folder"
+
+
 def test_a_missing_name_with_brackets_is_looked_for_as_a_name(filled: Cafcat) -> None:
     hint = r"`cafcat find --name 'star\[1].txt'` looks for a file of this name in all folders"
     assert filled("get", "no/star[1].txt", "--json", code=4).error["hint"] == hint

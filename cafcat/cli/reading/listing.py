@@ -70,7 +70,7 @@ def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None
     is_lost = warn_if_lost(call, repository.session)
     if prefix not in ("", ".", "./"):
         files = repository.session.catalog.reading.files
-        hint = pattern_hint(prefix, files) if is_glob(prefix) else "`cafcat ls` lists the catalog"
+        hint = pattern_hint(prefix, files, is_usable=False) if is_glob(prefix) else "`cafcat ls` lists the catalog"
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
         if not explain_log(repository.has_logs, error) and not explain_removed(repository.history, error):
             explain_parents(repository, error)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cafcat.cli.call import Call
     from cafcat.model import RetiredLocation
     from cafcat.packed_files import PackedFiles
-    from cafcat.reading.lookup import PathLookup
+    from cafcat.reading.lookup import PathListing
 
 __all__ = [
     "NO_LOGS",
@@ -140,7 +140,7 @@ def hint_to_find(error: NotFound) -> None:
         error.hint = f"{find}, and `cafcat ls` lists folders"
 
 
-def explain_pattern(error: CafcatError, files: "PathLookup") -> None:
+def explain_pattern(error: CafcatError, files: "PathListing") -> None:
     """Change the message of an error, and add a hint if it has none, if the missing name is a pattern.
 
     Args:
@@ -151,25 +151,30 @@ def explain_pattern(error: CafcatError, files: "PathLookup") -> None:
 
     if isinstance(error, NotFound) and error.path and is_glob(error.path):
         error.message = "no file has this name or matches this pattern"
-        error.hint = error.hint or pattern_hint(error.path, files)
+        error.hint = error.hint or pattern_hint(error.path, files, is_usable=True)
 
 
-def pattern_hint(pattern: str, files: "PathLookup") -> str:
+def pattern_hint(pattern: str, files: "PathListing", *, is_usable: bool) -> str:
     """Return a hint for a path with special characters of patterns, such as "photos/*.jpg", that names no file.
 
     Args:
         pattern: The pattern.
-        files: Looks up the folder of the pattern.
+        files: Looks up the folder of the pattern, and folders that the pattern matches.
+        is_usable: True if the command accepts patterns.
     """
     from cafcat.reading.globs import literal_prefix
-    from cafcat.support.paths import from_root
+    from cafcat.reading.selecting import glob_range
+    from cafcat.support.paths import from_root, is_text
 
     if "{" in pattern:
         return "{a,b} has no meaning in a pattern: give several patterns"
     folder = from_root(literal_prefix(pattern).rpartition("/")[0])
     where = f" {argument(folder)}" if folder and files.folders_among([folder]) else ""
     name = pattern.rstrip("/").rpartition("/")[2]
-    if not name.strip("*"):
+    matches_folders = is_text(pattern) and not files.absent([[glob_range(pattern, below=True)]])
+    if matches_folders and is_usable:
+        return f"the pattern matches folders: {word(pattern.rstrip('/') + '/**')} means the files below them"
+    if matches_folders or not name.strip("*"):
         return f"`cafcat ls{where}` lists this folder" if where else "`cafcat ls` lists the catalog"
     if not _WILDCARD.search(name):  # brackets are more often a part of a name than a list of characters
         plain = _PATTERN_CHARACTERS.sub(r"\\\g<0>", name)
