@@ -11,7 +11,14 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from cafcat.catalog.history.journal import MOST_UNWRITTEN, Journal, JournalFile, JournalOrigin, JournalRecord
+from cafcat.catalog.history.journal import (
+    MOST_UNWRITTEN,
+    Journal,
+    JournalFile,
+    JournalOrigin,
+    JournalRecord,
+    JournalStore,
+)
 from cafcat.model import JournalKind
 from cafcat.stores.base import Store
 from cafcat.stores.keys import JOURNAL_PREFIX
@@ -162,10 +169,15 @@ def _head(record: JournalRecord, version: int) -> dict[str, Any]:
     if record.run is not None:
         head["run"] = record.run._asdict()
     if record.stores:
-        head["stores"] = [store._asdict() | {"uuid": str(store.uuid)} for store in record.stores]
+        head["stores"] = [_used_store(store) for store in record.stores]
     if record.damaged_retired:
         head["damaged_retired"] = [str(uuid) for uuid in record.damaged_retired]
     return head
+
+
+def _used_store(store: JournalStore) -> dict[str, Any]:
+    members = store._asdict() | {"uuid": str(store.uuid)}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _line(document: dict[str, Any]) -> bytes:

@@ -268,10 +268,12 @@ def _stores(documents: Any) -> tuple[JournalStore, ...]:
 
 
 def _store(document: dict[str, Any]) -> JournalStore:
-    url, chunks = document.get("url"), document.get("chunks")
+    url, chunks, name = document.get("url"), document.get("chunks"), document.get("name")
     if not isinstance(url, str) or "\0" in url or not isinstance(chunks, bool):
         raise ValueError("url and chunks of a store are not a text and a truth value")
-    return JournalStore(_uuid(document, "uuid"), url, chunks)
+    if name is not None and (not isinstance(name, str) or "\0" in name):
+        raise ValueError("the name of a store is not a text")
+    return JournalStore(_uuid(document, "uuid"), url, chunks, name)
 
 
 def _is_origin(document: dict[str, Any]) -> bool:

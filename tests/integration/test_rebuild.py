@@ -209,6 +209,27 @@ def test_stores_of_one_catalog(local: World, tmp_path: Path) -> None:
     assert live(local.rebuilt(other, local.store)[0]) == {"a": b"2"}
 
 
+def test_stores_keep_their_names(local: World, tmp_path: Path) -> None:
+    """A store that moved has the same identity. A name that the new catalog gave already stays."""
+    other, third = tmp_path / "other", tmp_path / "third"
+    repository = local.repository
+    commit(repository, {"a": b"1"})
+    for folder in (other, third):
+        folder.mkdir()
+        repository.add_store(folder.name, str(folder))
+        repository.copy(to=folder.name)
+    commit(repository, {"b": b"2"})
+    moved = other.rename(tmp_path / "moved")
+    rebuilt = local.empty()
+    rebuilt.add_store("new", str(third))
+    rebuilt.rebuild([local.store, str(moved), str(third)])
+    assert {store.url: store.name for store in rebuilt.stores()} == {
+        Path(local.store).as_uri(): None,
+        moved.as_uri(): "other",
+        third.as_uri(): "new",
+    }
+
+
 def test_existing_backups_are_entered_again(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     local.repository.backup()

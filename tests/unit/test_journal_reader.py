@@ -54,6 +54,7 @@ LYING = {
     "never a line": b"x" * 3_000_000,
     "other sequence": encoded(HEAD | {"sequence": 8}),
     "later version": encoded(HEAD | {"cafcat_journal": 3}),
+    "name of a store": encoded(HEAD | {"stores": [{"uuid": CHUNK["uuid"], "url": "x", "chunks": True, "name": 5}]}),
     "no kind": encoded(HEAD | {"kind": "delete"}),
     "list as kind": encoded(HEAD | {"kind": ["remove"]}),
     "no time": encoded(HEAD | {"happened_at": "2026-02-30T10:00:00.123456Z"}),

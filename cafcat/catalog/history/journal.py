@@ -31,8 +31,8 @@ _PAGE_ROWS: Final = 5000
 _LOCK: Final = 0x6A6F726E
 """First key of the journal's advisory locks (PostgreSQL documentation, 13.3.5): "jorn" in ASCII."""
 _STORES: Final = """
-SELECT coalesce(json_agg(json_build_array(uuid, url, has_chunks) ORDER BY id), '[]')
-FROM (SELECT id, uuid, url,
+SELECT coalesce(json_agg(json_build_array(uuid, url, has_chunks, name) ORDER BY id), '[]')
+FROM (SELECT id, uuid, url, name,
              EXISTS (SELECT FROM chunks WHERE store = url AND adopted_prefix IS NULL
                      AND state IN ('committed', 'retired') OFFSET 0) AS has_chunks,
              EXISTS (SELECT FROM chunk_copies WHERE store = url AND state = 'committed' AND retired_at IS NULL
@@ -136,11 +136,13 @@ class JournalStore(NamedTuple):
         uuid: Identity of the store, as in its markers.
         url: URL of the store.
         chunks: True if chunks are read from the store. False if the store only has copies of chunks.
+        name: Name of the store in the catalog; None if it has none, and in objects of earlier versions.
     """
 
     uuid: UUID
     url: str
     chunks: bool
+    name: str | None = None
 
 
 class JournalRecord(NamedTuple):
@@ -372,7 +374,7 @@ def _record(row: Sequence[Any]) -> JournalRecord:
     run_id, started_at, host, version, chunk_id, *columns = of_chunk
     chunk = None if chunk_id is None else JournalChunk(*columns)
     run = None if run_id is None else JournalRun(run_id, started_at, host, version)
-    used = tuple(JournalStore(UUID(name), url, chunks) for name, url, chunks in stores)
+    used = tuple(JournalStore(UUID(identity), *columns) for identity, *columns in stores)
     return JournalRecord(
         sequence, uuid, JournalKind(kind), happened_at, tuple(unwritten), chunk, catalog, run, used, tuple(damaged)
     )

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from cafcat.catalog.history.journal import JournalRecord, JournalStore
 from cafcat.errors import InvalidInput, NotFound
+from cafcat.settings.stores import is_store_name
 from cafcat.stores.base import Store
 from cafcat.stores.marker import Marker, read_markers
 
@@ -107,6 +108,12 @@ class LostCatalogs:
             store for store in found.newest.stores if store.uuid not in found.identities and store.url not in named
         ]
         return found.newest.happened_at, missing
+
+    def store_names(self) -> Mapping[UUID, str]:
+        """Return the names that stores of the chosen catalog had when its last record was written, by identity."""
+        found = self._found.get(self.lost)
+        stores = () if found is None or found.newest is None else found.newest.stores
+        return {store.uuid: store.name for store in stores if store.name is not None and is_store_name(store.name)}
 
     def damaged_retired(self) -> Mapping[UUID, int]:
         """Return the chunks of the chosen catalog that were damaged or missing, and had no live file.

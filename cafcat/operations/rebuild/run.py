@@ -326,11 +326,12 @@ class Rebuild:
     def _finish(self, catalogs: LostCatalogs, identity: UUID) -> None:
         """Write the journal records of adopted chunks into the stores. `recover` writes those that fail here.
 
-        Also record the UUIDs of the stores, and remove the marker of this catalog's earlier identity, if nothing
-        was written under it.
+        Also record the UUIDs of the stores and their names, and remove the marker of this catalog's earlier
+        identity, if nothing was written under it.
         """
+        names = catalogs.store_names()
         for store in self._stores:
-            self._record_identity(store, identity)
+            self._record_identity(store, identity, names)
             if self._adopted:
                 try:
                     write_journal(self._catalog.journal, store)
@@ -345,12 +346,22 @@ class Rebuild:
                     message = f"cannot remove a marker that is no longer used: {error}"
                     self._progress.warn(f"{message}; remove {marker}, or a later rebuild will require --catalog")
 
-    def _record_identity(self, store: Store, catalog: UUID) -> None:
-        """Record the UUID of a store as in its marker, as the next write to the store would do."""
+    def _record_identity(self, store: Store, catalog: UUID, names: Mapping[UUID, str]) -> None:
+        """Record the UUID of a store as in its marker, as the next write to the store would do, and its name.
+
+        Args:
+            store: The store.
+            catalog: Identity of the rebuilt catalog.
+            names: Names of stores by their UUIDs.
+        """
         with suppress(CafcatError):
             marker = read_marker(store, catalog)
-            if marker is not None:
-                self._catalog.identities.record_store(store.url, marker.store)
+            if marker is None:
+                return
+            self._catalog.identities.record_store(store.url, marker.store)
+            row = self._catalog.stores.find(store.url)
+            if row is not None and row.name is None and marker.store in names:
+                self._catalog.stores.rename(store.url, names[marker.store])
 
     def _add_failures(
         self, kind: DamageKind, failures: Sequence[Failure], files: int | None = None, *, lost: bool
