@@ -154,6 +154,43 @@ def test_restored_catalog_accepts_new_rows(local: World) -> None:
     assert sql(empty, "SELECT count(*) FROM journal WHERE unwritten <> '{}'") == [(0,)]
 
 
+def test_chunks_that_were_pruned_after_the_backup_are_pruned(world: World) -> None:
+    """Else undelete would bring back a file without bytes. A chunk with a copy is kept."""
+    repository, copies = world.repository, str(world.folder / "copies")
+    copied = commit(repository, {"copied": b"1"})
+    repository.copy(to=copies)
+    commit(repository, {"kept": b"2"})
+    pruned = commit(repository, {"pruned": b"3", "p": b""})
+    repository.rm(["copied", "kept", "pruned", "p"])
+    repository.backup()
+    world.objects.delete(f"{copied}.caf")
+    world.objects.delete(f"{pruned}.caf")
+    empty = world.empty()
+    assert empty.restore().chunks_pruned == 1
+    states = "SELECT state FROM chunks ORDER BY id"
+    assert sql(empty, states) == [("retired",), ("retired",), ("deleted",)]
+    undeleted = empty.undelete(["copied", "kept", "pruned", "p"])
+    assert (undeleted.files, undeleted.files_pruned) == (2, 2)
+    assert dict(empty.read_many(["copied", "kept"])) == {"copied": b"1", "kept": b"2"}
+    assert empty.session.catalog.reports.findings() == []
+    assert empty.prune(grace_seconds=0, dry_run=False).failed == ()
+
+
+def test_changes_that_an_earlier_restore_lost_are_not_later_ones(world: World) -> None:
+    commit(world.repository, {"a": b"1"})
+    world.repository.backup()
+    commit(world.repository, {"b": b"2"})
+    first = world.empty()
+    report = first.restore()
+    assert (report.newer_records, report.earlier_records) == (1, 0)
+    commit(first, {"c": b"3"})
+    first.backup()
+    second = world.empty()
+    report = second.restore()
+    assert (report.newer_records, report.earlier_records) == (0, 1)
+    assert second.session.catalog.backups.lacking_changes() == 1
+
+
 def test_later_changes_are_counted_and_their_numbers_not_reused(world: World) -> None:
     commit(world.repository, {"a": b"1"})
     world.repository.backup()

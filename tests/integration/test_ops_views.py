@@ -233,6 +233,7 @@ def test_a_copy_that_is_known_to_be_broken_is_no_copy(
     copies = "SELECT copies FROM cafcat_ops.chunk_health"
     places = named_queries()["where-is"].text(["top"])
     of_store = named_queries()["lost-with-store"].text([str(folder.url)])
+    of_copies = named_queries()["lost-with-store"].text([second.as_uri()])
     assert (sql(local, lost, uuid), sql(local, single), sql(local, copies)) == ([(0,)], [], [(1,)])
     [copy] = second.glob("*.caf")
     kept = copy.read_bytes()
@@ -246,6 +247,10 @@ def test_a_copy_that_is_known_to_be_broken_is_no_copy(
     copy.write_bytes(kept)
     local.verify()
     assert (sql(local, lost, uuid), sql(local, copies), sql(local, of_store)) == ([(0,)], [(1,)], [])
+    assert sql(local, of_copies) == []
+    local.session.stores[folder.url].delete(f"{uuid}.caf")
+    local.verify()
+    assert len(sql(local, of_copies)) == 3
 
 
 def test_health_has_the_last_check(local: cafcat.Repository, folder: Folder) -> None:

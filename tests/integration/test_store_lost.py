@@ -1,5 +1,6 @@
 """`store rm --lost`: a store whose objects are gone is given up."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -221,8 +222,9 @@ def test_a_late_chunk_does_not_replace_a_file_that_was_brought_back_meanwhile(
         assert writer.read("a/1") == b"one"
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
 def test_files_do_not_go_back_to_an_archive_that_was_deleted(
-    repository: cafcat.Repository, lost: Path, tmp_path: Path, databases: Databases
+    repository: cafcat.Repository, lost: Path, tmp_path: Path, databases: Databases, *, is_alone: bool
 ) -> None:
     archives = tmp_path / "archives"
     with (
@@ -231,13 +233,29 @@ def test_files_do_not_go_back_to_an_archive_that_was_deleted(
     ):
         adopted = archives / f"{commit(other, FIRST)}.caf"
         kept = archives / f"{commit(other, SECOND)}.caf"
-    repository.adopt([str(adopted), str(kept)])
+    repository.adopt([str(adopted)] if is_alone else [str(adopted), str(kept)])
     _repacked(repository)
-    adopted.unlink()
+    shutil.rmtree(archives) if is_alone else adopted.unlink()
     shutil.rmtree(lost)
     report = repository.lose_store(str(lost))
     assert (report.files_moved_back, report.files_lost) == (0, len(FIRST))
-    assert dict(repository.read_many(live(repository))) == SECOND
+    assert dict(repository.read_many(live(repository))) == ({} if is_alone else SECOND)
+
+
+@pytest.mark.parametrize(("size", "whole"), [(0, 0), (4, 1), (6, 2)])
+def test_no_file_goes_back_to_the_missing_end_of_an_object(
+    repository: cafcat.Repository, lost: Path, tmp_path: Path, size: int, whole: int
+) -> None:
+    """A finding of a cut object names the first of the files that are gone."""
+    chunk = commit(repository, FIRST)
+    repository.copy(to=str(tmp_path / "second"))
+    _repacked(repository)
+    os.truncate(tmp_path / "second" / f"{chunk}.caf", size)
+    repository.verify()
+    shutil.rmtree(lost)
+    report = repository.lose_store(str(lost))
+    assert (report.files_moved_back, report.files_lost) == (whole, len(FIRST) - whole)
+    assert dict(repository.read_many(live(repository))).items() <= FIRST.items()
 
 
 def test_missing_copies_are_no_copies_and_damaged_ones_come_last(

@@ -1,8 +1,8 @@
-"""The rule by which a failed check of a chunk or copy counts as damage that is known now."""
+"""The rules by which a failed check of a chunk or copy counts as damage that is known now, and of which files."""
 
 from typing import Final
 
-__all__ = ["FAILURE_COUNTS"]
+__all__ = ["CONCERNS_FILE", "FAILURE_COUNTS"]
 
 FAILURE_COUNTS: Final = """v.verdict <> 'ok' AND NOT EXISTS (
       SELECT FROM verifications AS later
@@ -12,4 +12,11 @@ FAILURE_COUNTS: Final = """v.verdict <> 'ok' AND NOT EXISTS (
 
 In cafcat_ops, the view chunk_health and the function is_broken have the same condition, and so have the queries
 damaged and damaged-files.
+"""
+CONCERNS_FILE: Final = """f.kind IN ('file', 'size', 'missing')
+  AND (f.start_byte IS NULL OR {file}.start_byte < f.end_byte AND {file}.end_byte > f.start_byte)"""
+"""Condition on a finding `f` of a check: the bytes of a file, the row {file} of a table of locations, are damaged.
+
+The finding can concern many files. Without a span, it concerns the whole object, or stands for all findings beyond
+the first thousand. The query damaged-files has the same condition.
 """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from cafcat.catalog.by_key import BY_INDEX
-from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
+from cafcat.catalog.chunks.failed_checks import CONCERNS_FILE, FAILURE_COUNTS
 from cafcat.catalog.chunks.file_rows import KEPT_RUN, KEPT_TIME, subtract_from_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files import removal_sql as statements
@@ -36,7 +36,7 @@ WHERE r.reason = 'moved' AND r.crc32c = l.crc32c AND {size_of("r.")} = {size_of(
 # A missing object has no bytes, a damaged one has most of them. The log files of an archive of logs cannot be
 # searched any more after `repack` to another format.
 _OBJECTS: Final = f"""
-SELECT c.id, o.copy_id, o.store, o.object_key, cafcat_ops.is_broken(c.id, o.copy_id)
+SELECT c.id, o.copy_id, o.store, o.object_key, cafcat_ops.is_broken(c.id, o.copy_id), c.adopted_prefix IS NOT NULL
 FROM (SELECT DISTINCT c.id {_FORMER}) AS f JOIN chunks AS c ON c.id = f.id
 CROSS JOIN LATERAL (
     SELECT NULL::bigint AS copy_id, c.store, c.object_key
@@ -49,10 +49,11 @@ WHERE o.store <> %(lost)s AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE
       AND v.verdict IN ('damaged', 'missing') ORDER BY v.id DESC LIMIT 1))
 ORDER BY 1, 2 NULLS FIRST
 """  # noqa: S608
+# A finding without a span concerns the whole object, or is one of too many findings.
 _DAMAGE: Final = f"""
 SELECT FROM findings AS f JOIN verifications AS v ON v.id = f.verification_id
-WHERE v.chunk_id = o.chunk_id AND v.copy_id IS NOT DISTINCT FROM o.copy_id AND f.file_path = l.file_path
-  AND {FAILURE_COUNTS}
+WHERE v.chunk_id = o.chunk_id AND v.copy_id IS NOT DISTINCT FROM o.copy_id AND {FAILURE_COUNTS}
+  AND {CONCERNS_FILE.format(file="l")}
 """  # noqa: S608
 _FORMER_COLUMNS: Final = ", ".join(f"r.{name}" for name in ALL_COLUMNS.split(", "))
 _FOUND: Final = f"""
@@ -91,6 +92,7 @@ class FormerObject(NamedTuple):
         store: URL of the store that has the object.
         object_key: Key of the object in this store.
         is_damaged: True if a check found the object damaged, and no later check found it whole.
+        is_adopted: True if cafcat adopted the archive in place: its owner may have deleted the object.
     """
 
     chunk_id: int
@@ -98,6 +100,7 @@ class FormerObject(NamedTuple):
     store: str
     object_key: str
     is_damaged: bool
+    is_adopted: bool
 
 
 class MovedBack(NamedTuple):

@@ -10,7 +10,7 @@ chunk would lose.
 from typing import Final
 
 from cafcat.catalog.by_key import delete_by_key, exists_by_key, join_by_key
-from cafcat.catalog.chunks.failed_checks import FAILURE_COUNTS
+from cafcat.catalog.chunks.failed_checks import CONCERNS_FILE, FAILURE_COUNTS
 from cafcat.catalog.files.log_units import LOGS_ELSEWHERE
 from cafcat.catalog.files.lookup import LOCATION, size_of
 from cafcat.catalog.files.mapping import ALL_COLUMNS
@@ -155,17 +155,18 @@ CREATE TEMPORARY TABLE broken ON COMMIT DROP AS
 SELECT v.id, v.chunk_id, v.verdict FROM verifications AS v
 WHERE v.chunk_id IN (SELECT id FROM usable) AND v.copy_id IS NULL AND {FAILURE_COUNTS}
 """  # noqa: S608
-RESTORED_DAMAGE: Final = """
+RESTORED_DAMAGE: Final = f"""
 SELECT DISTINCT w.file_path FROM wanted AS w JOIN broken AS b ON b.chunk_id = w.caf_file_id
 WHERE b.verdict = 'missing'
-   OR EXISTS (SELECT FROM findings AS f WHERE f.verification_id = b.id AND f.file_path = w.file_path) ORDER BY 1
-"""
-DAMAGE_IS_LIVE: Final = """
+   OR EXISTS (SELECT FROM findings AS f WHERE f.verification_id = b.id AND {CONCERNS_FILE.format(file="w")})
+ORDER BY 1
+"""  # noqa: S608
+DAMAGE_IS_LIVE: Final = f"""
 UPDATE findings AS f SET is_live = true FROM broken AS b
 WHERE f.verification_id = b.id AND NOT f.is_live
   AND (b.verdict = 'missing'
-       OR EXISTS (SELECT FROM wanted AS w WHERE w.file_path = f.file_path AND w.caf_file_id = b.chunk_id))
-"""
+       OR EXISTS (SELECT FROM wanted AS w WHERE w.caf_file_id = b.chunk_id AND {CONCERNS_FILE.format(file="w")}))
+"""  # noqa: S608
 
 ARCHIVES_OF_LOGS: Final = """
 SELECT id FROM usable WHERE EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = usable.id OFFSET 0)

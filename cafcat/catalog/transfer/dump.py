@@ -1,5 +1,6 @@
 """Dumps of the whole catalog: every table as text in the format of COPY, read in one consistent transaction."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -8,8 +9,10 @@ from uuid import UUID
 import psycopg
 from psycopg import errors as pg
 
+from cafcat.catalog.chunks.copies import drop_copies
 from cafcat.catalog.chunks.objects import Objects
 from cafcat.catalog.connection import Connection, Connector, PgConnection, primary_message
+from cafcat.catalog.files.log_units import drop_units
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire
@@ -79,6 +82,12 @@ WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordina
 _IDENTITIES: Final = """
 SELECT table_name FROM information_schema.columns
 WHERE table_schema = current_schema() AND is_identity = 'YES' AND column_name = 'id' AND table_name = ANY(%s)
+"""
+_RETIRED_OBJECTS: Final = """
+SELECT c.id, c.store, c.object_key FROM chunks AS c WHERE c.state = 'retired' AND c.adopted_prefix IS NULL
+UNION ALL
+SELECT c.id, k.store, k.object_key FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id
+WHERE c.state = 'retired' AND c.adopted_prefix IS NULL AND k.state = 'committed' AND k.deleted_at IS NULL
 """
 _LACKING_CHANGES: Final = """
 SELECT coalesce(substring(e.detail FROM 'which lacks ([0-9]+) later changes?$'), '0')
@@ -364,6 +373,16 @@ class Loader:
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         return set(records) - {row[0] for row in self._connection.execute(statement, [list(records)]).fetchall()}
 
+    def retired_chunks(self) -> list[tuple[int, list[tuple[str, str]]]]:
+        """Return the loaded chunks without live files that cafcat wrote, by chunks.id, each with its objects.
+
+        An object is the URL of a store and the key in this store: the chunk's own one, and its copies.
+        """
+        objects: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for chunk_id, store, key in self._connection.execute(_RETIRED_OBJECTS).fetchall():
+            objects[chunk_id].append((store, key))
+        return sorted(objects.items())
+
     def keep_backups(self, store: str, object_keys: Sequence[str]) -> None:
         """Record that a store has only these backups. `backup --keep` removes others after the dump was made."""
         self._connection.execute(
@@ -372,7 +391,9 @@ class Loader:
             (store, list(object_keys)),
         )
 
-    def finish(self, backup: StoredBackup, last_sequence: int, lacking_changes: int) -> None:
+    def finish(
+        self, backup: StoredBackup, last_sequence: int, lacking_changes: int, pruned: Sequence[int] = ()
+    ) -> None:
         """Finish the load, so that the transaction is committed at its end.
 
         This sets all sequences, so that new rows get higher ids than the loaded ones. It replaces the recorded home
@@ -382,6 +403,7 @@ class Loader:
             backup: The backup that was loaded.
             last_sequence: New journal records get a higher journal.id than this; 0 for no such limit.
             lacking_changes: Number of changes in the journals of stores that the backup lacks.
+            pruned: chunks.id of the chunks that were pruned after the backup was made.
         """
         for (table,) in self._connection.execute(_IDENTITIES, [list(TABLES)]).fetchall():
             self._connection.execute(
@@ -402,7 +424,22 @@ class Loader:
         )
         lacking = f", which lacks {plural(lacking_changes, 'later change')}" if lacking_changes else ""
         record_event(self._connection, "catalog_restored", f"from {backup.store} {backup.object_key}{lacking}")
+        self._mark_pruned(pruned)
         self.finished = True
+
+    def _mark_pruned(self, chunks: Sequence[int]) -> None:
+        """Record that chunks (chunks.id) were pruned, and their copies, too, as `prune` does."""
+        self._connection.execute(
+            "UPDATE chunks SET state = 'deleted', deleted_at = now() WHERE id = ANY(%s)", [list(chunks)]
+        )
+        drop_copies(self._connection, chunks)
+        self._connection.execute(
+            "UPDATE chunk_copies SET deleted_at = now() WHERE chunk_id = ANY(%s) AND deleted_at IS NULL",
+            [list(chunks)],
+        )
+        for chunk in chunks:
+            drop_units(self._connection, chunk)
+            record_event(self._connection, "chunk_deleted", "pruned after the restored backup", chunk_id=chunk)
 
 
 def _lock_empty(connection: PgConnection) -> None:

@@ -84,6 +84,11 @@ def restore(call: Call, options: RestoreOptions) -> int:
             "to have every change, run `cafcat rebuild` with an empty catalog instead; "
             "until then, files that were repacked after the backup may be unreadable"
         )
+    if not call.json and report.earlier_records:
+        call.output.notice(
+            f"an earlier restore had lost {plural(report.earlier_records, 'change')} before this backup: "
+            "to have them, run `cafcat rebuild` with an empty catalog instead"
+        )
     if report.newer_backup_in is not None:
         url = report.newer_backup_in
         command = f"cafcat restore --from {shlex.quote(url)}"
@@ -97,6 +102,12 @@ def restore(call: Call, options: RestoreOptions) -> int:
 def _restored(report: "RestoreReport") -> list[str]:
     rows = sum(report.rows.values())
     lines = [f"restored {plural(rows, 'row')} as of {report.taken_at}, from {report.object_key} in {report.store}"]
+    if report.chunks_pruned:
+        were = "was" if report.chunks_pruned == 1 else "were"
+        chunks = plural(report.chunks_pruned, "chunk")
+        lines.append(
+            f"{chunks} without files {were} pruned after the backup: undelete cannot bring files back from there"
+        )
     if report.newer_unknown and not report.newer_records:
         lines.append(
             "there may be later changes: make the stores reachable, then restore again into an empty catalog"

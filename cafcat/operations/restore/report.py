@@ -16,6 +16,9 @@ class RestoreReport:
         journal_id: Sequence number of the last journal record in the backup.
         rows: Number of rows by table.
         newer_records: Number of journal records in the stores that the backup lacks: changes after the backup.
+        earlier_records: Number of journal records in the stores that the catalog lacked when the backup was made:
+            changes that an earlier restore had lost.
+        chunks_pruned: Number of chunks without live files that `prune` removed after the backup.
         compared: URLs of the stores whose journals were searched for such changes.
         newer_unknown: URLs of stores whose journals could not be read.
         moved_from: URL of the store in the backup if the store was moved later: the catalog has it at `store` now.
@@ -30,6 +33,8 @@ class RestoreReport:
     journal_id: int
     rows: dict[str, int]
     newer_records: int
+    earlier_records: int
+    chunks_pruned: int
     compared: tuple[str, ...]
     newer_unknown: tuple[str, ...]
     moved_from: str | None

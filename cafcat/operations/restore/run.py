@@ -18,7 +18,7 @@ from cafcat.operations.chosen_stores import default_store
 from cafcat.operations.restore.options import RestoreOptions
 from cafcat.operations.restore.report import RestoreReport
 from cafcat.session import Session
-from cafcat.stores.base import Store
+from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, read_marker
 from cafcat.writing.journal import parse_journal_key
@@ -89,21 +89,25 @@ class _Restore:
             moved_from = self._follow(loader, store, catalog)
             # Each store has the journal records of removals, so a record can be in several journals.
             urls = self._stores(loader, store, catalog)
-            newer = set[UUID]().union(*(self._newer(loader, catalog, url) for url in urls))
+            lacking = set[tuple[int, UUID]]().union(*(self._lacking(loader, catalog, url) for url in urls))
+            newer = sum(sequence > head["journal_id"] for sequence, _ in lacking)
+            pruned = self._pruned(loader)
             others = loader.stores_of_backups().difference(urls)
             newer_in = None if name else self._newest_in([*self._compared, *sorted(others)], backup, catalog)
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
             loader.keep_backups(store.url, [found.object_key for found in backups])
-            loader.finish(row, self._last_sequence, len(newer))
+            loader.finish(row, self._last_sequence, len(lacking), pruned)
         return RestoreReport(
             store.url,
             backup.object_key,
             str(head["taken_at"]),
             head["journal_id"],
             rows,
-            len(newer),
+            newer,
+            len(lacking) - newer,
+            len(pruned),
             tuple(self._compared),
             tuple(self._unknown),
             moved_from,
@@ -173,13 +177,28 @@ class _Restore:
         except CafcatError:
             return True
 
-    def _newer(self, loader: Loader, catalog: UUID, url: str) -> set[UUID]:
-        """Return the journal records of this catalog that a store has and the backup does not have.
+    def _pruned(self, loader: Loader) -> list[int]:
+        """Return the chunks without live files (chunks.id) of which no store has an object any more.
+
+        `prune` removed them after the backup: otherwise `undelete` would bring back files without bytes. A chunk
+        with an object in a store whose journal could not be read is left out.
+        """
+        retired = loader.retired_chunks()
+        return [chunk for chunk, objects in retired if all(self._is_gone(url, key) for url, key in objects)]
+
+    def _is_gone(self, url: str, key: str) -> bool:
+        try:
+            return url in self._compared and not has(self._session.stores[url], key)
+        except CafcatError:
+            return False
+
+    def _lacking(self, loader: Loader, catalog: UUID, url: str) -> set[tuple[int, UUID]]:
+        """Return number and UUID of the journal records of this catalog in a store that the backup does not have.
 
         A store whose journal cannot be read, or that lacks the marker which it had, is noted for the report, with a
         warning; but not if it was given up before the backup.
         """
-        newer: set[UUID] = set()
+        lacking: set[tuple[int, UUID]] = set()
         try:
             store = self._session.stores[url]
             catalogs = set(catalogs_of(store))
@@ -194,14 +213,14 @@ class _Restore:
             while batch := list(islice(records, _BATCH_OBJECTS)):
                 unknown = loader.unknown_records([uuid for _, uuid in batch])
                 found = [record for record in batch if record[1] in unknown]
-                newer.update(_own(store, catalog, found) if is_shared else (uuid for _, uuid in found))
+                lacking.update(_own(store, catalog, found) if is_shared else found)
                 self._last_sequence = max(self._last_sequence, *(sequence for sequence, _ in batch))
             self._compared.append(url)
         except CafcatError as error:
             if loader.has_objects(url) or not loader.has_marker(url):
                 self._progress.warn(f"the journal of {url} could not be read: {error}")
                 self._unknown.append(url)
-        return newer
+        return lacking
 
     def _newest_in(self, urls: Sequence[str], backup: FoundBackup, catalog: UUID) -> str | None:
         """Return the URL of the store with the newest backup of this catalog; None if `backup` is the newest.
@@ -227,11 +246,11 @@ def _identity(store: Store, catalog: UUID) -> UUID | None:
     return None if marker is None else marker.store
 
 
-def _own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> Iterator[UUID]:
+def _own(store: Store, catalog: UUID, records: Sequence[tuple[int, UUID]]) -> Iterator[tuple[int, UUID]]:
     """Yield the journal records that a catalog wrote, and those of an unknown catalog."""
-    for (_, uuid), found in zip(records, catalogs_of_records(store, records), strict=True):
+    for record, found in zip(records, catalogs_of_records(store, records), strict=True):
         if found in (None, catalog):
-            yield uuid
+            yield record
 
 
 def _chosen(store: Store, found: Sequence[FoundBackup], name: str | None) -> FoundBackup:

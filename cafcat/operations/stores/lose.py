@@ -139,16 +139,18 @@ class _Loss:
     def _is_there(self, former: FormerObject) -> bool:
         """Return False if a chunk is lost, too, or a store does not have an object, such as a deleted archive.
 
-        A store out of reach is taken to have its objects.
+        A store out of reach is taken to have its objects, except adopted archives: their folder may be gone, too.
         """
         if former.chunk_id in self._lost:
             return False
         try:
+            if former.is_adopted:
+                return has(self._session.stores[former.store], former.object_key)
             return has(self._stores.open(former.store), former.object_key)
         except (CatalogUnavailable, CatalogOutdated):
             raise
         except CafcatError:
-            return True
+            return not former.is_adopted
 
     def _count_lost(self, chunk: LostChunk, moved: MovedBack) -> None:
         self.report.chunks_lost += 1
