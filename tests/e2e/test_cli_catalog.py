@@ -15,7 +15,7 @@ def test_chunks(filled: Cafcat) -> None:
     assert (chunk["file_count"], chunk["live_file_count"]) == (len(TREE), len(TREE))
     assert filled("chunks", "ls", "--state", "retired").out == b""
     assert filled("chunks", "ls").lines[0].startswith(chunk["uuid"])
-    assert filled("chunks", "show", chunk["uuid"], "--json").document == chunk | {"copies": []}
+    assert filled("chunks", "show", chunk["uuid"], "--json").document == chunk | {"check": None, "copies": []}
     text = filled("chunks", "show", chunk["uuid"][:8], "--files").text
     assert all(path in text for path in TREE)
     assert all(str(value) in text for value in chunk.values() if value is not None)

@@ -134,6 +134,17 @@ def test_damaged_copies_are_replaced(cafcat: Cafcat) -> None:
     assert cafcat("verify", "--level", "data").text.startswith("verified 4 objects (data): 4 ok")
 
 
+def test_chunks_show_has_the_last_check_of_the_chunk_itself(cafcat: Cafcat) -> None:
+    [chunk] = fill(cafcat, "a")
+    assert "check            none" in cafcat("chunks", "show", chunk).lines
+    flip(cafcat.folder / "store" / f"{chunk}.caf", 3)
+    cafcat("verify", "--level", "data", code=5)
+    cafcat("verify", "--level", "index")
+    [line] = [line for line in cafcat("chunks", "show", chunk).lines if line.startswith("check")]
+    assert re.fullmatch(r"check            20[^ ]+Z \(data\): damaged", line)
+    assert cafcat("chunks", "show", chunk, "--json").document["check"]["verdict"] == "damaged"
+
+
 def test_chunks_show_lists_the_copies_with_their_last_check(cafcat: Cafcat) -> None:
     [chunk] = fill(cafcat, "a")
     cafcat("copy", "--all", "--to", "./second", "-q")

@@ -17,7 +17,7 @@ from cafcat.catalog.stores.stores import moved_meanwhile
 from cafcat.errors import Conflict
 from cafcat.model import ChunkState
 
-__all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "CopyStatus", "Selection", "drop_copies"]
+__all__ = ["ChunkToCopy", "CopiedChunk", "Copies", "CopyStatus", "LastCheck", "Selection", "drop_copies"]
 
 _PAGE_ROWS: Final = 1000
 _WITH_OBJECT: Final = (ChunkState.COMMITTED, ChunkState.RETIRED)
@@ -53,6 +53,11 @@ WHERE k.id = %s
 """
 
 # A failed check counts as the last one until a later check has refuted it, as in the view chunk_health.
+_OWN_CHECK: Final = f"""
+SELECT {iso("v.finished_at")}, v.level, v.verdict FROM chunks AS c JOIN verifications AS v ON v.chunk_id = c.id
+WHERE c.uuid = %s AND v.copy_id IS NULL
+ORDER BY (v.verdict IN ('damaged', 'missing') AND cafcat_ops.is_broken(c.id, NULL)) DESC, v.id DESC LIMIT 1
+"""  # noqa: S608
 _STATUSES: Final = f"""
 SELECT k.store, k.object_key,
        CASE WHEN k.state = 'committed' AND k.retired_at IS NOT NULL THEN 'retired' ELSE k.state END,
@@ -174,6 +179,20 @@ class CopiedChunk(NamedTuple):
     crc64nvme: str | None
 
 
+class LastCheck(NamedTuple):
+    """The last check of an object.
+
+    Attributes:
+        checked_at: When the check ended: ISO 8601, UTC.
+        level: Level of the check.
+        verdict: ok, damaged, missing or unreadable.
+    """
+
+    checked_at: str
+    level: str
+    verdict: str
+
+
 class CopyStatus(NamedTuple):
     """A copy of a chunk, with its last check.
 
@@ -258,6 +277,15 @@ class Copies(Objects):
         )
         with self._connection.statement() as connection:
             return [(store, key) for store, key in connection.execute(statement, [chunk]).fetchall()]
+
+    def own_check(self, chunk: UUID) -> LastCheck | None:
+        """Return the last check of a chunk's own object; None if it was never checked.
+
+        A failed check stays the last one until a later check has refuted it.
+        """
+        with self._connection.statement() as connection:
+            row = connection.execute(_OWN_CHECK.encode(), [chunk]).fetchone()
+        return None if row is None else LastCheck(*row)
 
     def statuses(self, chunk: UUID) -> list[CopyStatus]:
         """Return each copy of a chunk, oldest first, except those whose object is gone."""

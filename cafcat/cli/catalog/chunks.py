@@ -12,7 +12,7 @@ from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
-    from cafcat.catalog.chunks.copies import CopyStatus
+    from cafcat.catalog.chunks.copies import CopyStatus, LastCheck
 
 __all__ = ["register"]
 
@@ -56,12 +56,15 @@ def show(
     """
     with call.files() as repository:
         chunk = repository.chunk(uuid)
-        copies = repository.session.catalog.copies.statuses(chunk.uuid)
+        queries = repository.session.catalog.copies
+        check, copies = queries.own_check(chunk.uuid), queries.statuses(chunk.uuid)
         document = asdict(chunk)
-        call.output.fields(document | {"copies": [copy._asdict() for copy in copies]}, document)
+        shown = document | {"check": _shown_check(check)}
+        document |= {"check": check and check._asdict(), "copies": [copy._asdict() for copy in copies]}
+        call.output.fields(document, shown)
         if not call.json:
             for copy in copies:
-                call.output.line(f"{'copy':<{max(map(len, document))}}  {call.output.shown(_copy_row(copy))}")
+                call.output.line(f"{'copy':<{max(map(len, shown))}}  {call.output.shown(_copy_row(copy))}")
         if not files:
             return
         for location in repository.chunk_files(str(chunk.uuid)):
@@ -73,6 +76,10 @@ def show(
 def _copy_row(copy: "CopyStatus") -> str:
     check = f"checked {copy.checked_at} ({copy.level}): {copy.verdict}" if copy.checked_at else "not checked"
     return f"{copy.store}  {copy.state}  {check}"
+
+
+def _shown_check(check: "LastCheck | None") -> str:
+    return "none" if check is None else f"{check.checked_at} ({check.level}): {check.verdict}"
 
 
 def register(app: typer.Typer) -> None:
