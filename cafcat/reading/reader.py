@@ -9,7 +9,7 @@ from cafcat.errors import CafcatError, Conflict, Corrupt, NotFound, NotInstalled
 from cafcat.model import Location
 from cafcat.progress import Progress
 from cafcat.reading.content import Damaged, check, checked, cut, decode, decoded
-from cafcat.reading.replicas import FAILURES, Replica, ReplicaAttempts, Replicas
+from cafcat.reading.replicas import FAILURES, IF_ORIGINAL, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
 from cafcat.support.checksums import crc32c
@@ -200,10 +200,10 @@ class FileReader:
 
         For five minutes, this reader gets the file from a copy, if there is one.
         """
-        error.hint = self._replicas.remedy(location)
+        error.hint = f"{self._replicas.remedy(location)}, {IF_ORIGINAL}"
         if self._replicas.others(location):
             self._replicas.record_damage(location)
-            error.hint = f"a copy may be undamaged: write the file with cafcat get -o FILE, or {error.hint}"
+            error.hint = f"if a copy is undamaged, cafcat get -o FILE writes the file; else {error.hint}"
 
     def _blocks(self, request: ReadRequest) -> Iterator[bytes]:
         """Yield the blocks of a file, unchecked. If a replica fails, the next one continues at the same byte.

@@ -28,10 +28,13 @@ from cafcat.stores.presence import elsewhere, why_not_there
 if TYPE_CHECKING:
     from cafcat.reading.lookup import LocationCatalog
 
-__all__ = ["FAILURES", "Replica", "ReplicaAttempts", "Replicas"]
+__all__ = ["FAILURES", "IF_ORIGINAL", "Replica", "ReplicaAttempts", "Replicas"]
 
 FAILURES: Final = (AccessDenied, Conflict, Corrupt, NotFound, StoreFailed)
 """Errors of a store or a checksum after which another replica may still give the bytes."""
+
+IF_ORIGINAL: Final = "with --from-source SRC if you have the original"
+"""End of the hint of a read that found the right bytes nowhere."""
 
 _AVOID_SECONDS: Final = 300.0
 """How long an object or a store that failed is tried only after the copies, in seconds. Each attempt may take a
@@ -435,7 +438,7 @@ class ReplicaAttempts:
         if isinstance(error, Corrupt):
             is_missing = isinstance(self._error, NotFound)
             remedy = self._replicas.remedy(self._location, is_missing=is_missing)
-            hints.append(f"{remedy}, with --from-source SRC if you have the original")
+            hints.append(f"{remedy}, {IF_ORIGINAL}")
         elif isinstance(error, NotFound):
             hints.append("if it was pruned or repacked since, make a new snapshot")
         if hints and error is not self._error:

@@ -23,6 +23,7 @@ from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CatalogUnavailable, Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.filesystem import CafcatFileSystem, lookups
 from cafcat.reading.reader import FileReader
+from cafcat.reading.replicas import IF_ORIGINAL
 from cafcat.snapshots import lookup as snapshot_lookup
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import MODIFIED, Opener, commit, live, sql
@@ -373,7 +374,7 @@ def test_damage_is_no_missing_file(catalog_fs: CafcatFileSystem, folder: Folder,
             call("large")
     with pytest.raises(Corrupt) as raised:
         catalog_fs.get("large", str(tmp_path / "large"))
-    assert raised.value.hint == f"run cafcat repair --chunk {location.chunk}"
+    assert raised.value.hint == f"run cafcat repair --chunk {location.chunk}, {IF_ORIGINAL}"
     assert not (tmp_path / "large").exists()
     (tmp_path / "old").write_bytes(b"old")
     with pytest.raises(Corrupt):

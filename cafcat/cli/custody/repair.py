@@ -25,7 +25,7 @@ def repair(call: Call, options: RepairOptions, *, only_show: DryRun = False) -> 
     """Repair the chunks that verify found damaged.
 
     The command shows the result first and asks, unless --yes is given. The files with right bytes are packed into
-    new chunks: from the chunk itself, from its copies, or from sources. No chunk is removed.
+    new chunks: from the chunk itself, its copies, an earlier chunk of moved files, or sources. No chunk is removed.
 
     Example: cafcat repair --from-copy --from-source /srv/photos
     """
@@ -40,7 +40,7 @@ def repair(call: Call, options: RepairOptions, *, only_show: DryRun = False) -> 
 
 def _right(report: "RepairReport") -> int:
     """Return the number of files whose right bytes were found."""
-    return report.files_kept + report.files_from_copy + report.files_from_source
+    return report.files_kept + report.files_from_copy + report.files_from_former + report.files_from_source
 
 
 def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
@@ -71,8 +71,9 @@ def _summary(report: "RepairReport") -> list[str]:
         lines.append(ROWS_BACK)
     if not report.chunks:
         return lines
+    former = f"{report.files_from_former} from their earlier chunk, " if report.files_from_former else ""
     lines.append(
-        f"files: {report.files_kept} empty or right in their chunk, {report.files_from_copy} from copies, "
+        f"files: {report.files_kept} empty or right in their chunk, {report.files_from_copy} from copies, {former}"
         f"{report.files_from_source} from sources, {report.files_lost} lost"
     )
     if report.removed_files_damaged:

@@ -16,8 +16,9 @@ class RepairReport:
         files: Number of their live files when they were read.
         bytes: Bytes of these files.
         files_kept: Number of files whose bytes in the chunk itself are right.
-        files_from_copy: Number of files that were read from a copy of the chunk, or from a chunk that had the file
-            before repack or repair moved it.
+        files_from_copy: Number of files that were read from a copy of the chunk.
+        files_from_former: Number of files that were read from a chunk that had them before repack or repair moved
+            them, or from a copy of such a chunk.
         files_from_source: Number of files that were read from a source.
         files_lost: Number of files whose right bytes were found nowhere.
         removed_files_damaged: Number of removed files in these chunks that `verify` found damaged. They stay so.
@@ -31,8 +32,8 @@ class RepairReport:
             repaired, and no other number counts them.
         stores_out_of_reach: Number of stores with chunks, copies or backups that cannot be read, or are not where
             their URLs point. `verify` finds no damage there. 0 if the user named the chunks to repair.
-        copies_in: URLs of the stores within reach that have copies of the old chunks. The new chunks have no copies
-            yet.
+        copies_in: URLs of the stores within reach that have copies of the old or former chunks. The new chunks have
+            no copies yet.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """
@@ -43,6 +44,7 @@ class RepairReport:
     bytes: int = 0
     files_kept: int = 0
     files_from_copy: int = 0
+    files_from_former: int = 0
     files_from_source: int = 0
     files_lost: int = 0
     removed_files_damaged: int = 0

@@ -67,7 +67,8 @@ class _Origin:
         object_key: Key of the object.
         size_bytes: Actual size of the object.
         archive_format: Format of the chunk.
-        is_copy: True for a copy, and for a former chunk of the files. False for the chunk's own object.
+        counted_as: The number of the report that counts files read from this object: files_kept, files_from_copy
+            or files_from_former.
         is_gone: True if no further file is to be read from the object (`has_failed`).
     """
 
@@ -75,7 +76,7 @@ class _Origin:
     object_key: str
     size_bytes: int
     archive_format: Format
-    is_copy: bool
+    counted_as: str
     is_gone: bool = False
 
     def has_failed(self, reason: CafcatError) -> None:
@@ -223,7 +224,7 @@ class Repair:
             ids = [chunk.id for chunk in chunks]
             self.report.chunks_mended = self._catalog.rewriting.retired(ids)
             if self.report.chunks_written:
-                copies_in = self._catalog.copies.stores_of(ids)
+                copies_in = self._catalog.copies.stores_of([*ids, *self._former])
                 errors = _out_of_reach(self._session, copies_in)
                 self.report.copies_in = [url for url in copies_in if url not in errors]
 
@@ -286,7 +287,8 @@ class Repair:
         for n, (url, key) in enumerate(places):
             try:
                 store = self._session.stores[url]
-                yield _Origin(store, key, store.stat(key).size_bytes, archive_format, is_copy=n > 0)
+                counted_as = "files_from_copy" if n else "files_kept"
+                yield _Origin(store, key, store.stat(key).size_bytes, archive_format, counted_as)
             except CafcatError as error:
                 what = "a copy of chunk" if n else "chunk"
                 self._session.warn(f"{what} {chunk.uuid} cannot be read: {error}")
@@ -314,7 +316,7 @@ class Repair:
         if chunk.id not in self._former:
             self._former[chunk.id] = list(self._origins(chunk))
             for origin in self._former[chunk.id]:
-                origin.is_copy = True
+                origin.counted_as = "files_from_former"
         return [origin for origin in self._former[chunk.id] if not origin.is_gone]
 
     def _move_from(self, origin: _Origin, chunk_id: int, files: Sequence[Entry]) -> list[Entry]:
@@ -337,10 +339,8 @@ class Repair:
                     return []
                 if not is_moved:
                     left.append(file)
-                elif origin.is_copy:
-                    self.report.files_from_copy += 1
                 else:
-                    self.report.files_kept += 1
+                    setattr(self.report, origin.counted_as, getattr(self.report, origin.counted_as) + 1)
                 if origin.is_gone:  # the other files are not waited for
                     left += there[number:]
                     break
