@@ -24,8 +24,9 @@ __all__ = ["RepairOptions"]
 class RepairOptions:
     """Pack the live files of damaged chunks into new chunks, from any place that still has their right bytes.
 
-    The bytes come from the chunk itself, else from its copies, else from an earlier chunk of a moved file, else from
-    the sources. Only bytes with the checksum in the catalog are used. A file without right bytes in these places stays where it is and is reported.
+    The bytes come from the chunk itself, else from its copies, else from an earlier chunk of a moved file, else
+    from the sources. Only bytes with the checksum in the catalog are used. A file without right bytes in these
+    places stays where it is and is reported.
 
     Attributes:
         sources: The sources, named as for `ingest`.
