@@ -319,7 +319,7 @@ class Finding(NamedTuple):
         start_byte: First byte of the span with the error in the chunk, such as the span of a damaged file. None if
             the finding is not about bytes.
         end_byte: One past the last byte of this span; None if the finding is not about bytes.
-        file_count: Number of files that the finding concerns; 0 if it only has the number of further errors.
+        file_count: Number of files that the finding concerns, or all further errors together; 0 if no file is.
         is_live: True if a live file needs the wrong part. False if only replaced or removed files need it, or none.
     """
 

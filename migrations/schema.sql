@@ -675,7 +675,7 @@ COMMENT ON COLUMN public.findings.start_byte IS 'First byte of what is wrong, in
 
 COMMENT ON COLUMN public.findings.end_byte IS 'One past its last byte.';
 
-COMMENT ON COLUMN public.findings.kind IS 'file (its bytes), index, gap (bytes of no file), size, missing, mapping (index and rows differ), catalog (rows contradict each other), source (differs at its source), unreadable (not given).';
+COMMENT ON COLUMN public.findings.kind IS 'file (its bytes), index, gap (bytes of no file), size, missing, mapping (index and rows differ), catalog (rows contradict each other), source (differs at its source), absent (gone at its source), unpacked (only at its source), unreadable (not given).';
 
 COMMENT ON COLUMN public.findings.file_path IS 'The file it is about.';
 
@@ -683,7 +683,7 @@ COMMENT ON COLUMN public.findings.detail IS 'What is wrong, in one line.';
 
 COMMENT ON COLUMN public.findings.file_count IS 'Number of files that the finding concerns, file_path being the first; 0 if the finding concerns no file.';
 
-COMMENT ON COLUMN public.findings.is_live IS 'True if a live file needs the damaged bytes; false if only replaced or removed files do, or none.';
+COMMENT ON COLUMN public.findings.is_live IS 'True if a live file needs the damaged bytes; false if only replaced or removed files do, or none. True for all findings at a source.';
 
 ALTER TABLE public.findings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.findings_id_seq

@@ -762,7 +762,8 @@ findings = Table(
         Text,
         nullable=False,
         comment="file (its bytes), index, gap (bytes of no file), size, missing, mapping (index and rows differ), "
-        "catalog (rows contradict each other), source (differs at its source), unreadable (not given).",
+        "catalog (rows contradict each other), source (differs at its source), absent (gone at its source), "
+        "unpacked (only at its source), unreadable (not given).",
     ),
     Column("file_path", Text(collation="C"), comment="The file it is about."),
     Column("detail", Text, nullable=False, comment="What is wrong, in one line."),
@@ -779,7 +780,8 @@ findings = Table(
         Boolean,
         nullable=False,
         server_default=text("true"),
-        comment="True if a live file needs the damaged bytes; false if only replaced or removed files do, or none.",
+        comment="True if a live file needs the damaged bytes; false if only replaced or removed files do, or none. "
+        "True for all findings at a source.",
     ),
     Index(None, "verification_id"),
     comment="What checks found to be wrong.",

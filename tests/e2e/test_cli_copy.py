@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def test_json_output(cafcat: Cafcat) -> None:
         "chunks_failed": 1,
         "bytes_copied": size,
         "interrupted": False,
+        "dry_run": False,
     }
 
 
@@ -132,6 +134,30 @@ def test_damaged_copies_are_replaced(cafcat: Cafcat) -> None:
     assert cafcat("query", "damaged", "--json").documents == []
     assert "no known damage" in cafcat.unchecked("doctor").text
     assert cafcat("verify", "--level", "data").text.startswith("verified 4 objects (data): 4 ok")
+
+
+def test_a_dry_run_counts_and_changes_nothing(cafcat: Cafcat) -> None:
+    chunks = fill(cafcat, "a", "b", "c", "d")
+    second = cafcat.folder / "second"
+    assert cafcat("copy", "--all", "--to", "./second", "--dry-run").text.startswith("would copy 4 chunks (")
+    assert not second.exists()
+    assert len(cafcat("store", "ls").lines) == 1
+    cafcat("copy", *chunks[:2], "--to", "./second", "-q")
+    flip(second / f"{chunks[0]}.caf", 3)
+    cafcat("verify", "--level", "data", code=5)
+    shutil.copy(cafcat.folder / "store" / f"{chunks[2]}.caf", second)
+    before = sorted(second.rglob("*"))
+    result = cafcat("copy", "--all", "--to", "./second", "--dry-run", "-v")
+    expected = (
+        r"would copy 1 chunk \([0-9.]+ kB\), replace 1 damaged or missing copy, find 1 chunk there, "
+        r"1 had been there before\n"
+    )
+    assert re.fullmatch(expected, result.text)
+    assert f"chunk {chunks[3]} would be copied, " in result.err
+    assert sorted(second.rglob("*")) == before
+    assert cafcat("copy", "--all", "--to", "./second").text.startswith("copied 1 chunk")
+    assert cafcat("copy", "--all", "--to", "./second", "--dry-run").text == "4 had been there before\n"
+    assert "no chunk is chosen" in cafcat("copy", "--to", "./second", "--dry-run", code=2).err
 
 
 def test_chunks_show_has_the_last_check_of_the_chunk_itself(cafcat: Cafcat) -> None:

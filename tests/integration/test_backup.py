@@ -155,20 +155,23 @@ def test_restored_catalog_accepts_new_rows(local: World) -> None:
 
 
 def test_chunks_that_were_pruned_after_the_backup_are_pruned(world: World) -> None:
-    """Else undelete would bring back a file without bytes. A chunk with a copy is kept."""
+    """Else undelete would bring back a file without bytes. A chunk is kept if it has a copy, or is only missing."""
     repository, copies = world.repository, str(world.folder / "copies")
     copied = commit(repository, {"copied": b"1"})
     repository.copy(to=copies)
     commit(repository, {"kept": b"2"})
-    pruned = commit(repository, {"pruned": b"3", "p": b""})
-    repository.rm(["copied", "kept", "pruned", "p"])
+    commit(repository, {"pruned": b"3", "p": b""})
+    missing = commit(repository, {"missing": b"4"})
+    repository.rm(["copied", "kept", "pruned", "p", "missing"])
     repository.backup()
+    sql(repository, "UPDATE chunks SET retired_at = now() - interval '1 day' WHERE id = 3")
+    repository.prune(grace_seconds=3600, dry_run=False)
     world.objects.delete(f"{copied}.caf")
-    world.objects.delete(f"{pruned}.caf")
+    world.objects.delete(f"{missing}.caf")
     empty = world.empty()
     assert empty.restore().chunks_pruned == 1
     states = "SELECT state FROM chunks ORDER BY id"
-    assert sql(empty, states) == [("retired",), ("retired",), ("deleted",)]
+    assert sql(empty, states) == [("retired",), ("retired",), ("deleted",), ("retired",)]
     undeleted = empty.undelete(["copied", "kept", "pruned", "p"])
     assert (undeleted.files, undeleted.files_pruned) == (2, 2)
     assert dict(empty.read_many(["copied", "kept"])) == {"copied": b"1", "kept": b"2"}

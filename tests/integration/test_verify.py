@@ -406,7 +406,7 @@ def test_findings_are_a_thousand_of_each_kind_at_most_and_the_rest_is_counted(
     [target] = targets(repository)
     findings = check(repository, target).findings
     assert [finding.kind for finding in findings] == ["index", *["file"] * 1001]
-    assert findings[-1] == Finding(FindingKind.FILE, "and 1,500 more of this kind")
+    assert findings[-1] == Finding(FindingKind.FILE, "and 1,500 more of this kind", file_count=1500)
 
 
 def test_an_index_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Dumps of the whole catalog: every table as text in the format of COPY, read in one consistent transaction."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -84,10 +83,14 @@ SELECT table_name FROM information_schema.columns
 WHERE table_schema = current_schema() AND is_identity = 'YES' AND column_name = 'id' AND table_name = ANY(%s)
 """
 _RETIRED_OBJECTS: Final = """
-SELECT c.id, c.store, c.object_key FROM chunks AS c WHERE c.state = 'retired' AND c.adopted_prefix IS NULL
-UNION ALL
-SELECT c.id, k.store, k.object_key FROM chunks AS c JOIN chunk_copies AS k ON k.chunk_id = c.id
-WHERE c.state = 'retired' AND c.adopted_prefix IS NULL AND k.state = 'committed' AND k.deleted_at IS NULL
+SELECT c.id, j.id, j.uuid, o.store, o.object_key
+FROM chunks AS c JOIN journal AS j ON j.chunk_id = c.id
+CROSS JOIN LATERAL (
+    SELECT c.store, c.object_key
+    UNION ALL
+    SELECT k.store, k.object_key FROM chunk_copies AS k
+    WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.deleted_at IS NULL) AS o
+WHERE c.state = 'retired' AND c.adopted_prefix IS NULL ORDER BY c.id
 """
 _LACKING_CHANGES: Final = """
 SELECT coalesce(substring(e.detail FROM 'which lacks ([0-9]+) later changes?$'), '0')
@@ -95,6 +98,24 @@ FROM (SELECT * FROM events WHERE kind = 'catalog_restored' ORDER BY id DESC LIMI
 WHERE %(chunks)s::uuid[] IS NULL
    OR EXISTS (SELECT FROM chunks WHERE uuid = ANY(%(chunks)s) AND committed_at < e.happened_at)
 """
+
+
+class RetiredObject(NamedTuple):
+    """An object of a chunk without live files: its own one, or a copy.
+
+    Attributes:
+        chunk_id: chunks.id.
+        sequence: journal.id of the commit of the chunk.
+        record: journal.uuid of this commit.
+        store: URL of the store with the object.
+        object_key: Key of the object in this store.
+    """
+
+    chunk_id: int
+    sequence: int
+    record: UUID
+    store: str
+    object_key: str
 
 
 class StoredBackup(NamedTuple):
@@ -373,15 +394,9 @@ class Loader:
         statement = "SELECT uuid FROM journal WHERE uuid = ANY(%s)"
         return set(records) - {row[0] for row in self._connection.execute(statement, [list(records)]).fetchall()}
 
-    def retired_chunks(self) -> list[tuple[int, list[tuple[str, str]]]]:
-        """Return the loaded chunks without live files that cafcat wrote, by chunks.id, each with its objects.
-
-        An object is the URL of a store and the key in this store: the chunk's own one, and its copies.
-        """
-        objects: dict[int, list[tuple[str, str]]] = defaultdict(list)
-        for chunk_id, store, key in self._connection.execute(_RETIRED_OBJECTS).fetchall():
-            objects[chunk_id].append((store, key))
-        return sorted(objects.items())
+    def retired_objects(self) -> list[RetiredObject]:
+        """Return the objects of the loaded chunks without live files that cafcat wrote: own ones, and copies."""
+        return [RetiredObject(*row) for row in self._connection.execute(_RETIRED_OBJECTS).fetchall()]
 
     def keep_backups(self, store: str, object_keys: Sequence[str]) -> None:
         """Record that a store has only these backups. `backup --keep` removes others after the dump was made."""

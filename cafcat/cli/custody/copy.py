@@ -27,12 +27,17 @@ __all__ = ["register"]
 class _Progress(ShownProgress):
     """Progress of `cafcat copy`. With -v, prints each chunk and its outcome: on stderr, with --json on stdout."""
 
+    def __init__(self, call: Call, *, dry_run: bool) -> None:
+        super().__init__(call)
+        self._dry_run = dry_run
+
     def show(self, event: Event) -> None:
         assert isinstance(event, ChunkCopied)  # noqa: S101 - copy reports no other events
         if self._call.verbose and self._call.json:
             self._call.output.document(event._asdict())
         elif self._call.verbose:
-            self._print(f"chunk {event.uuid} {_WORDS[event.outcome]}, {format_size(event.size_bytes)}")
+            words = _WORDS_OF_DRY_RUN if self._dry_run else _WORDS
+            self._print(f"chunk {event.uuid} {words[event.outcome]}, {format_size(event.size_bytes)}")
 
 
 _WORDS = {
@@ -41,6 +46,11 @@ _WORDS = {
     "found": "found: the store had these very bytes",
     "there": "is there already",
     "own": "is in that store itself",
+}
+_WORDS_OF_DRY_RUN = _WORDS | {
+    "copied": "would be copied",
+    "replaced": "would be copied in place of a damaged copy",
+    "found": "would be compared with the object there",
 }
 
 
@@ -63,7 +73,7 @@ def copy(
         executor_of(cluster, share_password=options.share_password) as executor,
         operation(
             call,
-            _Progress(call),
+            _Progress(call, dry_run=options.dry_run),
             at_hand="any open copy",
             if_interrupted="finished copies stay; run the same copy again to continue",
         ) as session,
@@ -82,15 +92,16 @@ def copy(
 def _summary(report: "CopyReport") -> str:
     size = f" ({format_size(report.bytes_copied)})"
     copies = "copy" if report.replaced == 1 else "copies"
+    copied, replaced, found = ("copy", "replace", "find") if report.dry_run else ("copied", "replaced", "found")
     done = [
         text
         for count, text in (
-            (report.copied, f"copied {plural(report.copied, 'chunk')}{size}"),
+            (report.copied, f"{copied} {plural(report.copied, 'chunk')}{size}"),
             (
                 report.replaced,
-                f"replaced {report.replaced} damaged or missing {copies}{'' if report.copied else size}",
+                f"{replaced} {report.replaced} damaged or missing {copies}{'' if report.copied else size}",
             ),
-            (report.found, f"found {plural(report.found, 'chunk')} there"),
+            (report.found, f"{found} {plural(report.found, 'chunk')} there"),
             (report.there, f"{report.there} had been there before"),
             (report.own, f"not copied, because the original is there: {plural(report.own, 'chunk')}"),
             (report.chunks_failed, f"{report.chunks_failed} failed"),
@@ -99,7 +110,8 @@ def _summary(report: "CopyReport") -> str:
     ]
     if report.interrupted:
         return "interrupted; " + (", ".join(done) or "nothing was copied")
-    return ", ".join(done) or "nothing to copy"
+    would = "would " if report.dry_run and report.copied + report.replaced + report.found else ""
+    return would + (", ".join(done) or "nothing to copy")
 
 
 def _left_out(report: "CopyReport") -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from uuid import UUID
 
 from cafcat.support.arguments import parse_text
-from cafcat.support.parameters import Argument, Flag, JoinStore, SharePassword
+from cafcat.support.parameters import Argument, DryRun, Flag, JoinStore, SharePassword
 
 __all__ = ["CopyOptions"]
 
@@ -27,6 +27,8 @@ class CopyOptions:
         prefix: Only chunks with live files below this folder of the catalog, or with this file; None for all
             chunks. It cannot be combined with `chunks`.
         join_store: Write into a store that has chunks of another catalog.
+        dry_run: Count the chunks that would be copied; change nothing. No object is read: an object in the store
+            under the key of a chunk counts as found.
         share_password: With an executor: send the URL of the database to the workers even if it has a password.
         executor: Copies the chunks on the workers of this executor, on any number of hosts. None: this process
             copies.
@@ -41,5 +43,6 @@ class CopyOptions:
     prefix: Annotated[
         str | None, Flag("--prefix", "Copy the chunks with files below this folder.", "FOLDER", parse_text)
     ] = None
+    dry_run: DryRun = False
     share_password: SharePassword = False
     executor: Executor | None = field(default=None, compare=False)

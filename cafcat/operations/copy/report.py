@@ -7,7 +7,7 @@ __all__ = ["CopyReport"]
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """Totals of one `cafcat copy`.
+    """Totals of one `cafcat copy`. In a dry run: of the chunks that would be copied.
 
     Attributes:
         store: URL of the store with the copies.
@@ -24,6 +24,7 @@ class CopyReport:
         failed: One message for each chunk that was not copied, damaged ones included. A store that is out of reach
             has one message for all its chunks.
         interrupted: True if the user ended the operation.
+        dry_run: True if nothing was changed.
     """
 
     store: str
@@ -38,3 +39,4 @@ class CopyReport:
     chunks_failed: int
     failed: tuple[str, ...]
     interrupted: bool
+    dry_run: bool = False

@@ -72,7 +72,12 @@ def run(session: Session, options: CopyOptions) -> CopyReport:
     """
     target = ReachableStores(session).check_to_write(store_for_new_objects(session, options.to).url)
     selection = _selection_of(session.catalog, check_names(options.chunks), options.prefix, target)
-    copier = ChunkCopier(session, target, owner_name("copy"))
+    copier = ChunkCopier(session, target, owner_name("copy"), dry_run=options.dry_run)
+    if options.dry_run:
+        join_store(session, target, allow_shared=options.join_store, dry_run=True)
+        copier.plan(selection)
+        session.progress.end()
+        return copier.report
     if selection.prefix is None and session.catalog.identities.is_empty():
         return copier.report  # a catalog without chunks must not claim the store
     recover_before(session, target.url)
@@ -140,13 +145,14 @@ class ChunkCopier:
         interrupted: True if the user ended the operation.
     """
 
-    def __init__(self, session: Session, target: Store, owner: str) -> None:
+    def __init__(self, session: Session, target: Store, owner: str, *, dry_run: bool = False) -> None:
         """Prepare to copy chunks into a store. This reads and writes nothing yet.
 
         Args:
             session: The session.
             target: The store for the copies.
             owner: Name of this process as the owner of leases.
+            dry_run: The report is about chunks that would be copied.
         """
         self._session = session
         self._catalog = session.catalog
@@ -158,6 +164,7 @@ class ChunkCopier:
         self._replicas = OtherReplicas(session.catalog, session.stores)
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
+        self._dry_run = dry_run
         self.interrupted = False
 
     @property
@@ -177,7 +184,27 @@ class ChunkCopier:
             chunks_failed=counts["chunks_failed"],
             failed=tuple(self._failed),
             interrupted=self.interrupted,
+            dry_run=self._dry_run,
         )
+
+    def plan(self, selection: Selection) -> None:
+        """Count what `copy` would do with the chunks of a selection. No object is read.
+
+        Raises:
+            NotFound: No chunk has a file below the prefix, or with this path.
+            StoreFailed, AccessDenied: The target fails.
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        for chunk in self.chunks(selection):
+            self.interrupted = self._session.should_end()
+            if self.interrupted:
+                return
+            outcome = self.outcome_without_copy(chunk)
+            if outcome is None and chunk.copy_state == "committed" and not chunk.is_copy_retired:
+                outcome = CopyOutcome.REPLACED
+            if outcome is None:
+                outcome = CopyOutcome.FOUND if has(self._target, chunk.object_key) else CopyOutcome.COPIED
+            self._session.emit(self.count(chunk, outcome))
 
     def copy(self, selection: Selection) -> Iterator[ChunkCopied]:
         """Copy the chunks of a selection, and yield each chunk when its copy is committed, or none is needed.

@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from cafcat.catalog.schema import HEAD_REVISION
-from cafcat.catalog.transfer.dump import Loader, StoredBackup
+from cafcat.catalog.transfer.dump import Loader, RetiredObject, StoredBackup
 from cafcat.errors import CafcatError, CatalogOutdated, Corrupt, InvalidInput, NotFound, Unavailable, Unsupported
 from cafcat.operations.audit import recorded
 from cafcat.operations.backup.run import FoundBackup, backups_of, store_of_backups
@@ -21,7 +21,7 @@ from cafcat.session import Session
 from cafcat.stores.base import Store, has
 from cafcat.stores.keys import JOURNAL_PREFIX
 from cafcat.stores.marker import catalogs_of, read_marker
-from cafcat.writing.journal import parse_journal_key
+from cafcat.writing.journal import journal_key, parse_journal_key
 
 __all__ = ["run"]
 
@@ -178,17 +178,21 @@ class _Restore:
             return True
 
     def _pruned(self, loader: Loader) -> list[int]:
-        """Return the chunks without live files (chunks.id) of which no store has an object any more.
+        """Return the chunks without live files (chunks.id) that `prune` removed after the backup.
 
-        `prune` removed them after the backup: otherwise `undelete` would bring back files without bytes. A chunk
-        with an object in a store whose journal could not be read is left out.
+        Otherwise `undelete` would bring back files without bytes. `prune` removes each object and then its journal
+        record. A missing object whose record is there is lost, or a killed `prune` removed the object.
         """
-        retired = loader.retired_chunks()
-        return [chunk for chunk, objects in retired if all(self._is_gone(url, key) for url, key in objects)]
+        objects = loader.retired_objects()
+        kept = {found.chunk_id for found in objects if not self._is_pruned(found)}
+        return sorted({found.chunk_id for found in objects} - kept)
 
-    def _is_gone(self, url: str, key: str) -> bool:
+    def _is_pruned(self, found: RetiredObject) -> bool:
+        """Return False for an object whose store has the object or its record, or cannot be read."""
         try:
-            return url in self._compared and not has(self._session.stores[url], key)
+            store = self._session.stores[found.store]
+            keys = (found.object_key, journal_key(found.sequence, found.record))
+            return found.store in self._compared and not any(has(store, key) for key in keys)
         except CafcatError:
             return False
 

@@ -1,13 +1,23 @@
 """The findings of one check: the first thousand of each kind in full, and the number of further ones."""
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from cafcat.model import Finding, FindingKind
 
 __all__ = ["MOST_FINDINGS", "Findings"]
 
 MOST_FINDINGS: Final = 1000
+
+
+class _Further(NamedTuple):
+    """The findings of one kind that are only counted, and how many files they concern."""
+
+    findings: int
+    files: int
+
+
+_NONE: Final = _Further(0, 0)
 
 
 class Findings:
@@ -24,7 +34,7 @@ class Findings:
         self._is_live = is_live
         self._found: list[Finding] = []
         self._kept: Counter[FindingKind] = Counter()
-        self._more: dict[tuple[FindingKind, bool], int] = {}
+        self._more: dict[tuple[FindingKind, bool], _Further] = {}
 
     def add(
         self,
@@ -55,11 +65,12 @@ class Findings:
             self._kept[kind] += 1
             self._found.append(Finding(kind, detail, path, start_byte, end_byte, file_count, is_live))
         else:
-            self._more[kind, is_live] = self._more.get((kind, is_live), 0) + 1
+            findings, files = self._more.get((kind, is_live), _NONE)
+            self._more[kind, is_live] = _Further(findings + 1, files + file_count)
 
     def count(self, kind: FindingKind) -> int:
         """Return the number of findings of a kind, whether they are listed or only counted."""
-        return self._kept[kind] + sum(count for (of, _), count in self._more.items() if of is kind)
+        return self._kept[kind] + sum(more.findings for (of, _), more in self._more.items() if of is kind)
 
     def change(self, kind: FindingKind, into: FindingKind, *, before: str = "", after: str = "") -> None:
         """Change all findings of one kind to another kind, because a later check showed the reason.
@@ -75,9 +86,9 @@ class Findings:
                 self._found[n] = finding._replace(kind=into, detail=f"{before}{finding.detail}{after}")
         self._kept[into] += self._kept.pop(kind, 0)
         for is_live in (True, False):
-            count = self._more.pop((kind, is_live), 0)
-            if count:
-                self._more[into, is_live] = self._more.get((into, is_live), 0) + count
+            changed, before_it = self._more.pop((kind, is_live), _NONE), self._more.get((into, is_live), _NONE)
+            if changed.findings:
+                self._more[into, is_live] = _Further(*(sum(pair) for pair in zip(changed, before_it, strict=True)))
 
     def listed(self) -> list[Finding]:
         """Return the findings that were kept in full, then the number of further ones, as a Finding for each kind.
@@ -85,8 +96,8 @@ class Findings:
         Findings of one kind are counted separately if they differ in `is_live`.
         """
         more = [
-            Finding(kind, f"and {count:,} more of this kind", is_live=is_live)
-            for (kind, is_live), count in self._more.items()
+            Finding(kind, f"and {more.findings:,} more of this kind", file_count=more.files, is_live=is_live)
+            for (kind, is_live), more in self._more.items()
         ]
         return self._found + more
 
