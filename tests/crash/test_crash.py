@@ -79,7 +79,7 @@ AFTER_A_LOSS = (
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("crash_world", slow_except(["folder"], ["folder", "s3"]), indirect=True)
 def test_a_lost_store_can_be_given_up_after_any_kill(crash_world: World, every: int) -> None:
-    """The store had chunks with and without a copy elsewhere, and copies of chunks of the other store."""
+    """The store had chunks with and without a copy elsewhere, copies, and files of a former chunk elsewhere."""
     world, (kept, lost) = crash_world, crash_world.places
     world.begin()
     packed(world)
@@ -89,6 +89,10 @@ def test_a_lost_store_can_be_given_up_after_any_kill(crash_world: World, every: 
     world.cafcat("copy", "-q", "--prefix", "more", "--to", kept.url)
     write_files(world, "lost", "ab", 6)
     world.cafcat("ingest", *SMALL, "--store", lost.url, "lost")
+    write_files(world, "moved", "ab", 7)
+    world.cafcat("ingest", *SMALL, "moved")
+    [(chunk,)] = world.sql("SELECT chunk::text FROM cafcat_ops.files WHERE file_path = 'moved/a.dat'")
+    world.cafcat("repair", "-q", "--chunk", chunk, "--store", lost.url, "--yes")
     lost.put({}, [])
     state = world.save()
     world.restore(state)
@@ -97,6 +101,7 @@ def test_a_lost_store_can_be_given_up_after_any_kill(crash_world: World, every: 
     expected = [world.sql(query) for query in AFTER_A_LOSS]
     assert "more/a.dat" in dict(expected[0])
     assert expected[1][-2:] == [("lost/a.dat",), ("lost/b.dat",)]
+    assert ("moved/a.dat", chunk) in world.sql("SELECT file_path, chunk::text FROM cafcat_ops.files")
     assert "nothing is wrong" in world.cafcat("db", "check").output
     for number in range(1, len(passed) + 1, every):
         world.restore(state)
