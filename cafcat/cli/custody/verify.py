@@ -167,7 +167,9 @@ def _summary(report: "VerifyReport") -> str:
     verdicts["damaged or missing where no live file is"] = report.unneeded
     count = sum(verdicts.values())
     if report.level is VerifyLevel.SOURCE:  # a file that was edited at its source is no damage
-        verdicts = {"differs" if verdict == Verdict.DAMAGED else verdict: n for verdict, n in verdicts.items()}
+        equal = "equal in all packed files" if report.unpacked else "ok"
+        words: dict[str, str] = {Verdict.DAMAGED: "differs", Verdict.OK: equal}
+        verdicts = {words.get(verdict, verdict): number for verdict, number in verdicts.items()}
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
     if not count:
