@@ -90,9 +90,11 @@ class CafcatError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
+        # With a path, the byte is the first one of the file in its chunk, not the damaged one.
+        byte = "byte" if self.path is None else "from byte"
         places = [
             f"{name} {value!r}" if name == "path" else f"{name} {value}"
-            for name, value in (("path", self.path), (_word_for(self.chunk), self.chunk), ("byte", self.byte))
+            for name, value in (("path", self.path), (_word_for(self.chunk), self.chunk), (byte, self.byte))
             if value is not None and not _is_named_in(self.message, str(value))
         ]
         text = self.message + (f" ({', '.join(places)})" if places else "")

@@ -6,6 +6,7 @@ returns where the chunk's own object is now: its store may have been moved or mi
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -229,6 +230,16 @@ class Replicas:
             return self._check_store(store, location)
         return None
 
+    def failure_of_copy(self, replica: Replica, error: CafcatError) -> str:
+        """Return why a copy failed, for the hint of an error. If the object is missing, its store may be, too."""
+        if isinstance(error, NotFound):
+            with suppress(StoreFailed, AccessDenied):
+                why = why_not_there(self._stores[replica.store], replica.object_key)
+                if why is not None:
+                    asks = "; is its disk mounted?" if replica.store.startswith("file:") else ""
+                    return f"cannot find the store {replica.store}: {why}{asks}"
+        return f"{replica.store}: {error.message}"
+
     def record_damage(self, location: Location) -> None:
         """Remember that a file proved to be damaged after its caller got most of it: copies are read first now."""
         if len(self._damaged_until) >= _CACHED_CHUNKS:
@@ -404,7 +415,7 @@ class ReplicaAttempts:
             self._error = error
             self._unavailable = self._replicas.record_failure(self._location, error)
         else:
-            self._of_copies += (f"{replica.store}: {error.message}",)
+            self._of_copies += (self._replicas.failure_of_copy(replica, error),)
 
     @property
     def concerns_all(self) -> bool:

@@ -276,6 +276,15 @@ def test_without_a_copy_the_error_is_that_of_the_chunk(world: World, tmp_path: P
     assert world.warnings == []
 
 
+def test_a_copy_whose_store_is_not_mounted(world: World, chunk: str, tmp_path: Path) -> None:
+    flip(object_of(world, chunk), world.repository.locate("tree/first").start_byte)
+    folder_of(world.second).rename(tmp_path / "away")
+    with pytest.raises(Corrupt, match="CRC-32C") as raised:
+        world.repository.read("tree/first")
+    why = f"cannot find the store {world.second.url}: its folder does not exist; is its disk mounted?"
+    assert str(raised.value.hint).startswith(f"its copies fail, too: {why}")
+
+
 def test_a_copy_that_fails_too(world: World, chunk: str, tmp_path: Path) -> None:
     """The error is that of the chunk, and names the problems of the copies. A third copy helps."""
     flip(object_of(world, chunk), world.repository.locate("tree/first").start_byte)

@@ -88,7 +88,7 @@ def test_an_error_in_json_has_all_its_keys(capsys: pytest.CaptureFixture[str]) -
         }
     }
     assert call().report(error) == 5
-    assert capsys.readouterr().err == "cafcat: bad checksum (path 'a\\nb', chunk c, byte 7); restore it\n"
+    assert capsys.readouterr().err == "cafcat: bad checksum (path 'a\\nb', chunk c, from byte 7); restore it\n"
 
 
 def test_a_message_names_a_place_once() -> None:
