@@ -230,6 +230,23 @@ def test_stores_keep_their_names(local: World, tmp_path: Path) -> None:
     }
 
 
+def test_a_store_that_a_rebuild_left_out_has_its_name_after_the_next_one(local: World, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    commit(local.repository, {"a": b"1"})
+    local.repository.add_store("other", str(other))
+    local.repository.copy(to="other")
+    commit(local.repository, {"b": b"2"})
+    first = local.empty()
+    first.rebuild([local.store])
+    commit(first, {"c": b"3"})
+    second, _ = local.rebuilt(local.store, str(other))
+    assert {store.url: store.name for store in second.stores()} == {
+        Path(local.store).as_uri(): None,
+        other.as_uri(): "other",
+    }
+
+
 def test_existing_backups_are_entered_again(local: World) -> None:
     commit(local.repository, {"a": b"1"})
     local.repository.backup()

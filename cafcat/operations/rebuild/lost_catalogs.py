@@ -33,6 +33,8 @@ class _Found:
         newest: Its last record that lists the stores of the catalog; None if no record does.
         damaged_retired: The damaged chunks without live files that its records list, each with the highest number
             of such a record.
+        names: The number of the last record that lists a store, and the name of the store in this record, by
+            identity of the store.
     """
 
     marker: Marker | None = None
@@ -42,6 +44,7 @@ class _Found:
     identities: set[UUID] = field(default_factory=set)
     newest: JournalRecord | None = None
     damaged_retired: dict[UUID, int] = field(default_factory=dict)
+    names: dict[UUID, tuple[int, str | None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -88,6 +91,9 @@ class LostCatalogs:
         found.last = max(found.last, record.happened_at)
         for chunk in record.damaged_retired:
             found.damaged_retired[chunk] = max(record.sequence, found.damaged_retired.get(chunk, 0))
+        for store in record.stores:
+            if record.sequence >= found.names.get(store.uuid, (0, None))[0]:
+                found.names[store.uuid] = record.sequence, store.name
         if record.stores and (found.newest is None or record.sequence >= found.newest.sequence):
             found.newest = record
         return owner
@@ -110,10 +116,10 @@ class LostCatalogs:
         return found.newest.happened_at, missing
 
     def store_names(self) -> Mapping[UUID, str]:
-        """Return the names that stores of the chosen catalog had when its last record was written, by identity."""
+        """Return names of stores of the chosen catalog by identity, each as in the last record that lists it."""
         found = self._found.get(self.lost)
-        stores = () if found is None or found.newest is None else found.newest.stores
-        return {store.uuid: store.name for store in stores if store.name is not None and is_store_name(store.name)}
+        names = {} if found is None else found.names
+        return {store: name for store, (_, name) in names.items() if name is not None and is_store_name(name)}
 
     def damaged_retired(self) -> Mapping[UUID, int]:
         """Return the chunks of the chosen catalog that were damaged or missing, and had no live file.
