@@ -230,6 +230,21 @@ def test_stores_keep_their_names(local: World, tmp_path: Path) -> None:
     }
 
 
+def test_a_version_ends_when_a_moved_one_began_whose_first_chunk_is_gone(local: World) -> None:
+    commit(local.repository, {"a": b"old"})
+    gone = commit(local.repository, {"a": b"new"})
+    commit(local.repository, {"b": b"b"})
+    local.repository.repack(chunks=[gone], dry_run=False)
+    [(ended,)] = sql(local.repository, "SELECT retired_at FROM retired_locations WHERE reason = 'replaced'")
+    local.objects.delete(f"{gone}.caf")
+    local.repository.verify()
+    commit(local.repository, {"c": b"c"})
+    rebuilt, report = local.rebuilt(local.store)
+    assert [str(chunk) for chunk in report.left_out] == [gone]
+    assert sql(rebuilt, "SELECT retired_at, reason FROM retired_locations") == [(ended, "replaced")]
+    assert rebuilt.as_of(ended).read("a") == b"new"
+
+
 def test_a_store_that_a_rebuild_left_out_has_its_name_after_the_next_one(local: World, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -196,6 +196,7 @@ SELECT {_ENTRY},
                 THEN max(happened_at) FILTER (WHERE is_undelete) OVER later
             ELSE current_since END AS current_since,
        sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
+       lead(current_since) OVER later AS next_since,
        lead(caf_file_id) OVER later AS next_chunk, lead(end_byte) OVER later IS NOT NULL AS has_next_entry,
        (lead(crc32c) OVER later, lead({size_of()}) OVER later, lead(modified_at) OVER later)
            IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
@@ -240,14 +241,16 @@ EXISTS (SELECT FROM plan AS p WHERE t.kind = 'restore' AND p.id = t.caf_file_id 
         AND NOT EXISTS (SELECT FROM record_files AS s WHERE s.n = p.n AND s.file_path = t.file_path))
 """
 
-# If a removal names an entry that is gone, and not that of the change before it, there was a chunk in between that
-# was pruned since. A move of different bytes shows the same. In both cases, the entry of the earlier change was
-# replaced. A removal can also name an older entry that exists, if the catalog was restored from a backup without
-# the change in between. Then the newest version counts as removed.
+# If a removal names an entry that is gone, and not that of the change before it, there was a chunk in between
+# that was pruned since. A move of different bytes shows the same: the moved file keeps its time. In both cases,
+# the entry of the earlier change was replaced. A removal can also name an older entry that exists, if the catalog
+# was restored from a backup without the change in between. Then the newest version counts as removed.
 _RETIRED: Final = f"""
 INSERT INTO retired_locations ({_COLUMNS}, retired_at, reason)
 SELECT {_COLUMNS}, retired_at, reason FROM (
-    SELECT {_COLUMNS}, next_at AS retired_at,
+    SELECT {_COLUMNS},
+           CASE WHEN next_kind = 'move' AND NOT next_is_same THEN coalesce(next_since, next_at) ELSE next_at END
+               AS retired_at,
            CASE WHEN next_kind = 'remove' AND (next_chunk = caf_file_id OR has_next_entry) THEN 'removed'
                 WHEN next_kind IN ('move', 'restore') AND next_is_same THEN 'moved' ELSE 'replaced' END AS reason
     FROM timeline AS t
