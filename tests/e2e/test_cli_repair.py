@@ -142,6 +142,8 @@ def test_lost_files_are_named_with_exit_code_5(cafcat: Cafcat) -> None:
         result = cafcat("repair", *arguments, code=5)
         assert "cafcat: tree/b.bin: its source does not have the right bytes: its bytes are damaged" in result.err
         assert result.lines[1].endswith("1 lost")
+    moved = f"{len(TREE) - 1} files moved into 1 new chunk"
+    assert result.lines[0].startswith(f"repaired 0 of 1 chunk completely; {moved} (")
     assert cafcat("chunks", "show", chunk, "--json").document["state"] == "committed"
     problem, last = cafcat("repair", "--from-copy", "--json", code=5).documents
     assert (problem["problem"]["path"], problem["problem"]["kind"]) == ("tree/b.bin", "corrupt")

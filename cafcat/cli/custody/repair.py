@@ -120,6 +120,8 @@ def _done(report: "RepairReport") -> str:
     if report.dry_run:
         return f"would repair {repaired}, and pack {plural(_right(report), 'file')} into new chunks"
     written = f"{plural(report.chunks_written, 'new chunk')} ({format_size(report.bytes_written)})"
+    if report.chunks_mended < report.chunks:
+        return f"repaired {repaired} completely; {plural(_right(report), 'file')} moved into {written}"
     return f"repaired {repaired}, by {written}"
 
 
