@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["CONCERNS_FILE", "FAILURE_COUNTS"]
+__all__ = ["CONCERNS_FILE", "FAILURE_COUNTS", "IS_MISSING"]
 
 FAILURE_COUNTS: Final = """v.verdict <> 'ok' AND NOT EXISTS (
       SELECT FROM verifications AS later
@@ -19,4 +19,11 @@ CONCERNS_FILE: Final = """f.kind IN ('file', 'size', 'missing')
 
 The finding can concern many files. Without a span, it concerns the whole object, or stands for all findings beyond
 the first thousand. The query damaged-files has the same condition.
+"""
+IS_MISSING: Final = """(cafcat_ops.is_broken({chunk}, {copy}) AND 'missing' = (
+      SELECT v.verdict FROM verifications AS v WHERE v.chunk_id = {chunk} AND v.copy_id IS NOT DISTINCT FROM {copy}
+      AND v.verdict IN ('damaged', 'missing') ORDER BY v.id DESC LIMIT 1))"""
+"""Condition on an object, by SQL for chunks.id and chunk_copies.id: the last failed check found the object missing.
+
+A missing object has no bytes. A damaged one has most of them.
 """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from cafcat.catalog.by_key import BY_INDEX
-from cafcat.catalog.chunks.failed_checks import CONCERNS_FILE, FAILURE_COUNTS
+from cafcat.catalog.chunks.failed_checks import CONCERNS_FILE, FAILURE_COUNTS, IS_MISSING
 from cafcat.catalog.chunks.file_rows import KEPT_RUN, KEPT_TIME, subtract_from_chunks
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files import removal_sql as statements
@@ -33,8 +33,7 @@ WHERE r.reason = 'moved' AND r.crc32c = l.crc32c AND {size_of("r.")} = {size_of(
   AND r.modified_at IS NOT DISTINCT FROM l.modified_at AND coalesce(r.current_since, c.committed_at) = l.since
   AND c.state IN ('committed', 'retired')
 """  # noqa: S608
-# A missing object has no bytes, a damaged one has most of them. The log files of an archive of logs cannot be
-# searched any more after `repack` to another format.
+# The log files of an archive of logs cannot be searched any more after `repack` to another format.
 _OBJECTS: Final = f"""
 SELECT c.id, o.copy_id, o.store, o.object_key, cafcat_ops.is_broken(c.id, o.copy_id), c.adopted_prefix IS NOT NULL
 FROM (SELECT DISTINCT c.id {_FORMER}) AS f JOIN chunks AS c ON c.id = f.id
@@ -44,9 +43,7 @@ CROSS JOIN LATERAL (
     SELECT k.id, k.store, k.object_key FROM chunk_copies AS k
     WHERE k.chunk_id = c.id AND k.state = 'committed' AND k.deleted_at IS NULL) AS o
 WHERE o.store <> %(lost)s AND NOT EXISTS (SELECT FROM ingestion_units AS u WHERE u.chunk_id = c.id)
-  AND NOT (cafcat_ops.is_broken(c.id, o.copy_id) AND 'missing' = (
-      SELECT v.verdict FROM verifications AS v WHERE v.chunk_id = c.id AND v.copy_id IS NOT DISTINCT FROM o.copy_id
-      AND v.verdict IN ('damaged', 'missing') ORDER BY v.id DESC LIMIT 1))
+  AND NOT {IS_MISSING.format(chunk="c.id", copy="o.copy_id")}
 ORDER BY 1, 2 NULLS FIRST
 """  # noqa: S608
 # A finding without a span concerns the whole object, or is one of too many findings.

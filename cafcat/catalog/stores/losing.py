@@ -6,6 +6,7 @@ from uuid import UUID
 
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.chunks.copies import drop_copies
+from cafcat.catalog.chunks.failed_checks import IS_MISSING
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.files.log_units import drop_units
 from cafcat.catalog.files.path_list import VersionList
@@ -16,15 +17,12 @@ from cafcat.support.paging import pages_of
 
 __all__ = ["Losing", "LostChunk"]
 
-# A damaged copy may have most files of its chunk. A missing one has none.
-_COPY: Final = """
+_COPY: Final = f"""
 SELECT k.store, cafcat_ops.is_broken(k.chunk_id, k.id) AS is_damaged FROM chunk_copies AS k
 WHERE k.chunk_id = c.id AND k.store <> c.store AND k.state = 'committed' AND k.deleted_at IS NULL
-  AND NOT (cafcat_ops.is_broken(k.chunk_id, k.id) AND 'missing' = (
-      SELECT v.verdict FROM verifications AS v WHERE v.chunk_id = k.chunk_id AND v.copy_id = k.id
-      AND v.verdict IN ('damaged', 'missing') ORDER BY v.id DESC LIMIT 1))
+  AND NOT {IS_MISSING.format(chunk="k.chunk_id", copy="k.id")}
 ORDER BY 2, k.retired_at IS NOT NULL, k.id LIMIT 1
-"""
+"""  # noqa: S608
 _CHUNKS: Final = f"""
 SELECT c.id, c.uuid, c.live_file_count, c.live_bytes,
        (SELECT count(*) FROM retired_locations AS r WHERE r.caf_file_id = c.id AND r.reason = 'removed'),

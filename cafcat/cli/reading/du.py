@@ -10,10 +10,9 @@ import typer
 from cafcat import __version__
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.cli.reading.missing_names import explain_parents, explain_removed, pattern_hint
+from cafcat.cli.reading.missing_names import explain_parents, explain_removed, hint_for_folder
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
-from cafcat.reading.globs import is_glob
 from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size
 
@@ -79,8 +78,7 @@ def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTo
             return FolderTotal(entry.path, 0, 1, entry.size_bytes)
     warn_if_lost(call, repository.session)
     if path not in ("", ".", "./"):
-        files = repository.session.catalog.reading.files
-        hint = pattern_hint(path, files, is_usable=False) if is_glob(path) else "`cafcat ls` lists the catalog"
+        hint = hint_for_folder(path, repository.session.catalog.reading.files)
         error = NotFound(NO_SUCH_PREFIX, path=path, hint=hint)
         if not explain_removed(repository.history, error):
             explain_parents(repository, error)

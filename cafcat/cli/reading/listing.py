@@ -11,7 +11,7 @@ from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.cli.reading.missing_names import explain_log, explain_parents, explain_removed, pattern_hint
+from cafcat.cli.reading.missing_names import explain_log, explain_parents, explain_removed, hint_for_folder
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
@@ -65,12 +65,9 @@ def ls(
 
 def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None:
     """Print a note or warning if the whole catalog is empty. Raises NotFound for any other prefix without files."""
-    from cafcat.reading.globs import is_glob
-
     is_lost = warn_if_lost(call, repository.session)
     if prefix not in ("", ".", "./"):
-        files = repository.session.catalog.reading.files
-        hint = pattern_hint(prefix, files, is_usable=False) if is_glob(prefix) else "`cafcat ls` lists the catalog"
+        hint = hint_for_folder(prefix, repository.session.catalog.reading.files)
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
         if not explain_log(repository.has_logs, error) and not explain_removed(repository.history, error):
             explain_parents(repository, error)

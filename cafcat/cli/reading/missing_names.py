@@ -23,6 +23,7 @@ __all__ = [
     "explain_parents",
     "explain_pattern",
     "explain_removed",
+    "hint_for_folder",
     "hint_to_find",
     "pattern_hint",
     "warn_of_empty_folders",
@@ -180,6 +181,18 @@ def pattern_hint(pattern: str, files: "PathListing", *, is_usable: bool) -> str:
         plain = _PATTERN_CHARACTERS.sub(r"\\\g<0>", name)
         return f"`cafcat find --name {word(plain)}` looks for a file of this name in all folders"
     return f"`cafcat find{where} --name {word(name)}` finds files by a pattern"
+
+
+def hint_for_folder(name: str, files: "PathListing") -> str:
+    """Return a hint for a command that takes no pattern, if the catalog has no file or folder of a name.
+
+    Args:
+        name: The name, which may be a pattern.
+        files: Looks up the folder of a pattern.
+    """
+    from cafcat.reading.globs import is_glob
+
+    return pattern_hint(name, files, is_usable=False) if is_glob(name) else "`cafcat ls` lists the catalog"
 
 
 def warn_of_empty_folders(call: "Call", catalog: "Catalog", folders: "Collection[str]") -> None:

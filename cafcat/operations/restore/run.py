@@ -181,7 +181,7 @@ class _Restore:
         """Return the chunks without live files (chunks.id) that `prune` removed after the backup.
 
         Otherwise `undelete` would bring back files without bytes. `prune` removes each object and then its journal
-        record. A missing object whose record is there is lost, or a killed `prune` removed the object.
+        record. If the store still has the record, the object is lost, or a `prune` was killed after its removal.
         """
         objects = loader.retired_objects()
         kept = {found.chunk_id for found in objects if not self._is_pruned(found)}

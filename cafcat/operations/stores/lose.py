@@ -84,7 +84,7 @@ class _Loss:
     """State and steps of one `cafcat store rm --lost`.
 
     Attributes:
-        report: Totals of what was done so far.
+        report: Totals so far.
     """
 
     def __init__(self, session: Session, url: str, *, dry_run: bool) -> None:
