@@ -29,7 +29,7 @@ from cafcat.support.paths import check_text, folder_of
 if TYPE_CHECKING:
     from cafcat.reading.urls import SignedUrl
 
-__all__ = ["CatalogQueries"]
+__all__ = ["CatalogQueries", "find_filter"]
 
 
 class CatalogQueries:
@@ -215,7 +215,7 @@ class CatalogQueries:
         Raises:
             InvalidInput: `name` has a slash.
         """
-        where = _conditions(name, newer_ns, older_ns, min_size, max_size)
+        where = find_filter(name, newer_ns, older_ns, min_size, max_size)
         for page in self.session.catalog.reading.files.pages(prefix, where):
             yield from page
 
@@ -242,7 +242,7 @@ class CatalogQueries:
         Raises:
             InvalidInput: `name` has a slash.
         """
-        where = _conditions(name, newer_ns, older_ns, min_size, max_size)
+        where = find_filter(name, newer_ns, older_ns, min_size, max_size)
         return self.session.catalog.reading.files.path_pages(prefix, where)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
@@ -378,9 +378,14 @@ class CatalogQueries:
         return lost_catalog(self.session)
 
 
-def _conditions(
-    name: str | None, newer_ns: int | None, older_ns: int | None, min_size: int | None, max_size: int | None
+def find_filter(
+    name: str | None,
+    newer_ns: int | None = None,
+    older_ns: int | None = None,
+    min_size: int | None = None,
+    max_size: int | None = None,
 ) -> FindFilter:
+    """Return the conditions of `CatalogQueries.find`. Raises InvalidInput if one is invalid."""
     from cafcat.reading.globs import regex_of_glob
 
     if name is not None and "/" in name:

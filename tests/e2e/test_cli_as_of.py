@@ -1,4 +1,4 @@
-"""`--as-of TIME` of get, cat and extract."""
+"""`--as-of TIME` of get, cat, extract, ls and find."""
 
 from pathlib import Path
 
@@ -59,3 +59,35 @@ def test_what_the_time_does_not_have(changed: tuple[Cafcat, str]) -> None:
     for option in (["--cluster", "local://1"], []):
         words = ["extract", "-C", "x"] if option else ["get", "--files-from", "-", "-o", "x.tar"]
         assert "--as-of cannot be" in cafcat(*words, *option, "--as-of", "1d", code=2).err
+
+
+def test_listings_of_an_earlier_time(changed: tuple[Cafcat, str]) -> None:
+    cafcat, time = changed
+    assert cafcat("ls", "notes").text == "notes/a\nnotes/new\n"
+    for words in (["ls", "notes"], ["ls", "-R"], ["find"], ["find", "notes/", "--max-size", "6"]):
+        assert cafcat(*words, "--as-of", time).text == "notes/a\nnotes/b\n", words
+    assert cafcat("ls", "--as-of", time).text == "notes/\n"
+    assert cafcat("find", "--max-size", "5", "--as-of", time).text == "notes/a\n"
+    assert cafcat("find", "--name", "b*", "-0", "--as-of", time).text == "notes/b\0"
+    sizes = [line.split()[0] for line in cafcat("ls", "-l", "notes", "--as-of", time).text.splitlines()]
+    assert sizes == ["5", "6"]
+    assert cafcat("ls", "-l", "--as-of", time).text.split() == ["-", "-", "notes/"]
+    document = cafcat("find", "notes/b", "--as-of", time, "--json").document
+    assert (document["path"], document["size_bytes"]) == ("notes/b", 6)
+
+
+def test_a_listing_names_what_the_time_does_not_have(changed: tuple[Cafcat, str]) -> None:
+    cafcat, time = changed
+    for verb in ("ls", "find"):
+        error = cafcat(verb, "notes/new", "--as-of", time, "--json", code=4).error
+        assert "no file or folder of this name from 20" in error["message"], verb
+        assert "has no files from that time" in cafcat(verb, "--as-of", "7d").err, verb
+        assert cafcat(verb, "notes", "--as-of", time, "-q").err == ""
+    assert cafcat("find", "notes", "--name", "x", "--as-of", time).text == ""
+    cafcat("prune", "--grace", "0s", "--yes", "-q")
+    assert cafcat("ls", "--as-of", time).err == (
+        "cafcat: warning: files of that time are left out, because `prune` deleted them: notes/a, for one\n"
+    )
+    assert "notes/b, for one" in cafcat("find", "--name", "b", "--as-of", time).err
+    assert cafcat("find", "--name", "c", "--as-of", time).err == ""
+    assert "its versions are gone" in cafcat("ls", "notes/b", "--as-of", time, code=4).err

@@ -92,7 +92,12 @@ def check_many(repository: cafcat.Repository, moment: datetime, files: dict[str,
     assert all(
         "no version of the file from 20" in str(found) for path, found in located.items() if path not in files
     )
-    assert list(then.glob("**")) == [located[path] for path in sorted(files)]
+    assert list(then.glob("**")) == list(then.list()) == [located[path] for path in sorted(files)]
+    assert [path for page in then.find_paths(name="a") for path in page] == [
+        path for path in sorted(files) if path.endswith("/a")
+    ]
+    below = {f"{path.split('/')[0]}/" if "/" in path else path for path in files}
+    assert [entry.path for entry in then.list_folder()] == sorted(below)
     assert {path for path in (*PATHS, "d", "d/") if path in then} == set(files)
     outputs = {path: folder / f"got-{path.replace('/', '-')}" for path in PATHS}
     assert len(list(then.get_many(outputs))) == len(PATHS)
@@ -197,6 +202,20 @@ def test_invalid_arguments_are_refused(local: World, tmp_path: Path) -> None:
         then.read_many(["a"], order="other")  # type: ignore[arg-type]
 
 
+def test_a_listing_meets_the_conditions_of_find(local: World) -> None:
+    commit(local.repository, {f"d/{number}": bytes(number) for number in range(5)})
+    then = local.repository.as_of(now(local.repository))
+    times = {location.modified_ns for location in local.repository.list()} - {None}
+    for conditions in (
+        {"min_size": 2},
+        {"max_size": 2},
+        {"min_size": 2, "max_size": 3},
+        *({key: time + shift} for key in ("newer_ns", "older_ns") for time in times for shift in (-1000, 0, 1000)),
+        {"name": "[2-4]", "newer_ns": 0, "older_ns": max(times, default=0) + 1},
+    ):
+        assert list(then.find(**conditions)) == list(local.repository.find(**conditions)), conditions
+
+
 def test_patterns_over_several_pages_of_paths(local: World) -> None:
     paths = [f"d/{number:04}.{number % 2}" for number in range(2 * PAGE_ROWS + 500)]
     commit(local.repository, dict.fromkeys(paths, b"1"))
@@ -206,6 +225,9 @@ def test_patterns_over_several_pages_of_paths(local: World) -> None:
     then = local.repository.as_of(moment)
     assert [location.path for location in then.glob("d/*.1")] == paths[1::2]
     assert [location.path for location in then.glob("**")] == paths
+    assert [entry.path for entry in then.list_folder()] == ["d/"]
+    assert [entry.path for entry in then.list_folder("d")] == paths
+    assert [entry.path for entry in local.repository.as_of("0s").list_folder()] == ["c/", "d/"]
     located = then.locate_many(paths)
     assert [*located] == paths
     assert not any(isinstance(found, CafcatError) for found in located.values())

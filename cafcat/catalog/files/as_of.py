@@ -2,18 +2,16 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.files.lookup import PAGE_ROWS, successor
+from cafcat.catalog.files.lookup import PAGE_ROWS, FindFilter, PathScope, successor
+from cafcat.catalog.files.ranges import PathRange, prefix_range, scope_ranges
 from cafcat.errors import NotFound, shown_path
-from cafcat.model import NO_SUCH_FILE, Location
+from cafcat.model import NO_SUCH_FILE, Folder, Location
 from cafcat.progress import Progress
 from cafcat.support.paging import pages_of
-
-if TYPE_CHECKING:
-    from cafcat.catalog.files.ranges import PathRange
+from cafcat.support.paths import file_of, folder_of
 
 __all__ = ["CatalogAsOf"]
 
@@ -91,14 +89,14 @@ class CatalogAsOf:
         """Return those of these names that are folders of the catalog now."""
         return self._catalog.files.folders_among(names)
 
-    def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
+    def absent(self, groups: Sequence[Sequence[PathRange]]) -> list[int]:
         """Return the indexes of the groups of ranges in which the catalog had no file.
 
         Each range is read up to its first file.
         """
         return [number for number, ranges in enumerate(groups) if not any(self.pages_in(ranges))]
 
-    def pages_in(self, ranges: "Sequence[PathRange]", page_rows: int = PAGE_ROWS) -> Iterator[Sequence[Location]]:
+    def pages_in(self, ranges: Sequence[PathRange], page_rows: int = PAGE_ROWS) -> Iterator[Sequence[Location]]:
         """Yield the files in ranges of paths, one range after the other, in lists and path order.
 
         Args:
@@ -111,16 +109,59 @@ class CatalogAsOf:
                 if found:
                     yield [found[path] for path in paths if path in found]
 
-    def _paths(self, one: "PathRange", last: str | None, limit: int) -> list[str]:
+    def pages(self, prefix: str, where: FindFilter | None = None) -> Iterator[Sequence[Location]]:
+        """Yield the file with a name, and then all files below the folder with that name, in lists and path order.
+
+        Args:
+            prefix: The name, as typed.
+            where: Conditions that the files have to meet; None for none.
+        """
+        for page in self.pages_in(_ranges_of(prefix, where)):
+            if met := [location for location in page if where is None or where.is_met_by(location)]:
+                yield met
+
+    def level(self, prefix: str) -> Iterator[Location | Folder]:
+        """Yield the file with a name, if there was one, and then the files and folders directly in this folder.
+
+        Of a folder, all paths up to its first file of that time are read, and the rest of their page.
+
+        Args:
+            prefix: The name, as typed.
+        """
+        if (path := file_of(prefix)) is not None:
+            yield from self.locate_many([path]).values()
+        folder = folder_of(prefix)
+        below = prefix_range(folder)
+        low: str | None = below.low
+        while low is not None:
+            paths = self._catalog.versions.paths(below._replace(low=low), PAGE_ROWS)
+            entry: Location | Folder | None = None
+            for entry in self._entries(folder, paths):
+                yield entry
+            low = successor(paths[-1]) if len(paths) == PAGE_ROWS else None
+            if low is not None and isinstance(entry, Folder) and low.startswith(entry.path):
+                low = entry.path[:-1] + "0"  # the first path after the folder
+
+    def _entries(self, folder: str, paths: Sequence[str]) -> Iterator[Location | Folder]:
+        """Yield the files directly in a folder, and each of its folders once, of those paths that had a file."""
+        found = self.locate_many(paths)
+        below: str | None = None
+        for path in paths:
+            if path in found and (below is None or not path.startswith(below)):
+                name, slash, _ = path[len(folder) :].partition("/")
+                below = f"{folder}{name}/" if slash else None
+                yield found[path] if below is None else Folder(below)
+
+    def _paths(self, one: PathRange, last: str | None, limit: int) -> list[str]:
         low = one.low if last is None else successor(last)
         return self._catalog.versions.paths(one._replace(low=low), limit)
 
-    def paths_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+    def paths_in(self, ranges: Sequence[PathRange]) -> Iterator[Sequence[str]]:
         """Yield the paths of the files that `pages_in` yields."""
         for page in self.pages_in(ranges):
             yield [location.path for location in page]
 
-    def pruned_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:
+    def pruned_in(self, ranges: Sequence[PathRange]) -> Iterator[Sequence[str]]:
         """Yield the paths that had a file at that time whose version was pruned since, in path order.
 
         Args:
@@ -129,14 +170,30 @@ class CatalogAsOf:
         for one in ranges:
             yield from pages_of(lambda last, one=one: self._pruned(one, last), PAGE_ROWS)  # type: ignore[misc]
 
-    def _pruned(self, one: "PathRange", last: str | None) -> list[str]:
+    def _pruned(self, one: PathRange, last: str | None) -> list[str]:
         low = one.low if last is None else successor(last)
         return self._catalog.versions.pruned(one._replace(low=low), self._moment, PAGE_ROWS)
 
-    def totals_in(self, ranges: "Sequence[PathRange]") -> tuple[None, None]:  # noqa: ARG002 - as Lookup has it
+    def totals_in(self, ranges: Sequence[PathRange]) -> tuple[None, None]:  # noqa: ARG002 - as Lookup has it
         """Return (None, None): the number of the files and their total size are unknown before they are listed."""
         return None, None
 
-    def chunks_in(self, ranges: "Sequence[PathRange]") -> set[UUID]:
+    def chunks_in(self, ranges: Sequence[PathRange]) -> set[UUID]:
         """Return the UUIDs of the chunks of the files that `pages_in` yields. All of them are listed."""
         return {location.chunk for page in self.pages_in(ranges) for location in page}
+
+    def pruned(self, prefix: str, where: FindFilter | None = None) -> Iterator[str]:
+        """Yield the paths that had a file at that time whose version was pruned since, in path order.
+
+        Args:
+            prefix: The name of a file or folder, as typed.
+            where: The condition on the name counts; the others are ignored. None for no condition.
+        """
+        for page in self.pruned_in(_ranges_of(prefix, where)):
+            yield from page
+
+
+def _ranges_of(prefix: str, where: FindFilter | None) -> list[PathRange]:
+    """Return the ranges of the files below a name, as typed, that meet the condition on their name."""
+    ranges = scope_ranges(PathScope(folder_of(prefix), file_of(prefix)))
+    return ranges if where is None else [one._replace(regex=where.name_regex) for one in ranges]

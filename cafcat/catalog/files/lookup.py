@@ -157,6 +157,23 @@ class FindFilter(NamedTuple):
     min_size: int | None = None
     max_size: int | None = None
 
+    def is_met_by(self, location: Location) -> bool:
+        """Return True if a file meets all conditions but that on its name. Compares microseconds, as SQL does."""
+        return (
+            self._meets_times(location.modified_ns)
+            and (self.min_size is None or location.size_bytes >= self.min_size)
+            and (self.max_size is None or location.size_bytes <= self.max_size)
+        )
+
+    def _meets_times(self, modified_ns: int | None) -> bool:
+        if self.newer_ns is None and self.older_ns is None:
+            return True
+        if modified_ns is None:
+            return False
+        modified = to_microseconds(modified_ns)
+        is_newer = self.newer_ns is None or modified > to_microseconds(self.newer_ns)
+        return is_newer and (self.older_ns is None or modified < to_microseconds(self.older_ns))
+
     def parameters(self) -> dict[str, Any]:
         """Return the values of the conditions as parameters of SQL, by name. Times are in microseconds."""
         newer, older = (None if ns is None else to_microseconds(ns) for ns in (self.newer_ns, self.older_ns))

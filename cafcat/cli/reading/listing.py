@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cafcat.cli.call import Call, verb
-from cafcat.cli.choosing import FilesFrom, Null, Paths, choose
+from cafcat.cli.choosing import OLDER_VERSIONS, AsOf, FilesFrom, Null, Paths, choose
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
 from cafcat.cli.reading.lost import warn_if_lost
@@ -21,6 +21,7 @@ from cafcat.support.quantities import format_size, parse_size
 from cafcat.support.shell import cat_line, curl_line, dd_line
 
 if TYPE_CHECKING:
+    from cafcat.files_as_of import FilesAsOf
     from cafcat.packed_files import PackedFiles
 
 __all__ = ["register"]
@@ -43,6 +44,7 @@ def ls(
     long: Annotated[bool, typer.Option("--long", "-l", help="Print sizes and times, too.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List everything below the folder.")] = False,
     human: Annotated[bool, typer.Option("--human", "-h", help="Print sizes as 1.5 MB (with -l).")] = False,
+    as_of: AsOf = None,
 ) -> None:
     """List one level of a folder; with -R, everything below it.
 
@@ -50,8 +52,10 @@ def ls(
     """
     with call.files() as repository:
         found = False
-        items = repository.list(prefix) if recursive else repository.list_folder(prefix)
-        totals = repository.folder_totals(prefix) if long and not recursive else iter(())
+        files = repository if as_of is None else repository.as_of(as_of)
+        items = files.list(prefix) if recursive else files.list_folder(prefix)
+        has_totals = long and not recursive and as_of is None  # the catalog keeps the totals of now
+        totals = repository.folder_totals(prefix) if has_totals else iter(())
         for item, total in _with_totals(items, totals):
             found = True
             if call.json:
@@ -59,8 +63,34 @@ def ls(
             else:
                 text = call.output.shown(item.path)
                 call.output.line(f"{_columns(item, total, human=human)}  {text}" if long else text)
-        if not found:
+        if as_of is not None:
+            _explain_as_of(call, repository.as_of(as_of), prefix, found=found)
+        elif not found:
             _explain_nothing(call, repository, prefix)
+
+
+def _explain_as_of(call: Call, files: "FilesAsOf", prefix: str, name: str | None = None, *, found: bool) -> None:
+    """Print a warning if files of an earlier time are left out, or if the catalog had none.
+
+    Args:
+        call: The call of the command.
+        files: The files of that time.
+        prefix: The folder or file that was listed.
+        name: Shell pattern of the names that were listed; None for all.
+        found: True if the catalog had the folder or file at that time.
+
+    Raises:
+        NotFound: The catalog had no such folder or file at that time.
+    """
+    is_all = prefix in ("", ".", "./")
+    if not found and not is_all:
+        raise files.no_such_prefix(prefix)
+    if (pruned := next(files.pruned(prefix, name=name), None)) is not None:
+        call.warn(
+            f"files of that time are left out, because `prune` deleted them: {call.output.shown(pruned)}, for one"
+        )
+    elif not found and next(files.pruned(), None) is None:
+        call.warn("the catalog has no files from that time: `cafcat runs` lists the times of the ingests")
 
 
 def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None:
@@ -142,6 +172,7 @@ def find(
     null: Annotated[
         bool, typer.Option("--null", "-0", help="End each path with NUL instead of newline, for xargs -0.")
     ] = False,
+    as_of: AsOf = None,
 ) -> None:
     """Print the paths below PREFIX that meet every condition.
 
@@ -156,16 +187,20 @@ def find(
     }
     with call.files() as repository:
         any_found = False
+        files = repository if as_of is None else repository.as_of(as_of)
         if call.json:
-            for location in repository.find(prefix, **conditions):
+            for location in files.find(prefix, **conditions):
                 any_found = True
                 _show_json(call, repository, location)
         else:
-            with closing(made_ahead(repository.find_paths(prefix, **conditions))) as pages:
+            with closing(made_ahead(files.find_paths(prefix, **conditions))) as pages:
                 for paths in pages:
                     any_found = True
                     call.output.names(paths, null=null)
-        if not any_found and not any(True for _ in repository.list_folder(prefix)):
+        is_known = any_found or any(True for _ in files.list_folder(prefix))
+        if as_of is not None:
+            _explain_as_of(call, repository.as_of(as_of), prefix, name, found=is_known)
+        elif not is_known:
             _explain_nothing(call, repository, prefix)
 
 
@@ -267,9 +302,8 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ls`, `find`, `stat` and `locate` to the commands of the program."""
-    verb(app, "ls", ls, reads=True)
-    verb(
-        app, "find", find, reads=True, hints={"-n": "options have two dashes: `cafcat find FOLDER --name PATTERN`"}
-    )
+    verb(app, "ls", ls, reads=True, hints=OLDER_VERSIONS)
+    two_dashes = "options have two dashes: `cafcat find FOLDER --name PATTERN`"
+    verb(app, "find", find, reads=True, hints={"-n": two_dashes, **OLDER_VERSIONS})
     verb(app, "stat", stat, reads=True)
     verb(app, "locate", locate, reads=True)
