@@ -233,6 +233,23 @@ def test_patterns_over_several_pages_of_paths(local: World) -> None:
     assert not any(isinstance(found, CafcatError) for found in located.values())
 
 
+def test_a_rebuild_from_all_records_leaves_no_version_uncertain(
+    local: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(local.repository, {"b": b"pruned"})
+    local.repository.rm(["b"])
+    local.repository.prune(grace_seconds=0)
+    moments = []
+    for content in (b"1", b"22", b"333"):
+        commit(local.repository, {"a": content})
+        moments.append(now(local.repository))
+    rebuilt, _ = local.rebuilt()
+    assert [rebuilt.as_of(moment).read("a") for moment in moments] == [b"1", b"22", b"333"]
+    assert caplog.messages == []
+    query = "SELECT run_id FROM retired_locations WHERE file_path = 'a' ORDER BY retired_at"
+    assert sql(rebuilt, query) == sql(local.repository, query) != [(None,), (None,)]
+
+
 def test_versions_that_only_a_rebuild_knows_are_uncertain(local: World, caplog: pytest.LogCaptureFixture) -> None:
     commit(local.repository, {"a": b"1", "keep": b""})
     commit(local.repository, {"a": b"22"})

@@ -81,7 +81,7 @@ class CatalogAsOf:
             self._has_warned = True
             self._warnings.warn(
                 f"{shown_path(uncertain)} may be an earlier version than that of the time: the catalog was "
-                "rebuilt, and the versions that `prune` had deleted before are unknown"
+                "rebuilt without some journal records, such as those of pruned chunks"
             )
         return {location.path: location for location, _ in found}
 

@@ -184,6 +184,14 @@ WHERE p.adopted AND NOT q.adopted AND other.crc32c = e.crc32c
   AND other.modified_at IS NOT DISTINCT FROM e.modified_at
 """  # noqa: S608
 
+# After each of these records, the number of a record is missing: its chunk was pruned, its store was not named, its
+# transaction was rolled back, or two catalogs used the same numbers.
+_GAPS: Final = """
+CREATE TEMPORARY TABLE gaps ON COMMIT DROP AS
+SELECT id FROM (SELECT id, sequence, lead(sequence) OVER (ORDER BY id) AS next_sequence FROM records) AS numbered
+WHERE next_sequence <> sequence + 1
+"""
+
 # All changes of each path, in order. caf_file_id is the chunk of a commit, move or restoration, or the chunk from
 # which the path was removed. end_byte is NULL if that chunk is missing. A file that `undelete` restored is current
 # since then. A file that `store rm --lost` returned to a former chunk was not removed, and keeps its time.
@@ -196,7 +204,7 @@ SELECT {_ENTRY},
                 THEN max(happened_at) FILTER (WHERE is_undelete) OVER later
             ELSE current_since END AS current_since,
        sequence, kind, lead(kind) OVER later AS next_kind, lead(happened_at) OVER later AS next_at,
-       lead(current_since) OVER later AS next_since,
+       lead(current_since) OVER later AS next_since, lead(sequence) OVER later AS next_sequence,
        lead(caf_file_id) OVER later AS next_chunk, lead(end_byte) OVER later IS NOT NULL AS has_next_entry,
        (lead(crc32c) OVER later, lead({size_of()}) OVER later, lead(modified_at) OVER later)
            IS NOT DISTINCT FROM (crc32c, {size_of()}, modified_at) AS next_is_same
@@ -245,10 +253,16 @@ EXISTS (SELECT FROM plan AS p WHERE t.kind = 'restore' AND p.id = t.caf_file_id 
 # that was pruned since. A move of different bytes shows the same: the moved file keeps its time. In both cases,
 # the entry of the earlier change was replaced. A removal can also name an older entry that exists, if the catalog
 # was restored from a backup without the change in between. Then the newest version counts as removed.
+#
+# A replaced file gets the run that replaced it, if no record in between is missing. Without a run, an unknown
+# version may have come in between, of which `--as-of` warns.
 _RETIRED: Final = f"""
-INSERT INTO retired_locations ({_COLUMNS}, retired_at, reason)
-SELECT {_COLUMNS}, retired_at, reason FROM (
+INSERT INTO retired_locations ({_COLUMNS}, run_id, retired_at, reason)
+SELECT {_COLUMNS}, CASE WHEN reason = 'replaced' THEN run_id END, retired_at, reason FROM (
     SELECT {_COLUMNS},
+           (SELECT r.id FROM records AS l JOIN record_runs AS r ON r.n = l.n AND r.of_chunk
+            WHERE l.id = t.next_sequence AND NOT EXISTS (
+                SELECT FROM gaps AS g WHERE g.id >= t.sequence AND g.id < t.next_sequence)) AS run_id,
            CASE WHEN next_kind = 'move' AND NOT next_is_same THEN coalesce(next_since, next_at) ELSE next_at END
                AS retired_at,
            CASE WHEN next_kind = 'remove' AND (next_chunk = caf_file_id OR has_next_entry) THEN 'removed'
@@ -257,7 +271,7 @@ SELECT {_COLUMNS}, retired_at, reason FROM (
     WHERE kind <> 'remove' AND end_byte IS NOT NULL AND next_kind IS NOT NULL
       AND NOT {_RESTORED_LATER.format(after="t.sequence")} AND NOT {_COMES_AGAIN}
     UNION ALL
-    SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))}, c.happened_at, 'skipped'
+    SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))}, NULL, c.happened_at, 'skipped'
     FROM entries AS t JOIN plan AS c ON c.id = t.caf_file_id JOIN record_files AS s
         ON s.n = c.n AND s.file_path = t.file_path
     WHERE NOT {_RESTORED_LATER.format(after="0")}
@@ -329,7 +343,9 @@ ORDER_CHANGES: Final = (
     _ORIGINS,
     _RUNS,
     _SKIPPED_OF_ADOPTED,
-    "ANALYZE record_files",
+    _GAPS,
+    "CREATE INDEX ON gaps (id); CREATE INDEX ON records (id); CREATE INDEX ON record_runs (n)",
+    "ANALYZE gaps, records, record_files, record_runs",
     _TIMELINE,
 )
 # A chunk that is in the plan and could not be read is reported as a whole, unless it was left out.
