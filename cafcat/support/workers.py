@@ -5,7 +5,6 @@ caller's main script again, nor by fork, which does not work with threads. Each 
 own, so that Ctrl-C only reaches its parent. When the parent dies, the pipe is closed, which ends the worker.
 """
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any, Final, Self, TypeAlias
 from cafcat.errors import Unavailable
 from cafcat.support.collecting import collect_rarely
 
-__all__ = ["WorkerPipe", "Workers", "processors", "run_worker"]
+__all__ = ["WorkerPipe", "Workers", "run_worker"]
 
 WorkerPipe: TypeAlias = "Connection[Any, Any]"  # the class is not generic at run time
 """One end of the pipe between this process and a worker."""
@@ -146,18 +145,6 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end(at_once=error is not None)
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use; 1 if the path of Python is unknown.
-
-    Without this path, no worker processes can be started.
-    """
-    if not sys.executable:
-        return 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def run_worker(module: str, function: str, descriptor: int) -> None:

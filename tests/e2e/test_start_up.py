@@ -115,3 +115,12 @@ def test_nothing_of_the_server_is_loaded(cafcat: Cafcat, tmp_path: Path, argumen
     command = [sys.executable, "-c", SERVED, *arguments]
     done = subprocess.run(command, cwd=tmp_path, env=cafcat.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_small_ingest_loads_no_modules_for_processes(cafcat: Cafcat, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/a").write_bytes(b"content")
+    command = [sys.executable, "-c", LOADED, "ingest", "tree"]
+    done = subprocess.run(command, cwd=tmp_path, env=cafcat.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not {"multiprocessing", "concurrent.futures.process"} & set(done.stderr.split())

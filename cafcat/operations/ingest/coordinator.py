@@ -25,7 +25,7 @@ from cafcat.sources.base import (
 )
 from cafcat.sources.local.columns import FileColumns
 from cafcat.sources.parts import DivisibleSource
-from cafcat.support.workers import processors
+from cafcat.support.processors import processors
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 

@@ -27,7 +27,6 @@ from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable
 from cafcat.stores.base import FolderStore, Store
-from cafcat.support.executors import is_local
 from cafcat.writing.chunk import ChunkTarget
 from cafcat.writing.limits import Limits
 
@@ -210,6 +209,7 @@ class _IngestRun:
     def _sharded_ingest(self, executor: Executor, run_id: int) -> "ShardedIngest":
         from cafcat.operations.ingest.shard_worker import ShardSettings
         from cafcat.operations.ingest.sharded import ShardedIngest
+        from cafcat.support.executors import is_local
 
         with_password = self._options.share_password or is_local(executor)
         settings = SharedSettings.of(self._session.settings, with_password=with_password)

@@ -39,7 +39,7 @@ from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import printable
 from cafcat.support.paths import from_root
-from cafcat.support.workers import processors
+from cafcat.support.processors import processors
 
 __all__ = ["run"]
 
