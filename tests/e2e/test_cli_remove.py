@@ -194,6 +194,19 @@ def test_reading_a_removed_file_names_undelete(tree: Cafcat) -> None:
         assert "it was removed; its chunk was pruned or lost" in tree(verb, "tree/a.txt", code=4).err
 
 
+def test_the_name_of_a_removed_folder_names_undelete(tree: Cafcat) -> None:
+    tree("rm", "-r", "tree", "--yes", "-q")
+    hint = "files below it were removed; `cafcat undelete -r tree` brings them back"
+    for words in (["ls"], ["find"], ["du"], ["get"], ["rm", "-r", "--yes"], ["extract", "-C", "out"]):
+        assert hint in tree(*words, "tree", code=4).err, words
+        assert hint in tree(*words, "tree/", code=4).err, words
+    for verb in ("ls", "find"):
+        assert "no files any more: `cafcat undelete --list` lists the removed files" in tree(verb).err
+    tree("prune", "--grace", "0", "--yes")
+    assert "were removed" not in tree("ls", "tree", code=4).err
+    assert "`cafcat ingest FOLDER` packs a folder" in tree("ls").err
+
+
 def test_proposed_commands_have_names_that_a_shell_reads(cafcat: Cafcat) -> None:
     """A name can begin with a dash, or have a newline. Names may have "./" before them, as in other commands."""
     names = ["-dash", "new\nline's"]

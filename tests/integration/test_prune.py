@@ -1,6 +1,7 @@
 """prune removes chunks without live files, even if it is killed at any step, and keeps all others."""
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -190,6 +191,19 @@ def test_copies_go_with_their_chunk(local: cafcat.Repository, folder: Folder, tm
     assert (dry.chunks, dry.objects, dry.bytes_freed) == (1, 3, 3 * size)
     assert all(chunks_in(copy) == {other} for copy in copies)
     assert check(local, folder, *copies) == {"other": b"other"}
+
+
+def test_freed_bytes_are_those_of_the_stores(local: cafcat.Repository, folder: Folder, tmp_path: Path) -> None:
+    chunk, other = commit(local, {"p": b"p" * 1000}), commit(local, {"other": b"other"})
+    copy = Folder(tmp_path / "copy")
+    copied(local, chunk, folder, copy)
+    copied(local, other, folder, copy)
+    local.rm(["p"])
+    os.truncate(folder.folder / f"{chunk}.caf", 100)
+    (copy.folder / f"{chunk}.caf").unlink()
+    dry = local.prune(grace_seconds=0, dry_run=True)
+    report = local.prune(grace_seconds=0)
+    assert (report.objects, report.bytes_freed) == (dry.objects, dry.bytes_freed) == (2, 100)
 
 
 def test_a_copy_that_cannot_be_reached_is_removed_later(

@@ -134,5 +134,7 @@ def not_copied_yet(stores: Sequence[str]) -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat copy` to the commands of the program."""
-    of_chunks = "--to STORE is the folder or URL for the copies of chunks; `cafcat ingest FOLDER` packs a folder"
+    of_chunks = (
+        "--to STORE is the folder or URL for the copies of chunks (`cafcat ingest`, not `copy`, packs a folder)"
+    )
     verb(app, "copy", copy, commits=True, moves=True, measured=True, hints={"--to": of_chunks})

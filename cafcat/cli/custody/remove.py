@@ -173,7 +173,7 @@ def _rm(
 
             explain_pattern(error, session.catalog.files)
             if not explain_log(lambda name: session.catalog.logs.has_any(folder_of_logs(name)), error):
-                explain_removed(session.catalog.reports.history, error)
+                explain_removed(session.catalog, error)
             hint_to_find(error)
             raise
         if asks and session.should_end():

@@ -80,7 +80,7 @@ def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTo
     if path not in ("", ".", "./"):
         hint = hint_for_folder(path, repository.session.catalog.reading.files)
         error = NotFound(NO_SUCH_PREFIX, path=path, hint=hint)
-        if not explain_removed(repository.history, error):
+        if not explain_removed(repository.session.catalog, error):
             explain_parents(repository, error)
         raise error
     return FolderTotal("", 0, 0, 0)

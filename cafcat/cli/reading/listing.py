@@ -11,7 +11,13 @@ from cafcat.cli.choosing import OLDER_VERSIONS, AsOf, FilesFrom, Null, Paths, ch
 from cafcat.cli.output import folder_document, location_document, timestamp
 from cafcat.cli.reading.each import each
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.cli.reading.missing_names import explain_log, explain_parents, explain_removed, hint_for_folder
+from cafcat.cli.reading.missing_names import (
+    explain_log,
+    explain_parents,
+    explain_removed,
+    has_removed,
+    hint_for_folder,
+)
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
@@ -99,11 +105,14 @@ def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None
     if prefix not in ("", ".", "./"):
         hint = hint_for_folder(prefix, repository.session.catalog.reading.files)
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
-        if not explain_log(repository.has_logs, error) and not explain_removed(repository.history, error):
+        if not explain_log(repository.has_logs, error) and not explain_removed(repository.session.catalog, error):
             explain_parents(repository, error)
         raise error
     if not is_lost and not repository.has_logs(""):
-        call.note("the catalog has no files: `cafcat ingest FOLDER` packs a folder")
+        if has_removed(repository.session.catalog):
+            call.note("the catalog has no files any more: `cafcat undelete --list` lists the removed files")
+        else:
+            call.note("the catalog has no files: `cafcat ingest FOLDER` packs a folder")
 
 
 def _with_totals(

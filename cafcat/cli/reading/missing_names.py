@@ -4,15 +4,16 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from cafcat.catalog.files.lookup import folder_range
 from cafcat.errors import CafcatError, NotFound
+from cafcat.support.paths import folder_of
 from cafcat.support.shell import argument, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from cafcat.catalog.catalog import Catalog
     from cafcat.cli.call import Call
-    from cafcat.model import RetiredLocation
     from cafcat.packed_files import PackedFiles
     from cafcat.reading.lookup import PathListing
 
@@ -23,12 +24,15 @@ __all__ = [
     "explain_parents",
     "explain_pattern",
     "explain_removed",
+    "has_removed",
     "hint_for_folder",
     "hint_to_find",
     "pattern_hint",
     "warn_of_empty_folders",
 ]
 
+_LOOKED_AT_REMOVED: Final = 100
+"""Number of removed paths of a folder that are looked at, to find one that `undelete` can bring back."""
 _PATTERN_CHARACTERS: Final = re.compile(r"[*?\[\\]")
 _WILDCARD: Final = re.compile(r"[*?]|\[[^\]]*-|\[[!^]")
 """Found in a pattern that can hardly be a name: a wildcard, a range of characters, or a list of other ones."""
@@ -50,7 +54,7 @@ def explain_missing(repository: "PackedFiles", error: CafcatError, typed: "Colle
 
     if isinstance(error, NotFound) and error.hint:
         return  # the error is explained already, such as that of a version of another time
-    if explain_log(repository.has_logs, error) or explain_removed(repository.history, error):
+    if explain_log(repository.has_logs, error) or explain_removed(repository.session.catalog, error):
         return
     if typed is None or error.path in typed or error.path in [from_root(name) for name in typed]:
         explain_pattern(error, repository.session.catalog.reading.files)
@@ -83,11 +87,13 @@ def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
     return False
 
 
-def explain_removed(history: "Callable[[str], Sequence[RetiredLocation]]", error: CafcatError) -> bool:
-    """Add a hint to an error if the missing file was removed. This costs one query for a NotFound with a path.
+def explain_removed(catalog: "Catalog", error: CafcatError) -> bool:
+    """Add a hint to an error if the missing file was removed, or files below the missing folder.
+
+    This costs two queries for a NotFound with a path.
 
     Args:
-        history: Returns the former locations of a path, as CatalogQueries.history.
+        catalog: The catalog that does not have the path.
         error: The error.
 
     Returns:
@@ -96,12 +102,27 @@ def explain_removed(history: "Callable[[str], Sequence[RetiredLocation]]", error
     if not isinstance(error, NotFound) or not error.path:
         return False
     with suppress(CafcatError):
-        last = next(iter(history(error.path)), None)
+        last = next(iter(catalog.reports.history(error.path)), None)
         if last is not None and last.reason == "removed":
             back = f"`cafcat undelete {argument(error.path)}` brings it back"
             error.hint = f"it was removed; {back if last.is_kept else 'its chunk was pruned or lost'}"
             return True
+        folder = folder_of(error.path)
+        if folder and has_removed(catalog, folder):
+            back = f"`cafcat undelete -r {argument(folder.removesuffix('/'))}` brings them back"
+            error.hint = f"files below it were removed; {back}"
+            return True
     return False
+
+
+def has_removed(catalog: "Catalog", folder: str = "") -> bool:
+    """Return True if `undelete` can bring a file below a folder back. Looks at the first removed paths only.
+
+    Args:
+        catalog: The catalog.
+        folder: The folder, with "/" at its end; "" for all files.
+    """
+    return bool(catalog.removal.removed(*folder_range(folder), limit=_LOOKED_AT_REMOVED).files)
 
 
 def explain_parents(repository: "PackedFiles", error: CafcatError) -> None:

@@ -20,6 +20,7 @@ from cafcat.errors import (
     CatalogUnavailable,
     Corrupt,
     InvalidInput,
+    NotFound,
     StoreFailed,
     Unavailable,
 )
@@ -242,9 +243,9 @@ class _Prune:
         The journal record comes last, because a rebuild adopts a complete chunk without a record.
 
         Returns:
-            The objects. Those that were missing have the size 0.
+            The objects, with the sizes that they had in the store: 0 for one that was missing.
         """
-        removed = [found if has(store, found.object_key) else found._replace(size_bytes=0) for found in objects]
+        removed = [found._replace(size_bytes=_size_in(store, found.object_key)) for found in objects]
         if self._dry_run:
             return removed
         # The uploads of these objects were completed long ago, so there is none to abort.
@@ -257,3 +258,11 @@ class _Prune:
             else:
                 self._catalog.copies.record_removed(found.copy)
         return removed
+
+
+def _size_in(store: Store, key: str) -> int:
+    """Return the size of an object in its store, in bytes; 0 if the object is missing."""
+    try:
+        return store.stat(key).size_bytes
+    except NotFound:
+        return 0

@@ -268,13 +268,10 @@ def _chosen(store: Store, found: Sequence[FoundBackup], name: str | None) -> Fou
         _refuse_several(store, found)
     if not found:
         which = "no backup" if name is None else f"no backup {name}"
-        raise NotFound(
-            f"there is {which} in {store.url}",
-            hint=(
-                "--from names another store; `cafcat backup --list --to STORE` lists the backups of the catalog in "
-                "a store; `cafcat extract` copies files to disk"
-            ),
-        )
+        hint = "--from names another store; `cafcat backup --list --to STORE` lists the backups in a store"
+        if name is not None:
+            hint += "; `cafcat extract` copies files to disk"
+        raise NotFound(f"there is {which} in {store.url}", hint=hint)
     return found[-1]
 
 
