@@ -1,5 +1,6 @@
 """Writes a tree of files below one folder. Each appears with all of its content, and none outside the folder."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -7,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
-from cafcat.errors import CafcatError, Conflict, InvalidInput
+from cafcat.errors import CafcatError, Conflict, InvalidInput, shown_path
 from cafcat.reading.durable_files import DurableFiles, OpenFolder
 from cafcat.reading.output_errors import disk_errors
 from cafcat.reading.outputs import Output
@@ -226,10 +227,17 @@ class OutputTree(Generic[Of]):
 
     def _enter(self, name: str, path: list[str]) -> OpenFolder:
         parent = self._open[-1][1] if self._open else self._root
-        with disk_errors(str(self._output.path.joinpath(*path))):
+        shown = os.path.join(self._output.shown, *path)
+        with disk_errors(shown):
             with suppress(FileExistsError):
                 os.mkdir(name, self._output.folder_mode, dir_fd=parent.descriptor)
-            folder = OpenFolder.at(name, below=parent)
+            try:
+                folder = OpenFolder.at(name, below=parent)
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    message = f"a file or link has the name of the output's folder, {shown_path(shown)}"
+                    raise Conflict(message, path=shown) from error
+                raise
         self._files.has_name_in(parent)
         return folder
 
