@@ -146,6 +146,21 @@ def test_restore_names_a_newer_backup_in_another_store(cafcat: Cafcat, lost: Caf
             assert Cafcat(cafcat.folder, url)("restore", *arguments).err == ""
 
 
+def test_a_restored_catalog_has_later_backups_of_all_stores(cafcat: Cafcat, lost: Cafcat) -> None:
+    cafcat("backup", "--to", "./safe", "-q")
+    oldest = cafcat("backup", "--list", "--to", "safe", "--json").document["object_key"]
+    for store in ("./safe", "store"):
+        cafcat("backup", "--to", store, "-q")
+    before = cafcat("query", "backups", "--json").documents
+    lost("restore", oldest, "--from", "safe", "-q")
+    after = lost("query", "backups", "--json").documents
+    keys = ("store", "object_key", "size_bytes")
+    assert len(after) == 3
+    assert [[row[key] for key in keys] for row in after] == [[row[key] for key in keys] for row in before]
+    lost("backup", "--to", "safe", "--keep", "2", "-q")
+    assert oldest not in str(lost("backup", "--list", "--to", "safe").out)
+
+
 def test_restore_leaves_out_a_backup_that_keep_removed(cafcat: Cafcat, lost: Cafcat) -> None:
     """The removed backup is in the tables of the newest one, which was made before the removal."""
     for _ in range(3):

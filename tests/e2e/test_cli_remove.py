@@ -200,6 +200,12 @@ def test_the_name_of_a_removed_folder_names_undelete(tree: Cafcat) -> None:
     for words in (["ls"], ["find"], ["du"], ["get"], ["rm", "-r", "--yes"], ["extract", "-C", "out"]):
         assert hint in tree(*words, "tree", code=4).err, words
         assert hint in tree(*words, "tree/", code=4).err, words
+    (tree.folder / "tree" / "new").write_bytes(b"new")
+    tree("ingest", "tree/new", "--prefix", "tree/sub", "-q")
+    assert tree("ls", "tree").out
+    for words in (["rm"], ["get"], ["extract", "-C", "out"]):  # the folder is there again
+        assert hint not in tree.unchecked(*words, "tree").err, words
+    tree("rm", "-r", "tree", "--yes", "-q")
     for verb in ("ls", "find"):
         assert "no files any more: `cafcat undelete --list` lists the removed files" in tree(verb).err
     tree("prune", "--grace", "0", "--yes")

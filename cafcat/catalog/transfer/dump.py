@@ -398,24 +398,44 @@ class Loader:
         """Return the objects of the loaded chunks without live files that cafcat wrote: own ones, and copies."""
         return [RetiredObject(*row) for row in self._connection.execute(_RETIRED_OBJECTS).fetchall()]
 
-    def keep_backups(self, store: str, object_keys: Sequence[str]) -> None:
-        """Record that a store has only these backups. `backup --keep` removes others after the dump was made."""
+    def keep_backups(self, store: str, object_keys: Sequence[str]) -> set[str]:
+        """Record that a store has only these backups. `backup --keep` removes others after the dump was made.
+
+        Returns:
+            The keys of those backups that the loaded rows lack.
+        """
         self._connection.execute(
             "UPDATE backups SET state = 'deleted', deleted_at = now() "
             "WHERE store = %s AND state = 'committed' AND object_key <> ALL (%s)",
             (store, list(object_keys)),
         )
+        statement = "SELECT object_key FROM backups WHERE store = %s"
+        return set(object_keys) - {key for (key,) in self._connection.execute(statement, [store]).fetchall()}
+
+    def _add_backup(self, backup: StoredBackup) -> None:
+        add_store(self._connection, backup.store)
+        self._connection.execute(
+            "INSERT INTO backups (state, store, object_key, size_bytes, journal_id, begun_at, committed_at) "
+            "VALUES ('committed', %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            (*backup[1:], backup.begun_at),
+        )
 
     def finish(
-        self, backup: StoredBackup, last_sequence: int, lacking_changes: int, pruned: Sequence[int] = ()
+        self,
+        backup: StoredBackup,
+        further: Sequence[StoredBackup],
+        last_sequence: int,
+        lacking_changes: int,
+        pruned: Sequence[int] = (),
     ) -> None:
         """Finish the load, so that the transaction is committed at its end.
 
         This sets all sequences, so that new rows get higher ids than the loaded ones. It replaces the recorded home
-        (`replace_home`), and adds a row for the backup itself, which the backup cannot contain.
+        (`replace_home`), and adds rows for backups that the backup cannot contain: itself, and later ones.
 
         Args:
             backup: The backup that was loaded.
+            further: Other backups that were found in stores.
             last_sequence: New journal records get a higher journal.id than this; 0 for no such limit.
             lacking_changes: Number of changes in the journals of stores that the backup lacks.
             pruned: chunks.id of the chunks that were pruned after the backup was made.
@@ -431,12 +451,8 @@ class Loader:
             (last_sequence or None, last_sequence or None),
         )
         replace_home(self._connection, self._home)
-        add_store(self._connection, backup.store)
-        self._connection.execute(
-            "INSERT INTO backups (state, store, object_key, size_bytes, journal_id, begun_at, committed_at) "
-            "VALUES ('committed', %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-            (*backup[1:], backup.begun_at),
-        )
+        for each in (backup, *further):
+            self._add_backup(each)
         lacking = f", which lacks {plural(lacking_changes, 'later change')}" if lacking_changes else ""
         record_event(self._connection, "catalog_restored", f"from {backup.store} {backup.object_key}{lacking}")
         self._mark_pruned(pruned)

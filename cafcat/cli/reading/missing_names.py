@@ -90,7 +90,7 @@ def explain_log(has_logs: "Callable[[str], bool]", error: CafcatError) -> bool:
 def explain_removed(catalog: "Catalog", error: CafcatError) -> bool:
     """Add a hint to an error if the missing file was removed, or files below the missing folder.
 
-    This costs two queries for a NotFound with a path.
+    This costs three queries for a NotFound with a path.
 
     Args:
         catalog: The catalog that does not have the path.
@@ -108,7 +108,8 @@ def explain_removed(catalog: "Catalog", error: CafcatError) -> bool:
             error.hint = f"it was removed; {back if last.is_kept else 'its chunk was pruned or lost'}"
             return True
         folder = folder_of(error.path)
-        if folder and has_removed(catalog, folder):
+        is_unknown = bool(folder) and not catalog.files.folders_among([folder.removesuffix("/")])
+        if is_unknown and has_removed(catalog, folder):
             back = f"`cafcat undelete -r {argument(folder.removesuffix('/'))}` brings them back"
             error.hint = f"files below it were removed; {back}"
             return True

@@ -1,7 +1,7 @@
 """Restores a backup into an empty catalog, in one transaction. The whole backup is checked before the commit."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -93,12 +93,12 @@ class _Restore:
             newer = sum(sequence > head["journal_id"] for sequence, _ in lacking)
             pruned = self._pruned(loader)
             others = loader.stores_of_backups().difference(urls)
-            newer_in = None if name else self._newest_in([*self._compared, *sorted(others)], backup, catalog)
+            further = self._find_backups(loader, {store.url, *self._compared, *others}, backup, catalog)
             row = StoredBackup(
                 0, store.url, backup.object_key, backup.size_bytes, head["journal_id"], backup.begun_at
             )
-            loader.keep_backups(store.url, [found.object_key for found in backups])
-            loader.finish(row, self._last_sequence, len(lacking), pruned)
+            newest = max([row, *further], key=lambda found: found.begun_at)
+            loader.finish(row, further, self._last_sequence, len(lacking), pruned)
         return RestoreReport(
             store.url,
             backup.object_key,
@@ -111,7 +111,7 @@ class _Restore:
             tuple(self._compared),
             tuple(self._unknown),
             moved_from,
-            newer_in,
+            newest.store if name is None and newest is not row else None,
         )
 
     def _follow(self, loader: Loader, store: Store, catalog: UUID) -> str | None:
@@ -226,20 +226,37 @@ class _Restore:
                 self._unknown.append(url)
         return lacking
 
-    def _newest_in(self, urls: Sequence[str], backup: FoundBackup, catalog: UUID) -> str | None:
-        """Return the URL of the store with the newest backup of this catalog; None if `backup` is the newest.
+    def _find_backups(
+        self, loader: Loader, urls: Iterable[str], restored: FoundBackup, catalog: UUID
+    ) -> list[StoredBackup]:
+        """Return the backups of this catalog that stores have, and the loaded rows lack, without the restored one.
 
-        Stores that cannot be read are left out.
+        Also record which of the loaded ones were removed after the restored one was made. Stores that cannot be
+        read, or have no backup, are left out.
         """
-        newest = backup
-        for url in urls:
+        added: list[FoundBackup] = []
+        for url in sorted(urls):
+            found: list[FoundBackup] = []
             with suppress(CafcatError):
-                store = self._session.stores[url]
-                for found in backups_of(store):
-                    is_newer = found.begun_at > newest.begun_at
-                    if is_newer and catalog_of_backup(store, found.object_key, found.size_bytes) == catalog:
-                        newest = found
-        return None if newest is backup else newest.store
+                found = backups_of(self._session.stores[url])
+            if found:
+                unknown = loader.keep_backups(url, [each.object_key for each in found])
+                added += [
+                    each
+                    for each in found
+                    if each.object_key in unknown and each != restored and self._is_own(each, catalog)
+                ]
+        return [
+            StoredBackup(0, each.store, each.object_key, each.size_bytes, None, each.begun_at) for each in added
+        ]
+
+    def _is_own(self, backup: FoundBackup, catalog: UUID) -> bool:
+        """Return True if a backup is of this catalog; False if it cannot be read."""
+        store = self._session.stores[backup.store]
+        try:
+            return catalog_of_backup(store, backup.object_key, backup.size_bytes) == catalog
+        except CafcatError:
+            return False
 
 
 def _identity(store: Store, catalog: UUID) -> UUID | None:
