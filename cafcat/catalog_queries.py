@@ -1,18 +1,15 @@
-"""Finds and lists the files, chunks and runs of a catalog."""
+"""Lists the chunks and runs of a catalog, the totals of folders, and the history of files."""
 
-import builtins
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.model import (
     Chunk,
     ChunkState,
     FileChange,
-    Folder,
     FolderTotal,
     Location,
     RetiredLocation,
@@ -29,11 +26,13 @@ from cafcat.support.paths import check_text, folder_of
 if TYPE_CHECKING:
     from cafcat.reading.urls import SignedUrl
 
-__all__ = ["CatalogQueries", "find_filter"]
+__all__ = ["CatalogQueries"]
 
 
 class CatalogQueries:
-    """Finds and lists the files, chunks and runs of a catalog. Its subclass PackedFiles reads the files.
+    """Lists the chunks and runs of a catalog, the totals of folders, and the history of files.
+
+    Its subclass PackedFiles finds, lists and reads the files.
 
     Every method that needs the database raises CatalogUnavailable if the database does not answer, AccessDenied if
     it rejects the login, and CatalogOutdated if it has another schema. Use an object as a context manager, or call
@@ -137,24 +136,6 @@ class CatalogQueries:
 
         return curl_options(self.session.stores[location.store])
 
-    def list(self, prefix: str = "") -> Iterator[Location]:
-        """Yield the file with this name, if there is one, and all files below the folder, in the order of paths.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-        """
-        return self.find(prefix)
-
-    def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
-        """Yield the file with this name, if there is one, then the files and folders directly in the folder.
-
-        Files and folders are mixed, in the order of paths.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
-        """
-        return self.session.catalog.reading.files.level(prefix)
-
     def folder_total(self, folder: str = "") -> FolderTotal:
         """Return the number and size of all files below a folder. No file is counted: the catalog keeps totals.
 
@@ -174,7 +155,7 @@ class CatalogQueries:
         totals = self.session.catalog.folders
         return (totals.largest if by_size else totals.below)(folder_of(folder), levels)
 
-    def walk(self, prefix: str = "") -> Iterator[tuple[str, builtins.list[str], builtins.list[str]]]:
+    def walk(self, prefix: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
         """Yield each folder at and below a folder, with the names of its folders and of its files, as `os.walk`.
 
         A folder comes before the folders in it. Remove names from the list of folders to skip these folders. Names
@@ -189,61 +170,6 @@ class CatalogQueries:
         from cafcat.reading.walking import walk
 
         return walk(self.session.catalog.reading.files, prefix)
-
-    def find(
-        self,
-        prefix: str = "",
-        *,
-        name: str | None = None,
-        newer_ns: int | None = None,
-        older_ns: int | None = None,
-        min_size: int | None = None,
-        max_size: int | None = None,
-    ) -> Iterator[Location]:
-        """Yield those files that `list` would yield and that meet all conditions, in the order of paths.
-
-        Files without a modification time meet no condition on it. A condition of None is met by every file.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-            name: Shell pattern for the last part of the path, without a slash.
-            newer_ns: Only files modified after this time, in nanoseconds since 1970.
-            older_ns: Only files modified before this time, in nanoseconds since 1970.
-            min_size: Smallest size of a file, in bytes.
-            max_size: Largest size of a file, in bytes.
-
-        Raises:
-            InvalidInput: `name` has a slash.
-        """
-        where = find_filter(name, newer_ns, older_ns, min_size, max_size)
-        for page in self.session.catalog.reading.files.pages(prefix, where):
-            yield from page
-
-    def find_paths(
-        self,
-        prefix: str = "",
-        *,
-        name: str | None = None,
-        newer_ns: int | None = None,
-        older_ns: int | None = None,
-        min_size: int | None = None,
-        max_size: int | None = None,
-    ) -> Iterator[Sequence[str]]:
-        """Yield the paths of the files that `find` yields, in lists of up to 100,000, in a tenth of the time.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-            name: Shell pattern for the last part of the path, without a slash.
-            newer_ns: Only files modified after this time, in nanoseconds since 1970.
-            older_ns: Only files modified before this time, in nanoseconds since 1970.
-            min_size: Smallest size of a file, in bytes.
-            max_size: Largest size of a file, in bytes.
-
-        Raises:
-            InvalidInput: `name` has a slash.
-        """
-        where = find_filter(name, newer_ns, older_ns, min_size, max_size)
-        return self.session.catalog.reading.files.path_pages(prefix, where)
 
     def chunks(self, state: ChunkState | None = None) -> Iterator[Chunk]:
         """Yield all chunks of the catalog, or only those in one state, in the order in which they were begun."""
@@ -376,26 +302,3 @@ class CatalogQueries:
         from cafcat.operations.joining import lost_catalog
 
         return lost_catalog(self.session)
-
-
-def find_filter(
-    name: str | None,
-    newer_ns: int | None = None,
-    older_ns: int | None = None,
-    min_size: int | None = None,
-    max_size: int | None = None,
-) -> FindFilter:
-    """Return the conditions of `CatalogQueries.find`. Raises InvalidInput if one is invalid."""
-    from cafcat.reading.globs import regex_of_glob
-
-    if name is not None and "/" in name:
-        hint = "`cafcat find FOLDER --name PATTERN` looks below a folder; `cafcat stat PATTERN` takes whole paths"
-        raise InvalidInput(f"no base name matches {name!r}: the pattern has a slash", hint=hint)
-    times: dict[str, object] = {"newer_ns": newer_ns, "older_ns": older_ns}
-    sizes: dict[str, object] = {"min_size": min_size, "max_size": max_size}
-    for unit, values in (("nanoseconds since 1970", times), ("bytes", sizes)):
-        for option, value in values.items():
-            if not isinstance(value, int | float | None):
-                raise InvalidInput(f"{option} must be a number of {unit}, not {value!r}")
-    pattern = None if name is None else regex_of_glob(name)
-    return FindFilter(pattern, newer_ns, older_ns, min_size, max_size)

@@ -5,11 +5,11 @@ from datetime import datetime
 from functools import cached_property
 
 from cafcat.catalog.files.as_of import CatalogAsOf
-from cafcat.catalog_queries import find_filter
 from cafcat.errors import CafcatError, NotFound
 from cafcat.files_by_name import FilesByName
-from cafcat.model import NO_SUCH_FILE, Folder, Location
+from cafcat.model import NO_SUCH_FILE, Location
 from cafcat.progress import Progress
+from cafcat.reading.globs import regex_of_glob
 from cafcat.reading.reader import FileReader
 from cafcat.reading.replicas import Replicas
 from cafcat.session import Session
@@ -45,62 +45,14 @@ class FilesAsOf(FilesByName):
     def _reader(self) -> FileReader:
         return _ReaderAsOf(self._files, self.session.stores, self._warnings)
 
-    def list(self, prefix: str = "") -> Iterator[Location]:
-        """Yield the file with this name, if there was one, and all files below the folder, in the order of paths.
-
-        Versions that were pruned since are left out: see `pruned`.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
-        """
-        return self.find(prefix)
-
-    def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
-        """Yield the file with this name, if there was one, then the files and folders directly in the folder.
-
-        Files and folders are mixed, in the order of paths. Versions that were pruned since are left out.
-
-        Args:
-            prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
-        """
-        return self._files.level(prefix)
-
-    def find(
-        self,
-        prefix: str = "",
-        *,
-        name: str | None = None,
-        newer_ns: int | None = None,
-        older_ns: int | None = None,
-        min_size: int | None = None,
-        max_size: int | None = None,
-    ) -> Iterator[Location]:
-        """Yield those files that `list` would yield and that meet all conditions, as `Repository.find` does."""
-        for page in self._files.pages(prefix, find_filter(name, newer_ns, older_ns, min_size, max_size)):
-            yield from page
-
-    def find_paths(
-        self,
-        prefix: str = "",
-        *,
-        name: str | None = None,
-        newer_ns: int | None = None,
-        older_ns: int | None = None,
-        min_size: int | None = None,
-        max_size: int | None = None,
-    ) -> Iterator[Sequence[str]]:
-        """Yield the paths of the files that `find` yields, in lists."""
-        for page in self._files.pages(prefix, find_filter(name, newer_ns, older_ns, min_size, max_size)):
-            yield [location.path for location in page]
-
-    def pruned(self, prefix: str = "", *, name: str | None = None) -> Iterator[str]:
+    def pruned(self, prefix: str = "", name: str | None = None) -> Iterator[str]:
         """Yield the paths of the files that `list` leaves out because `prune` deleted the chunk of their version.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files.
             name: Shell pattern for the last part of the path, without a slash; None for all files.
         """
-        return self._files.pruned(prefix, find_filter(name))
+        return self._files.pruned(prefix, None if name is None else regex_of_glob(name))
 
     def no_such_prefix(self, prefix: str) -> NotFound:
         """Return the error for a name that was neither a file nor a folder at that time."""

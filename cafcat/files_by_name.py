@@ -1,4 +1,4 @@
-"""Reads the files of a catalog by name: those of now, or those of an earlier time."""
+"""Finds, lists and reads the files of a catalog: those of now, or those of an earlier time."""
 
 import io
 import os
@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput, NotFound
-from cafcat.model import ExtractReport, Location
+from cafcat.model import ExtractReport, Folder, Location
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Session, output_of
 from cafcat.support.paths import names_in_list
@@ -25,7 +26,9 @@ __all__ = ["FilesByName"]
 
 
 class FilesByName(ABC):
-    """Finds files by path or pattern, and reads them. PackedFiles and FilesAsOf are its subclasses.
+    """Finds and lists files by path, pattern or other conditions, and reads them.
+
+    PackedFiles and FilesAsOf are its subclasses.
 
     Attributes:
         session: Catalog, stores, settings and progress.
@@ -61,6 +64,79 @@ class FilesByName(ABC):
         Each thousand paths need one query, and another one if some of them are missing.
         """
         return self._reader.locate_many([*names_in_list(paths)])
+
+    def list(self, prefix: str = "") -> Iterator[Location]:
+        """Yield the file with this name, if there is one, and all files below the folder, in the order of paths.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
+        """
+        return self.find(prefix)
+
+    def list_folder(self, prefix: str = "") -> Iterator[Location | Folder]:
+        """Yield the file with this name, if there is one, then the files and folders directly in the folder.
+
+        Files and folders are mixed, in the order of paths.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for the top. An unknown name yields nothing.
+        """
+        return self._files.level(prefix)
+
+    def find(
+        self,
+        prefix: str = "",
+        *,
+        name: str | None = None,
+        newer_ns: int | None = None,
+        older_ns: int | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+    ) -> Iterator[Location]:
+        """Yield those files that `list` would yield and that meet all conditions, in the order of paths.
+
+        Files without a modification time meet no condition on it. A condition of None is met by every file.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
+            name: Shell pattern for the last part of the path, without a slash.
+            newer_ns: Only files modified after this time, in nanoseconds since 1970.
+            older_ns: Only files modified before this time, in nanoseconds since 1970.
+            min_size: Smallest size of a file, in bytes.
+            max_size: Largest size of a file, in bytes.
+
+        Raises:
+            InvalidInput: `name` has a slash.
+        """
+        where = _conditions(name, newer_ns, older_ns, min_size, max_size)
+        for page in self._files.pages(prefix, where):
+            yield from page
+
+    def find_paths(
+        self,
+        prefix: str = "",
+        *,
+        name: str | None = None,
+        newer_ns: int | None = None,
+        older_ns: int | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+    ) -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `find` yields, in lists of up to 100,000, in a tenth of the time.
+
+        Args:
+            prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
+            name: Shell pattern for the last part of the path, without a slash.
+            newer_ns: Only files modified after this time, in nanoseconds since 1970.
+            older_ns: Only files modified before this time, in nanoseconds since 1970.
+            min_size: Smallest size of a file, in bytes.
+            max_size: Largest size of a file, in bytes.
+
+        Raises:
+            InvalidInput: `name` has a slash.
+        """
+        where = _conditions(name, newer_ns, older_ns, min_size, max_size)
+        return self._files.path_pages(prefix, where)
 
     def glob(self, pattern: str) -> Iterator[Location]:
         """Yield the files whose whole path matches a shell pattern, in the order of paths.
@@ -436,3 +512,26 @@ class FilesByName(ABC):
         if strip < 0:
             raise InvalidInput(f"strip must be at least 0, not {strip}")
         return chosen_files(self._reader, self._files, prefix, paths=paths, include=include, exclude=exclude)
+
+
+def _conditions(
+    name: str | None,
+    newer_ns: int | None = None,
+    older_ns: int | None = None,
+    min_size: int | None = None,
+    max_size: int | None = None,
+) -> FindFilter:
+    """Return the conditions of `FilesByName.find`. Raises InvalidInput if one is invalid."""
+    from cafcat.reading.globs import regex_of_glob
+
+    if name is not None and "/" in name:
+        hint = "`cafcat find FOLDER --name PATTERN` looks below a folder; `cafcat stat PATTERN` takes whole paths"
+        raise InvalidInput(f"no base name matches {name!r}: the pattern has a slash", hint=hint)
+    times: dict[str, object] = {"newer_ns": newer_ns, "older_ns": older_ns}
+    sizes: dict[str, object] = {"min_size": min_size, "max_size": max_size}
+    for unit, values in (("nanoseconds since 1970", times), ("bytes", sizes)):
+        for option, value in values.items():
+            if not isinstance(value, int | float | None):
+                raise InvalidInput(f"{option} must be a number of {unit}, not {value!r}")
+    pattern = None if name is None else regex_of_glob(name)
+    return FindFilter(pattern, newer_ns, older_ns, min_size, max_size)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, shown_path
-from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Location
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Folder, Location
 from cafcat.support.paths import is_text, not_a_text
 
 if TYPE_CHECKING:
+    from cafcat.catalog.files.lookup import FindFilter
     from cafcat.catalog.files.ranges import PathRange
 
 __all__ = [
@@ -48,6 +49,15 @@ class PathListing(PathLookup, Protocol):
     @property
     def no_such_prefix(self) -> str:
         """Message of the error for a name that is neither a file nor a folder."""
+
+    def pages(self, prefix: str, where: "FindFilter | None" = None) -> Iterator[Sequence[Location]]:
+        """Yield the file with a name, as typed, and all files below this folder that meet conditions, in lists."""
+
+    def path_pages(self, prefix: str, where: "FindFilter | None" = None) -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `pages` yields, in lists."""
+
+    def level(self, prefix: str) -> Iterator[Location | Folder]:
+        """Yield the file with a name, as typed, and then the files and folders directly in this folder."""
 
     def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
         """Return the indexes of the groups of ranges in which the catalog has no file."""

@@ -116,9 +116,14 @@ class CatalogAsOf:
             prefix: The name, as typed.
             where: Conditions that the files have to meet; None for none.
         """
-        for page in self.pages_in(_ranges_of(prefix, where)):
+        for page in self.pages_in(_ranges_of(prefix, where and where.name_regex)):
             if met := [location for location in page if where is None or where.is_met_by(location)]:
                 yield met
+
+    def path_pages(self, prefix: str, where: FindFilter | None = None) -> Iterator[Sequence[str]]:
+        """Yield the paths of the files that `pages` yields."""
+        for page in self.pages(prefix, where):
+            yield [location.path for location in page]
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:
         """Yield the file with a name, if there was one, and then the files and folders directly in this folder.
@@ -182,18 +187,17 @@ class CatalogAsOf:
         """Return the UUIDs of the chunks of the files that `pages_in` yields. All of them are listed."""
         return {location.chunk for page in self.pages_in(ranges) for location in page}
 
-    def pruned(self, prefix: str, where: FindFilter | None = None) -> Iterator[str]:
+    def pruned(self, prefix: str, regex: str | None = None) -> Iterator[str]:
         """Yield the paths that had a file at that time whose version was pruned since, in path order.
 
         Args:
             prefix: The name of a file or folder, as typed.
-            where: The condition on the name counts; the others are ignored. None for no condition.
+            regex: Regular expression of PostgreSQL that the paths match; None for all paths.
         """
-        for page in self.pruned_in(_ranges_of(prefix, where)):
+        for page in self.pruned_in(_ranges_of(prefix, regex)):
             yield from page
 
 
-def _ranges_of(prefix: str, where: FindFilter | None) -> list[PathRange]:
-    """Return the ranges of the files below a name, as typed, that meet the condition on their name."""
-    ranges = scope_ranges(PathScope(folder_of(prefix), file_of(prefix)))
-    return ranges if where is None else [one._replace(regex=where.name_regex) for one in ranges]
+def _ranges_of(prefix: str, regex: str | None) -> list[PathRange]:
+    """Return the ranges of the files below a name, as typed, whose paths match a regular expression."""
+    return [one._replace(regex=regex) for one in scope_ranges(PathScope(folder_of(prefix), file_of(prefix)))]

@@ -91,7 +91,7 @@ def _explain_as_of(call: Call, files: "FilesAsOf", prefix: str, name: str | None
     is_all = prefix in ("", ".", "./")
     if not found and not is_all:
         raise files.no_such_prefix(prefix)
-    if (pruned := next(files.pruned(prefix, name=name), None)) is not None:
+    if (pruned := next(files.pruned(prefix, name), None)) is not None:
         call.warn(
             f"files of that time are left out, because `prune` deleted them: {call.output.shown(pruned)}, for one"
         )
