@@ -187,6 +187,12 @@ def test_without_copies_the_sources_are_recommended(cafcat: Cafcat) -> None:
     (cafcat.folder / "empty").mkdir()
     elsewhere = cafcat("repair", "--from-source", "empty", "--dry-run", code=5).lines
     assert f"lost files may be at another source: {reads}" in elsewhere
+    assert "copies" not in " ".join(elsewhere[1:]).replace("0 from copies", "")
+    (cafcat.folder / "other").write_bytes(b"other")
+    cafcat("ingest", "other", "-q")
+    cafcat("copy", "--all", "--to", "./second", "-q", code=5)
+    elsewhere = cafcat("repair", "--from-source", "empty", "--dry-run", code=5).lines
+    assert "lost files may be in copies of the chunks: --from-copy reads them, too" in elsewhere
     assert cafcat("repair", "--from-source", "tree", "--yes").lines[0].startswith("repaired 1 of 1 chunk")
 
 

@@ -120,6 +120,7 @@ _HAS_COPIES: Final = (
     "SELECT EXISTS (SELECT FROM chunk_copies AS k JOIN chunks AS c ON c.id = k.chunk_id "
     "WHERE k.state = 'committed' AND c.state IN ('committed', 'retired') AND c.store = %s AND k.store <> c.store)"
 )
+_HAS_ANY: Final = b"SELECT FROM chunk_copies WHERE state = 'committed' LIMIT 1"
 # The object of the chunk and that of the copy change their places.
 _SWAP_CHECKS: Final = """
 UPDATE verifications SET copy_id = CASE WHEN copy_id IS NULL THEN %(copy)s::bigint END
@@ -321,6 +322,11 @@ class Copies(Objects):
         with self._connection.statement(read_only=True) as connection:
             row = connection.execute(_HAS_COPIES, [store_url]).fetchone()
         return row is not None and bool(row[0])
+
+    def has_any(self) -> bool:
+        """Return True if the catalog has a committed copy of any chunk."""
+        with self._connection.statement(read_only=True) as connection:
+            return bool(connection.execute(_HAS_ANY).fetchall())
 
     def lacking_changes(self, chunk: UUID) -> int:
         """Return how many changes the restored backup lacked that may concern a chunk: see `Backups`."""

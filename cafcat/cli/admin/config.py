@@ -25,7 +25,9 @@ _SECONDS: Final = ("max_staleness", "lock_timeout")
 
 
 def config(call: Call) -> None:
-    """Show all settings and named stores, with their origins. Passwords in URLs are hidden.
+    """Show all settings and the stores of the configuration file, with their origins. Passwords in URLs are hidden.
+
+    `cafcat store ls` lists the stores of the catalog, with the names that `cafcat store add` gave them.
 
     Example: cafcat config --json
     """

@@ -66,8 +66,8 @@ def _notices(call: Call, report: "RebuildReport") -> None:
         unless = f", unless a rebuild that also names {stores} finds a copy" if stores else ""
         call.output.notice(
             "chunks without live files, whose objects are damaged or missing, are left out: "
-            f"{_listed(call, report.left_out)}; if one had removed files, `undelete` cannot bring them back"
-            f"{unless}"
+            f"{_listed(call, report.left_out)}; damaged objects stay in their stores, and you can delete them; if "
+            f"one had removed files, `undelete` cannot bring them back{unless}"
         )
     if report.stores_with_copies and report.written:
         stores = ", ".join(report.stores_with_copies)

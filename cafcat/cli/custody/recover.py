@@ -81,8 +81,11 @@ def _summary(report: "RecoverReport", *, lists_objects: bool) -> list[str]:
         lines.append(f"{chunks} {are} being written: {their} lease ends at {report.leases_end_at}")
     unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
     if found := [plural(count, word) for count, word in unknown if count]:
-        enters = "`cafcat rebuild` of all stores with an empty catalog enters those that are of this catalog"
-        rebuild = f"; {enters}, and `cafcat inspect -l` lists the files in one" if report.unknown_objects else ""
+        enters = (
+            "`cafcat rebuild` of all stores with an empty catalog enters those that are of this catalog, and names "
+            "the damaged ones that no file needs; `cafcat inspect -l` lists the files in one"
+        )
+        rebuild = f"; {enters}" if report.unknown_objects else ""
         names = " and ".join(found) + ("" if lists_objects else " (-v lists them)")
         lines.append(f"left alone, as no chunk of this catalog names them: {names}{rebuild}")
     return lines + _copies_left_alone(report, lists_objects=lists_objects)

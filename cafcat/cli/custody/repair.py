@@ -54,7 +54,9 @@ def _repair(call: Call, options: RepairOptions) -> tuple[int, "RepairReport"]:
         from cafcat.operations.repair.run import run
 
         report = run(session, options)
-    call.summarize({"summary": asdict(report)}, [*_summary(report), *_remedy(report, options)])
+        has_copies = bool(report.files_lost) and session.catalog.copies.has_any()
+    lines = [*_summary(report), *_remedy(report, options, has_copies=has_copies)]
+    call.summarize({"summary": asdict(report)}, lines)
     left = report.files_lost or report.chunks_left or report.logs_damaged or report.rows_wrong
     if report.interrupted:
         return INTERRUPTED, report
@@ -90,8 +92,14 @@ def _summary(report: "RepairReport") -> list[str]:
     return lines
 
 
-def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
-    """Return the lines that name further places to look for lost files; no line if no file is lost."""
+def _remedy(report: "RepairReport", options: RepairOptions, *, has_copies: bool) -> list[str]:
+    """Return the lines that name further places to look for lost files; no line if no file is lost.
+
+    Args:
+        report: The report of the operation.
+        options: Its options.
+        has_copies: True if the catalog has copies of chunks.
+    """
     if not report.files_lost:
         return []
     chosen = "".join(f" --chunk {chunk}" for chunk in options.chunks)  # a chunk need not have been verified
@@ -100,7 +108,7 @@ def _remedy(report: "RepairReport", options: RepairOptions) -> list[str]:
         f"cafcat repair{chosen} --from-source SRC reads them there; give the --prefix of the ingest, if it had one"
     )
     lines = [f"lost files may be at {where} source: {reads}"]
-    if options.sources and not options.from_copies:
+    if options.sources and has_copies and not options.from_copies:
         lines.append("lost files may be in copies of the chunks: --from-copy reads them, too")
     verify = f"cafcat verify --level data{chosen}, then " if chosen else ""
     lines.append(
