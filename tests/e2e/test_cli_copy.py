@@ -46,7 +46,7 @@ def test_copying_and_copying_again(cafcat: Cafcat) -> None:
     assert re.fullmatch(
         r"copied 1 chunk \(1\.\d kB\), 1 had been there before\n", cafcat("copy", "--all", "--to", "./second").text
     )
-    assert cafcat("copy", "--prefix", "b", "--to", "./second").text == "1 had been there before\n"
+    assert cafcat("copy", "--prefix", "b", "--to", "./second").text == "1 chunk had been there before\n"
     assert cafcat("copy", "--all", "--to", "./second", "-q").out == b""
     for chunk in (first, second):
         assert chunk_file(cafcat, chunk, "second").read_bytes() == chunk_file(cafcat, chunk).read_bytes()
@@ -156,7 +156,7 @@ def test_a_dry_run_counts_and_changes_nothing(cafcat: Cafcat) -> None:
     assert f"chunk {chunks[3]} would be copied, " in result.err
     assert sorted(second.rglob("*")) == before
     assert cafcat("copy", "--all", "--to", "./second").text.startswith("copied 1 chunk")
-    assert cafcat("copy", "--all", "--to", "./second", "--dry-run").text == "4 had been there before\n"
+    assert cafcat("copy", "--all", "--to", "./second", "--dry-run").text == "4 chunks had been there before\n"
     assert "no chunk is chosen" in cafcat("copy", "--to", "./second", "--dry-run", code=2).err
 
 

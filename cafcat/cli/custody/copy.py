@@ -92,6 +92,8 @@ def copy(
 def _summary(report: "CopyReport") -> str:
     size = f" ({format_size(report.bytes_copied)})"
     copies = "copy" if report.replaced == 1 else "copies"
+    is_first = not (report.copied or report.replaced or report.found)
+    there = plural(report.there, "chunk") if is_first else str(report.there)
     copied, replaced, found = ("copy", "replace", "find") if report.dry_run else ("copied", "replaced", "found")
     done = [
         text
@@ -102,7 +104,7 @@ def _summary(report: "CopyReport") -> str:
                 f"{replaced} {report.replaced} damaged or missing {copies}{'' if report.copied else size}",
             ),
             (report.found, f"{found} {plural(report.found, 'chunk')} there"),
-            (report.there, f"{report.there} had been there before"),
+            (report.there, f"{there} had been there before"),
             (report.own, f"not copied, because the original is there: {plural(report.own, 'chunk')}"),
             (report.chunks_failed, f"{report.chunks_failed} failed"),
         )
