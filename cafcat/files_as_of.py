@@ -22,7 +22,8 @@ class FilesAsOf(FilesByName):
     """Reads the versions that files had at an earlier time: `Repository.as_of` returns an object of this class.
 
     The methods take the arguments and raise the errors of the methods of `Repository` with the same names. They
-    raise NotFound for a path that had no file at that time, or whose version was pruned since.
+    raise NotFound for a path that had no file at that time, or whose version was pruned since. Listings leave such
+    paths out.
     """
 
     def __init__(self, session: Session, warnings: Progress, moment: datetime) -> None:
