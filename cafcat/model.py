@@ -504,6 +504,8 @@ class RunTotals(NamedTuple):
 class Run:
     """One `cafcat ingest` run, as its row in the table `ingest_runs` describes it.
 
+    If its state is REBUILT, its sources, prefix and counts are lost: they are empty, or 0.
+
     Attributes:
         id: ingest_runs.id.
         state: State of the run.

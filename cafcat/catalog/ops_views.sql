@@ -147,16 +147,24 @@ COMMENT ON COLUMN cafcat_ops.chunk_health.is_adopted IS 'True if another program
 CREATE OR REPLACE VIEW cafcat_ops.runs AS
 SELECT id AS run_id, state, started_at, finished_at,
        extract(epoch FROM CASE WHEN state = 'running' THEN coalesce(finished_at, now()) ELSE finished_at END
-                          - started_at)::numeric(20, 3) AS seconds, host, sources,
-       files_added, files_replaced, files_unchanged, files_skipped, files_failed, bytes_added, chunks_committed,
-       options, error, cafcat_version, files_removed,
+                          - started_at)::numeric(20, 3) AS seconds, host,
+       CASE WHEN state <> 'rebuilt' THEN sources END AS sources,
+       CASE WHEN state <> 'rebuilt' THEN files_added END AS files_added,
+       CASE WHEN state <> 'rebuilt' THEN files_replaced END AS files_replaced,
+       CASE WHEN state <> 'rebuilt' THEN files_unchanged END AS files_unchanged,
+       CASE WHEN state <> 'rebuilt' THEN files_skipped END AS files_skipped,
+       CASE WHEN state <> 'rebuilt' THEN files_failed END AS files_failed,
+       CASE WHEN state <> 'rebuilt' THEN bytes_added END AS bytes_added,
+       CASE WHEN state <> 'rebuilt' THEN chunks_committed END AS chunks_committed,
+       CASE WHEN state <> 'rebuilt' THEN options END AS options,
+       error, cafcat_version, CASE WHEN state <> 'rebuilt' THEN files_removed END AS files_removed,
        (SELECT e.actor FROM events AS e WHERE e.run_id = ingest_runs.id AND e.actor IS NOT NULL
         ORDER BY e.id LIMIT 1) AS actor
 FROM ingest_runs;
 
 COMMENT ON VIEW cafcat_ops.runs IS 'Each ingest and each adoption of archives: what it brought, replaced and could not pack. Counts are written when the run ends.';
 COMMENT ON COLUMN cafcat_ops.runs.run_id IS 'Number of the run.';
-COMMENT ON COLUMN cafcat_ops.runs.state IS 'running, finished, interrupted, failed, or rebuilt (counts and sources are lost).';
+COMMENT ON COLUMN cafcat_ops.runs.state IS 'running, finished, interrupted, failed, or rebuilt (counts, sources and options are lost: NULL).';
 COMMENT ON COLUMN cafcat_ops.runs.started_at IS 'When the run began.';
 COMMENT ON COLUMN cafcat_ops.runs.finished_at IS 'When the run ended; NULL while it runs, or if its process died.';
 COMMENT ON COLUMN cafcat_ops.runs.seconds IS 'How long the run took, or takes until now. NULL if nobody knows when it ended, as in a rebuilt catalog.';

@@ -39,6 +39,14 @@ def test_rebuild_restores_the_catalog(cafcat: Cafcat, lost: Cafcat) -> None:
     assert lost("ls", "-R", "--json").documents == cafcat("ls", "-R", "--json").documents
     assert lost("db", "check").text == "nothing is wrong\n"
     assert "rebuilt      counts and sources are lost; `cafcat query files-of-run 1`" in lost("runs").text
+    for words in (["runs"], ["runs", "show", "1"], ["query", "runs"]):
+        run = lost(*words, "--json").document
+        assert [run[key] for key in ("state", "sources", "files_added", "bytes_added")] == [
+            "rebuilt",
+            None,
+            None,
+            None,
+        ]
     for verb in (("runs", "diff", "1", "1"), ("query", "ended-by-run", "1"), ("query", "failed-files", "1")):
         assert "run 1 was rebuilt: its end, its changes and its failed files are lost" in lost(*verb, code=2).err
     assert len(lost("query", "files-of-run", "1", "--json").documents) == 13

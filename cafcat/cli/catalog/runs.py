@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_LOST: Final = (
+    "sources",
+    "prefix",
+    "files_added",
+    "files_replaced",
+    "files_removed",
+    "files_unchanged",
+    "files_skipped",
+    "files_failed",
+    "bytes_added",
+    "chunks_committed",
+)
+"""Attributes of a Run that no journal record has, so that a rebuilt catalog lacks them."""
+
 RunId = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run, as `cafcat runs` shows it.")]
 
 
@@ -35,9 +49,14 @@ def runs(
     with call.files() as repository:
         found = repository.runs(limit)
     for run in found:
-        call.output.show(asdict(run), [call.output.shown(_row(run))])
+        call.output.show(_document(run), [call.output.shown(_row(run))])
     if not found:
         call.note("there are no runs; `cafcat ingest FOLDER` packs a folder")
+
+
+def _document(run: Run) -> dict[str, Any]:
+    """Return a run as --json prints it: null for everything that a rebuild lost."""
+    return asdict(run) | (dict.fromkeys(_LOST) if run.state is RunState.REBUILT else {})
 
 
 def _row(run: Run) -> str:
@@ -111,7 +130,7 @@ def watch(
 def _shown_run(call: Call, repository: "PackedFiles", run: int) -> tuple[dict[str, Any], list[str]]:
     """Return an ingest as a JSON document and as lines for people."""
     found, shards = repository.run(run), repository.shards(run)
-    document = asdict(found) | {"shards": [asdict(shard) for shard in shards]}
+    document = _document(found) | {"shards": [asdict(shard) for shard in shards]}
     failed = f"files that failed: cafcat query failed-files {run}"
     why = [] if found.error is None else [f"error: {one_line(found.error)}"]
     lines = [_row(found), *why, *_progress(shards), *([failed] if found.files_failed else ())]
