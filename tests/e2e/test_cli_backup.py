@@ -81,6 +81,12 @@ def test_all_commands_name_rebuild_if_a_chunk_was_pruned_after_the_backup(cafcat
     *_, last, repair = lost("verify", code=5).lines
     assert last == f"the restored backup lacks 2 later changes; to find missing files in newer chunks: {rebuild}"
     assert repair.startswith("to repair chunks: cafcat repair, or ")
+    *_, source, last = lost("repair", "--dry-run", code=5).lines
+    assert source.startswith("lost files may be at their source: cafcat repair --from-source SRC")
+    assert last == (
+        "the catalog was restored from a backup that lacks 2 later changes: "
+        f"lost files may be in newer chunks, and {rebuild} finds them"
+    )
     assert f"run {rebuild}; else run: cafcat repair, or " in lost.unchecked("doctor").text
 
 

@@ -110,6 +110,12 @@ def _remedy(report: "RepairReport", options: RepairOptions, *, has_copies: bool)
     lines = [f"lost files may be at {where} source: {reads}"]
     if options.sources and has_copies and not options.from_copies:
         lines.append("lost files may be in copies of the chunks: --from-copy reads them, too")
+    if report.lacking_changes:  # no line about `rm`: it would give up files that a rebuild finds
+        restored = (
+            f"the catalog was restored from a backup that lacks {plural(report.lacking_changes, 'later change')}"
+        )
+        rebuild = "cafcat rebuild with an empty catalog finds them"
+        return [*lines, f"{restored}: lost files may be in newer chunks, and {rebuild}"]
     verify = f"cafcat verify --level data{chosen}, then " if chosen else ""
     lines.append(
         f"to give up lost files: {verify}cafcat query damaged-files lists them, and cafcat rm removes them; "

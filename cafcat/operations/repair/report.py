@@ -34,6 +34,8 @@ class RepairReport:
             their URLs point. `verify` finds no damage there. 0 if the user named the chunks to repair.
         copies_in: URLs of the stores within reach that have copies of the old or former chunks. The new chunks have
             no copies yet.
+        lacking_changes: How many later changes the backup lacked from which the catalog was restored, if files of
+            missing chunks are lost: these files may be in newer chunks. Else 0.
         interrupted: True if the user ended the operation.
         dry_run: True if nothing was changed.
     """
@@ -56,5 +58,6 @@ class RepairReport:
     rows_wrong: int = 0
     stores_out_of_reach: int = 0
     copies_in: list[str] = field(default_factory=list)
+    lacking_changes: int = 0
     interrupted: bool = False
     dry_run: bool = True

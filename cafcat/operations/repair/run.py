@@ -48,7 +48,6 @@ from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.base import OpenFile, Source
 from cafcat.stores.base import Store
-from cafcat.support.quantities import plural
 from cafcat.writing.limits import MAX_FILES, WHOLE_FILE_BYTES
 
 __all__ = ["Repair", "run"]
@@ -132,11 +131,8 @@ def run(session: Session, options: RepairOptions) -> RepairReport:
         session.progress.end()
     if repair.report.chunks_written:
         list_new_store(session, store.url)
-    if repair.lost_of_chunks and (lacking := session.catalog.backups.lacking_changes(repair.lost_of_chunks)):
-        session.warn(
-            f"the catalog was restored from a backup that lacks {plural(lacking, 'later change')}; "
-            "lost files may be in newer chunks: cafcat rebuild with an empty catalog finds them"
-        )
+    if repair.lost_of_chunks:
+        repair.report.lacking_changes = session.catalog.backups.lacking_changes(repair.lost_of_chunks)
     return repair.report
 
 
