@@ -134,7 +134,7 @@ OF_OTHER_PROGRAMS: Final = {
     "sha1sum": "`cafcat stat PATH` shows the checksum of a file (CRC-32C); cafcat stores no SHA-1",
     "share": "`cafcat url --presign PATH` signs a URL of a file in a bucket; `cafcat serve` serves all files",
     "size": "`cafcat du FOLDER` shows the size of a folder, and `cafcat stats` of the catalog",
-    "snapshots": "`cafcat runs` lists the ingests; a catalog has the latest version of each file",
+    "snapshots": "--as-of TIME reads older versions; `cafcat query history` lists those of a file",
     "start": "no command is needed: commands start the embedded database; `cafcat serve` serves files",
     "status": "`cafcat stats` shows totals, and `cafcat doctor` problems",
     "stop": "`cafcat db stop` stops the embedded database",

@@ -161,6 +161,21 @@ def test_a_store_that_cannot_be_reached_makes_the_code_3(cafcat: Cafcat) -> None
     assert cafcat("verify", code=5).code == 5
 
 
+def test_the_summary_counts_no_object_of_a_store_that_is_away(cafcat: Cafcat) -> None:
+    for name in ("f", "g"):
+        pack(cafcat, {name: b"1"})
+    cafcat("copy", "--all", "--to", "./second", "-q")
+    second = cafcat.folder / "second"
+    second.rename(cafcat.folder / "away")
+    result = cafcat("verify", code=3)
+    assert result.lines[-1].startswith("verified 2 objects (index): 2 ok; 1 store out of reach; 2 files, ")
+    summary = cafcat("verify", "--json", code=3).documents[-1]["summary"]
+    assert (summary["ok"], summary["unreadable"]) == (2, 1)
+    assert summary["stores_out_of_reach"] == [second.as_uri()]
+    away = cafcat("verify", "--store", second.as_uri(), code=3).lines[-1]
+    assert away == "nothing was verified; 1 store out of reach"
+
+
 def test_source(cafcat: Cafcat) -> None:
     pack(cafcat, {"t/a": b"first", "t/b": b"second"})
     (cafcat.folder / "t" / "a").write_bytes(b"FIRST")

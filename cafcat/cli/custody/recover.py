@@ -81,13 +81,15 @@ def _summary(report: "RecoverReport", *, lists_objects: bool) -> list[str]:
         lines.append(f"{chunks} {are} being written: {their} lease ends at {report.leases_end_at}")
     unknown = ((report.unknown_uploads, "upload"), (report.unknown_objects, "object"))
     if found := [plural(count, word) for count, word in unknown if count]:
-        enters = (
-            "`cafcat rebuild` of all stores with an empty catalog enters those that are of this catalog, and names "
-            "the damaged ones that no file needs; `cafcat inspect -l` lists the files in one"
-        )
-        rebuild = f"; {enters}" if report.unknown_objects else ""
         names = " and ".join(found) + ("" if lists_objects else " (-v lists them)")
-        lines.append(f"left alone, as no chunk of this catalog names them: {names}{rebuild}")
+        lines.append(f"left alone, as no chunk of this catalog names them: {names}")
+    if report.unknown_objects:
+        lines += [
+            "`cafcat inspect -l` lists the files in such an object, and `cafcat adopt --on-conflict skip` enters "
+            "them; if no other catalog uses the store, an object whose files nobody needs can be deleted",
+            "`cafcat rebuild` of all stores with an empty catalog enters all whole objects of this catalog, but "
+            "loses access keys, events and the results of verify",
+        ]
     return lines + _copies_left_alone(report, lists_objects=lists_objects)
 
 

@@ -165,6 +165,9 @@ def _summary(report: "VerifyReport") -> str:
     """Return the result in one line: "verified 12 objects (data): 11 ok, 1 damaged; 120 files, 1.2 GB read"."""
     verdicts: dict[str, Any] = {verdict: getattr(report, verdict) for verdict in Verdict}
     verdicts["damaged or missing where no live file is"] = report.unneeded
+    verdicts[Verdict.UNREADABLE] -= len(report.stores_out_of_reach)  # each counts as one unreadable object
+    stores = plural(len(report.stores_out_of_reach), "store")
+    away = f"; {stores} out of reach" if report.stores_out_of_reach else ""
     count = sum(verdicts.values())
     if report.level is VerifyLevel.SOURCE:  # a file that was edited at its source is no damage
         equal = "equal in all packed files" if report.unpacked else "ok"
@@ -173,7 +176,8 @@ def _summary(report: "VerifyReport") -> str:
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
     if not count:
-        return f"{first}nothing was verified" if report.interrupted else f"{first}nothing to verify"
+        was_any = report.interrupted or report.stores_out_of_reach
+        return f"{first}nothing was verified{away}" if was_any else f"{first}nothing to verify"
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""
     unpacked = f"; {plural(report.unpacked, 'file')} not in the catalog" if report.unpacked else ""
@@ -187,7 +191,7 @@ def _summary(report: "VerifyReport") -> str:
     what = plural(count, _OBJECTS.get(report.level, "object"))
     unchecked = f"; {plural(report.unchecked_blocks, 'block')} with a hash function that is not checked"
     end = f"{read if report.files_checked else ''}{unchecked if report.unchecked_blocks else ''}"
-    return f"{first}verified {what} ({report.level}): {counts}{gone}{unreadable}{absent}{unpacked}{end}"
+    return f"{first}verified {what} ({report.level}): {counts}{away}{gone}{unreadable}{absent}{unpacked}{end}"
 
 
 def register(app: typer.Typer) -> None:

@@ -38,6 +38,7 @@ class VerifyReport:
             not counted.
         equal: Number of files of sources that are equal to those in the catalog; those of earlier parts are not
             counted.
+        stores_out_of_reach: URLs of the stores whose objects could not be checked.
     """
 
     run: int
@@ -58,3 +59,4 @@ class VerifyReport:
     unpacked: int = 0
     unreadable_files: int = 0
     equal: int = 0
+    stores_out_of_reach: tuple[str, ...] = ()

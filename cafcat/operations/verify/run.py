@@ -292,6 +292,7 @@ class _Verify:
             unpacked=self._counts["unpacked"],
             unreadable_files=self._counts["unreadable files"],
             equal=self._counts["equal"],
+            stores_out_of_reach=tuple(sorted(self._stores_out_of_reach)),
             **tally._replace(unreadable=tally.unreadable + self._counts["not known"])._asdict(),
         )
 
