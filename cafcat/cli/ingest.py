@@ -137,8 +137,11 @@ def ingest(
             if error.report is None:
                 raise
             failure, report = error, error.report
-    if options.include and not report.interrupted and not report.files_seen and not report.files_failed:
+    was_none = not (report.interrupted or report.files_seen or report.files_failed)
+    if was_none and options.include:
         warn_of_no_match(call, options.include, options.exclude, "paths below SRC")
+    elif was_none and failure is None and not (options.exclude or report.files_skipped):
+        call.note("no file was found in the sources: if they should have files, check that their disks are mounted")
     document, lines = {"summary": asdict(report)}, _summary(report, progress, removes=options.delete)
     if failure is not None and not isinstance(failure, NotConfirmed):  # after NotConfirmed, all files are packed
         lines[0] = f"ended early; {lines[0]}"

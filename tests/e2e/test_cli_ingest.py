@@ -447,3 +447,14 @@ def test_a_remote_of_rclone_is_answered_with_the_url_of_a_bucket(cafcat: Cafcat)
     for name in ("s3:bucket/x", "remote:"):
         assert "a bucket is written s3://BUCKET/PREFIX" in cafcat("ingest", name, code=4).err
     assert "bucket" not in cafcat("ingest", "nothere", code=4).err
+
+
+def test_an_ingest_of_no_file_asks_for_the_disk(cafcat: Cafcat) -> None:
+    (cafcat.folder / "empty").mkdir()
+    note = (
+        "cafcat: no file was found in the sources: if they should have files, check that their disks are mounted\n"
+    )
+    for words in ([], ["--dry-run"]):
+        assert cafcat("ingest", "empty", *words).err == note
+    for words in (["-q"], ["--json"], ["--exclude", "x"]):
+        assert cafcat("ingest", "empty", *words).err == ""
