@@ -52,8 +52,14 @@ class MissingFiles(Generic[Known]):
         self._problems[problem.path] = problem
         self.is_reliable = self.is_reliable and len(self._problems) <= _MOST_PROBLEMS
 
-    def problem_at(self, path: str) -> FileProblem | None:
-        """Return the problem that the source has with a path; None if it has none."""
+    def problem_with(self, path: str) -> FileProblem | None:
+        """Return the problem that the source has with a path, or with the lowest folder of it that has one.
+
+        None if there is no such problem.
+        """
+        return next(filter(None, map(self._problem_at, _above(path))), None)
+
+    def _problem_at(self, path: str) -> FileProblem | None:
         return self._problems.get(printable(path))
 
     def before(self, path: str) -> Iterator[Known]:
@@ -81,7 +87,7 @@ class MissingFiles(Generic[Known]):
             yield file
 
     def _is_unreadable(self, path: str) -> bool:
-        problem = self.problem_at(path)
+        problem = self._problem_at(path)
         return problem is not None and (problem.kind.is_failure or problem.kind is ProblemKind.OWN)
 
 

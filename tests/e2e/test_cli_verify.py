@@ -233,6 +233,14 @@ def test_files_of_a_source_that_are_not_packed(cafcat: Cafcat) -> None:
     ]
 
 
+def test_files_behind_a_link_are_not_called_gone(cafcat: Cafcat) -> None:
+    pack(cafcat, {"away/f": b"1", "t/g": b"2"})
+    (cafcat.folder / "t" / "link").symlink_to("../away")
+    cafcat("ingest", "t/link", "-q")
+    lines = cafcat("verify", "--level", "source", "t").lines
+    assert lines[0] == ("t: absent t/link/f: t/link is not a folder in its source: symbolic links are not followed")
+
+
 def test_a_file_that_is_not_packed_is_named_after_a_thousand_absent_files(cafcat: Cafcat) -> None:
     pack(cafcat, {f"t/f{n:04}": b"" for n in range(1002)} | {"t/z": b"kept"})
     for file in (cafcat.folder / "t").glob("f*"):

@@ -154,7 +154,7 @@ class DataCheck:
             self._add_finding(row, f"the bytes of this file have CRC-32C {found:08x} instead of {row.crc32c:08x}")
 
     def _add_finding(self, row: ChunkRow, what: str) -> None:
-        dead = "" if row.is_live else "; no path points to it any more"
+        dead = "" if row.is_live else "; no live file needs them"
         span = (row.start_byte, row.end_byte)
         self._findings.add(FindingKind.FILE, what + dead, row.path, *span, is_live=row.is_live)
 

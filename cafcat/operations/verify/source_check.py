@@ -13,6 +13,7 @@ from cafcat.scanning.batches import OpenResult, SourceBroke, batches_of, blocks_
 from cafcat.scanning.missing import MissingFiles
 from cafcat.session import Session
 from cafcat.sources.base import Source, WholeFolderSource
+from cafcat.sources.names import printable
 from cafcat.support.checksums import crc32c
 
 __all__ = ["SourceCheck"]
@@ -103,10 +104,12 @@ class SourceCheck:
 
     def _add_missing(self, missing: MissingFiles[Location], files: Iterable[Location]) -> None:
         for file in files:
-            problem = missing.problem_at(file.path)
+            problem = missing.problem_with(file.path)
             reason = "the file does not exist in its source any more"
-            if problem is not None:
+            if problem is not None and problem.path == printable(file.path):
                 reason = f"the path is not a file in its source: {problem.message}"
+            elif problem is not None:
+                reason = f"{problem.path} is not a folder in its source: {problem.message}"
             self._findings.add(FindingKind.ABSENT, reason, file.path)
 
     def _handle_problem(self, problem: FileProblem, missing: MissingFiles[Location] | None) -> None:
