@@ -50,7 +50,7 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
         hint = "choose another name, or overwrite it (--force, in Python overwrite=True)"
         return Conflict(FILE_EXISTS, path=shown, hint=hint)
     if error.errno in _IN_THE_WAY:
-        return Conflict("a file or folder is in the way of the output", path=shown)
+        return Conflict("a file, link or folder is in the way of the output", path=shown)
     if error.errno in _NO_SUCH_NAME:
         return InvalidInput(f"the file system cannot have this name: {reason}", path=shown)
     return OutputFailed(f"the output cannot be written: {reason}", path=shown)

@@ -14,9 +14,9 @@ from cafcat.catalog.history.events import actor, record_event
 from cafcat.errors import NotFound
 from cafcat.model import FileChange, FileProblem, ProblemKind, Run, RunState
 
-__all__ = ["Runs", "iso"]
+__all__ = ["COUNTERS", "Runs", "iso"]
 
-_COUNTERS: Final = (
+COUNTERS: Final = (
     "files_added",
     "files_replaced",
     "files_removed",
@@ -26,7 +26,7 @@ _COUNTERS: Final = (
     "bytes_added",
     "chunks_committed",
 )
-
+"""Columns of `ingest_runs` that count what a run did, and attributes of Run. No journal record has them."""
 
 # What runs have committed until now. The detail of a commit's event is that of ChunkCommit.detail.
 _COMMITTED: Final = r"""
@@ -96,7 +96,7 @@ class Runs:
             counts: All counters of the run, under the names of their columns of `ingest_runs`.
             error: Why the run failed; None otherwise.
         """
-        columns = ", ".join(f"{name} = %({name})s" for name in _COUNTERS)
+        columns = ", ".join(f"{name} = %({name})s" for name in COUNTERS)
         statement = (
             f"UPDATE ingest_runs SET state = %(state)s, finished_at = now(), error = %(error)s, {columns} "  # noqa: S608
             "WHERE id = %(run)s"
@@ -204,7 +204,7 @@ class Runs:
     def _select(self, condition: str, value: int) -> list[Run]:
         statement = (
             f"SELECT id, state, sources, coalesce(options->>'prefix', ''), {iso('started_at')}, "  # noqa: S608
-            f"{iso('finished_at')}, {', '.join(_COUNTERS)}, CASE state WHEN 'failed' THEN error END "
+            f"{iso('finished_at')}, {', '.join(COUNTERS)}, CASE state WHEN 'failed' THEN error END "
             f"FROM ingest_runs {condition}"
         )
         with self._connection.statement() as connection:

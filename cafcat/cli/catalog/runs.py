@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from cafcat.catalog.history.runs import COUNTERS
 from cafcat.cli.call import Call, group, verb
 from cafcat.cli.output import one_line
 from cafcat.cli.reading.lost import warn_if_lost
@@ -21,19 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_LOST: Final = (
-    "sources",
-    "prefix",
-    "files_added",
-    "files_replaced",
-    "files_removed",
-    "files_unchanged",
-    "files_skipped",
-    "files_failed",
-    "bytes_added",
-    "chunks_committed",
-)
-"""Attributes of a Run that no journal record has, so that a rebuilt catalog lacks them."""
+_LOST: Final = ("sources", "prefix", *COUNTERS)
+"""Attributes of a Run that a rebuilt catalog lacks."""
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run, as `cafcat runs` shows it.")]
 

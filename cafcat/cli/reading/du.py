@@ -10,7 +10,7 @@ import typer
 from cafcat import __version__
 from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.lost import warn_if_lost
-from cafcat.cli.reading.missing_names import explain_parents, explain_removed, hint_for_folder
+from cafcat.cli.reading.missing_names import explain_parents, explain_removed, hint_for_folder, means_everything
 from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_text
@@ -77,7 +77,7 @@ def _total_of_file(call: Call, repository: "PackedFiles", path: str) -> FolderTo
         if isinstance(entry, Location):
             return FolderTotal(entry.path, 0, 1, entry.size_bytes)
     warn_if_lost(call, repository.session)
-    if path not in ("", ".", "./"):
+    if not means_everything(path):
         hint = hint_for_folder(path, repository.session.catalog.reading.files)
         error = NotFound(NO_SUCH_PREFIX, path=path, hint=hint)
         if not explain_removed(repository.session.catalog, error):

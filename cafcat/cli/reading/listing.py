@@ -17,6 +17,7 @@ from cafcat.cli.reading.missing_names import (
     explain_removed,
     has_removed,
     hint_for_folder,
+    means_everything,
 )
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
@@ -88,8 +89,7 @@ def _explain_as_of(call: Call, files: "FilesAsOf", prefix: str, name: str | None
     Raises:
         NotFound: The catalog had no such folder or file at that time.
     """
-    is_all = prefix in ("", ".", "./")
-    if not found and not is_all:
+    if not found and not means_everything(prefix):
         raise files.no_such_prefix(prefix)
     if (pruned := next(files.pruned(prefix, name), None)) is not None:
         call.warn(
@@ -102,7 +102,7 @@ def _explain_as_of(call: Call, files: "FilesAsOf", prefix: str, name: str | None
 def _explain_nothing(call: Call, repository: "PackedFiles", prefix: str) -> None:
     """Print a note or warning if the whole catalog is empty. Raises NotFound for any other prefix without files."""
     is_lost = warn_if_lost(call, repository.session)
-    if prefix not in ("", ".", "./"):
+    if not means_everything(prefix):
         hint = hint_for_folder(prefix, repository.session.catalog.reading.files)
         error = NotFound(NO_SUCH_PREFIX, path=prefix, hint=hint)
         if not explain_log(repository.has_logs, error) and not explain_removed(repository.session.catalog, error):

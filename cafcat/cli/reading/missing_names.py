@@ -27,6 +27,7 @@ __all__ = [
     "has_removed",
     "hint_for_folder",
     "hint_to_find",
+    "means_everything",
     "pattern_hint",
     "warn_of_empty_folders",
 ]
@@ -215,6 +216,11 @@ def hint_for_folder(name: str, files: "PathListing") -> str:
     from cafcat.reading.globs import is_glob
 
     return pattern_hint(name, files, is_usable=False) if is_glob(name) else "`cafcat ls` lists the catalog"
+
+
+def means_everything(prefix: str) -> bool:
+    """Return True if a prefix, as typed, means the whole catalog."""
+    return prefix in ("", ".", "./")
 
 
 def warn_of_empty_folders(call: "Call", catalog: "Catalog", folders: "Collection[str]") -> None:
