@@ -194,6 +194,16 @@ def test_reading_a_removed_file_names_undelete(tree: Cafcat) -> None:
         assert "it was removed; its chunk was pruned or lost" in tree(verb, "tree/a.txt", code=4).err
 
 
+def test_a_file_that_was_removed_twice_is_one_removed_file(tree: Cafcat) -> None:
+    (tree.folder / "tree" / "a.txt").write_bytes(b"other")
+    tree("rm", "tree/a.txt", "-q")
+    tree("ingest", "tree", "-q")
+    tree("rm", "tree/a.txt", "-q")
+    [row] = tree("query", "removed", "--json").documents
+    assert (row["file_path"], row["size_bytes"]) == ("tree/a.txt", 5)
+    assert tree("query", "removed-total", "--json").document["files"] == 1
+
+
 def test_the_name_of_a_removed_folder_names_undelete(tree: Cafcat) -> None:
     tree("rm", "-r", "tree", "--yes", "-q")
     hint = "files below it were removed; `cafcat undelete -r tree` brings them back"
