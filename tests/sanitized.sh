@@ -10,7 +10,7 @@ if ! command -v "$compiler" >/dev/null || [ ! -f "$("$compiler" -print-file-name
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$compiler" -std=gnu11 -O1 -g -fPIC -shared -fvisibility=hidden -fsanitize=address,undefined -fno-sanitize-recover=all \
+"$compiler" -std=gnu11 -O1 -g -fPIC -shared -pthread -fvisibility=hidden -fsanitize=address,undefined -fno-sanitize-recover=all \
     -Wall -Wextra -Werror -o "$folder/libcafcat.so" cafcat/native/source/*.c
 # Python's own memory is not looked at: its leaks are no faults of this library.
 CAFCAT_NATIVE="$folder/libcafcat.so" LD_PRELOAD="$("$compiler" -print-file-name=libasan.so)" \

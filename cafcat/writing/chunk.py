@@ -426,6 +426,23 @@ class OpenChunk(BegunChunk):
             )
         return packed
 
+    def prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int, end: int) -> float:
+        """Read small files into the page cache, several at the same time, before `add_columns` reads them.
+
+        Args:
+            files: The files.
+            part: The part of them with these files.
+            begin: Position of the first file in the part's folder.
+            end: Position after the last one.
+
+        Returns:
+            How long that took, in seconds.
+        """
+        assert self._packer is not None  # noqa: S101 - `takes_columns` is true
+        return self._packer.prefetch(
+            part.listed, begin, end, base=files.base, skip=files.skip, most_bytes=SMALL_BYTES
+        )
+
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
         """Begin a file whose content is written in blocks into the returned writer.
 

@@ -129,24 +129,69 @@ def test_full_chunks(both: list[cafcat.Repository], tree: Path) -> None:
     assert native.verify(level="data").damaged == 0
 
 
-def test_files_that_take_long_are_read_by_python(
-    both: list[cafcat.Repository], tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Python reads several at the same time. After a thousand files, the library tries again."""
+def counted_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """Return a list that gets how many files each call of a method of OpenChunk has handled from now on."""
     calls: list[int] = []
-    add_columns = OpenChunk.add_columns
+    function = getattr(OpenChunk, name)
 
     def counted(*arguments: Any) -> Any:
-        found = add_columns(*arguments)
-        calls.append(found.end - arguments[3])
+        found = function(*arguments)
+        calls.append((found.end if name == "add_columns" else arguments[4]) - arguments[3])
         return found
 
+    monkeypatch.setattr(OpenChunk, name, counted)
+    return calls
+
+
+@pytest.fixture
+def many_files(tree: Path) -> None:
     for n in range(FILES, 3000):
         (tree / "many" / f"{n:04}").write_bytes(b"%d" % n)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_files_that_take_long_are_read_into_the_page_cache(
+    both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the files take long only until the first ones were read into the page cache."""
+    packed, prefetched = counted_calls(monkeypatch, "add_columns"), counted_calls(monkeypatch, "prefetch")
+    prefetch = OpenChunk.prefetch
+
+    def first(*arguments: Any) -> Any:
+        monkeypatch.setattr(packer, "SLOW_SECONDS", 1e9)
+        return prefetch(*arguments)
+
     monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(OpenChunk, "add_columns", counted)
+    monkeypatch.setattr(packer, "CACHED_SECONDS", 0)
+    monkeypatch.setattr(OpenChunk, "prefetch", first)
     ingest_both(both, ["tree/many"])
-    assert calls == [256, 32, 32]
+    assert sum(packed) == 3000
+    assert prefetched == [1024, 1024, 3000 - 256 - 2 * 1024]
+
+
+@pytest.mark.usefixtures("many_files")
+def test_files_that_were_in_the_page_cache_are_not_read_twice(
+    both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefetched = counted_calls(monkeypatch, "prefetch")
+    monkeypatch.setattr(packer, "CACHED_SECONDS", 1e9)
+    monkeypatch.setattr(packer, "PROBED_FILES", 2000)
+    monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
+    ingest_both(both, ["tree/many"])
+    assert prefetched == [952]
+
+
+@pytest.mark.usefixtures("many_files")
+def test_files_that_always_take_long_are_read_by_python(
+    both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python reads several at the same time. After a thousand files, the library tries again."""
+    packed, prefetched = counted_calls(monkeypatch, "add_columns"), counted_calls(monkeypatch, "prefetch")
+    monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(packer, "CACHED_SECONDS", 0)
+    ingest_both(both, ["tree/many"])
+    assert packed == [256, 256, 32, 32]
+    assert prefetched == [1024]
 
 
 def test_worker_processes_pack_the_same_files(both: list[cafcat.Repository], tree: Path) -> None:

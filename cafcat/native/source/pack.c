@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,9 @@
 #define LOCATOR_SIZE 4096
 #define MOST_TEXT 160 /* text of an entry without its name */
 #define MOST_ROW 128  /* row without its path */
+#define MOST_THREADS 16
+#define READ_SIZE 32768
+#define READ_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
 
 enum { ALL_PACKED, NO_ROOM, IS_FULL, IS_UNUSUAL };
 
@@ -101,7 +105,7 @@ static int read_file(const struct packing *to, int64_t n, int folder, const char
     struct stat status;
     int file;
     do
-        file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+        file = openat(folder, name, READ_FLAGS);
     while (file < 0 && errno == EINTR);
     if (file < 0)
         return 0;
@@ -190,15 +194,21 @@ static int pack_file(struct packing *to, int64_t n, int folder, int64_t prefix_s
     return ALL_PACKED;
 }
 
+/* Opens the folder of the file `begin`. Sets *prefix_size to the size of its path in the paths of the files. */
+static int open_folder_of(const struct packing *to, int64_t *prefix_size)
+{
+    const char *const path = path_of(to, to->begin, prefix_size);
+    while (*prefix_size > 0 && path[*prefix_size - 1] != '/')
+        --*prefix_size;
+    return open_folder(to, *prefix_size);
+}
+
 /* Packs files of one folder from `begin` on, until one does not fit or is not usual. Moves `begin` behind the files that
  * were packed. */
 EXPORTED void cafcat_pack(struct packing *to)
 {
     int64_t prefix_size;
-    const char *const path = path_of(to, to->begin, &prefix_size);
-    while (prefix_size > 0 && path[prefix_size - 1] != '/')
-        prefix_size--;
-    const int folder = open_folder(to, prefix_size);
+    const int folder = open_folder_of(to, &prefix_size);
     to->data_used = to->text_used = to->rows_used = 0;
     to->reason = folder < 0 ? IS_UNUSUAL : ALL_PACKED;
     while (to->reason == ALL_PACKED && to->begin < to->end) {
@@ -207,4 +217,51 @@ EXPORTED void cafcat_pack(struct packing *to)
     }
     if (folder >= 0)
         close(folder);
+}
+
+/* Files that several threads read. */
+struct prefetching {
+    const struct packing *to;
+    int folder;
+    int64_t prefix_size;
+    int64_t next;              /* the next file */
+};
+
+static void *prefetch(void *argument)
+{
+    struct prefetching *const files = argument;
+    const struct packing *const to = files->to;
+    uint8_t data[READ_SIZE];
+    int64_t n, path_size;
+    while ((n = __atomic_fetch_add(&files->next, 1, __ATOMIC_RELAXED)) < to->end) {
+        const char *const path = path_of(to, n, &path_size);
+        if (path_size <= files->prefix_size || to->sizes[n] > to->most_file_size)
+            continue;
+        const int file = openat(files->folder, path + files->prefix_size, READ_FLAGS);
+        if (file < 0)
+            continue;
+        for (int64_t left = to->sizes[n], count = 1; left > 0 && count > 0; left -= count)
+            count = read_once(file, data, left < READ_SIZE ? left : READ_SIZE);
+        close(file);
+    }
+    return NULL;
+}
+
+/* Reads the files from `begin` to `end` of one folder in several threads, and discards their bytes. If they were not in
+ * memory, `cafcat_pack` then finds them there. Errors are ignored: `cafcat_pack` meets them again. */
+EXPORTED void cafcat_prefetch(const struct packing *to)
+{
+    pthread_t threads[MOST_THREADS];
+    struct prefetching files = {.to = to, .next = to->begin};
+    int started = 0;
+    files.folder = open_folder_of(to, &files.prefix_size);
+    if (files.folder < 0)
+        return;
+    while (started < MOST_THREADS && started + 1 < to->end - to->begin
+           && pthread_create(&threads[started], NULL, prefetch, &files) == 0)
+        started++;
+    prefetch(&files);
+    while (started)
+        pthread_join(threads[--started], NULL);
+    close(files.folder);
 }

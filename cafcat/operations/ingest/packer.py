@@ -18,7 +18,7 @@ from cafcat.scanning.problems import Problems
 from cafcat.session import Session
 from cafcat.sources.base import Opener, OpenFile
 from cafcat.sources.local.columns import FileColumns, FilesOfFolder
-from cafcat.sources.local.files import AHEAD_FILES, PROBED_FILES, SLOW_SECONDS
+from cafcat.sources.local.files import AHEAD_FILES, CACHED_SECONDS, PROBED_FILES, SLOW_SECONDS
 from cafcat.writing.chunk import ChunkTarget, FinishedChunk, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
@@ -26,6 +26,8 @@ __all__ = ["Packer", "PendingFile"]
 
 _GROUP_FILES: Final = 256
 _GROUP_BYTES: Final = 1 << 20
+_PREFETCHED_FILES: Final = 4 * _GROUP_FILES
+"""How many files are read into the page cache before the first of them is packed."""
 _LARGE_FILES: Final = 10_000
 _LARGE_BYTES: Final = 64 << 20
 """A full chunk with so many files or bytes is committed in a thread: the commit takes longer than its start."""
@@ -46,16 +48,22 @@ class PendingFile(NamedTuple):
 
 
 class _Pace:
-    """Decides how many files `Packer.pack` gets before the library in C packs files again.
+    """Decides how the next files are read, by the time that files took.
+
+    If files take long, because of a disk, the library in C reads the next ones into the page cache, several at the
+    same time, before it packs them. If that does not help, because of a server, `Packer.pack` gets the next ones.
 
     Attributes:
         ahead: Number of the next files that `pack` gets.
         most_files: Largest number of files that the library then packs with one call.
+        prefetches: True if the library reads files into the page cache before it packs them.
     """
 
     def __init__(self) -> None:
         self.ahead = 0
         self.most_files = _GROUP_FILES
+        self.prefetches = False
+        self._can_prefetch = True
         self._unusual = 1
         self._files = 0
         self._seconds = 0.0
@@ -64,7 +72,6 @@ class _Pace:
         """Note how many files the library packed with a call, and how long it took.
 
         Without any, the next file is not usual: `pack` gets this file, and then twice as many for each further one.
-        If files take long, `pack`, which reads several at the same time, gets the next thousand.
         """
         if not files:
             self.ahead, self._unusual = self._unusual, min(2 * self._unusual, AHEAD_FILES)
@@ -74,8 +81,18 @@ class _Pace:
         self._seconds += seconds
         if self._files >= PROBED_FILES:
             is_slow = self._seconds > SLOW_SECONDS * self._files
-            self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if is_slow else (0, _GROUP_FILES)
             self._files, self._seconds = 0, 0.0
+            self._can_prefetch = self._can_prefetch and not (is_slow and self.prefetches)
+            self.prefetches = self._can_prefetch and (is_slow or self.prefetches)
+            reads_in_python = is_slow and not self.prefetches
+            self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if reads_in_python else (0, _GROUP_FILES)
+
+    def note_prefetched(self, files: int, seconds: float) -> None:
+        """Note how many files were read into the page cache, and how long that took.
+
+        If the time shows that the files were there before, the next ones are not read in advance.
+        """
+        self.prefetches = seconds > CACHED_SECONDS * files
 
 
 class Packer:
@@ -170,7 +187,7 @@ class Packer:
         """Read files in columns and add them to chunks, as `pack` does, until the user ends the operation.
 
         Small files that have not changed are read and added by the library in C, in groups. `pack` gets the others,
-        and files that take long, because of a disk or a server: `pack` reads several of them at the same time.
+        and files that take long because of a server: `pack` reads several of them at the same time.
 
         Args:
             opener: Opens the files.
@@ -181,7 +198,7 @@ class Packer:
         """
         rest: list[PendingFile] = []
         for part in files.parts:
-            begin = part.begin
+            begin = in_memory = part.begin
             while begin < part.end and not self.is_stopping():
                 if self._pace.ahead:
                     end = min(part.end, begin + self._pace.ahead)
@@ -192,9 +209,18 @@ class Packer:
                     self.pack(opener, rest)
                     rest = []
                 else:
+                    if self._pace.prefetches and begin >= in_memory:
+                        in_memory = self._prefetch(files, part, begin)
                     begin = self._add_columns(files, part, begin, source_id)
         if rest and not self.is_stopping():
             self.pack(opener, rest)
+
+    def _prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int) -> int:
+        """Read the next files of a part into the page cache. Return the position after them."""
+        end = min(part.end, begin + _PREFETCHED_FILES)
+        if self.chunk is not None and self.chunk.takes_columns:
+            self._pace.note_prefetched(end - begin, self.chunk.prefetch(files, part, begin, end))
+        return end
 
     def _add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, source_id: int) -> int:
         """Add the next files of a part to the open chunk, or to a new one. Return the position after them."""

@@ -22,6 +22,7 @@ from cafcat.support.in_order import in_order
 
 __all__ = [
     "AHEAD_FILES",
+    "CACHED_SECONDS",
     "OPEN_FLAGS",
     "PROBED_FILES",
     "SLOW_SECONDS",
@@ -46,6 +47,9 @@ _GROUP_FILES = 4
 SLOW_SECONDS = 45e-6
 """Average time for a file, in seconds, above which files are read ahead. Reading a small file from memory takes a
 tenth of that, reading it from a fast disk twice as much."""
+
+CACHED_SECONDS = 5e-6
+"""Average time for a file, in seconds, up to which the page cache had files that several threads read."""
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags for os.open. With O_NONBLOCK, opening a FIFO that replaced a file does not wait for a writer."""
