@@ -131,6 +131,40 @@ class Location(NamedTuple):
         return self.end_byte - self.start_byte if self.content_bytes is None else self.content_bytes
 
 
+class ChunkFiles(NamedTuple):
+    """Files of one chunk, as columns: the n-th element of each list belongs to the n-th file.
+
+    Attributes:
+        uuid: UUID of the chunk.
+        store: URL of the store that holds the chunk.
+        object_key: Key of the chunk's object in that store.
+        format: Format of the chunk.
+        paths: Names of the files in the catalog, in the order of their first bytes.
+        start_bytes: First byte of each file in the chunk, ascending.
+        end_bytes: One past the last byte of each file.
+        checksums: CRC-32C of the content of each file.
+    """
+
+    uuid: UUID
+    store: str
+    object_key: str
+    format: str
+    paths: list[str]
+    start_bytes: list[int]
+    end_bytes: list[int]
+    checksums: list[int]
+
+    def part(self, first: int, end: int) -> "ChunkFiles":
+        """Return the files at the positions `[first, end)`."""
+        return ChunkFiles(
+            *self[:4],
+            self.paths[first:end],
+            self.start_bytes[first:end],
+            self.end_bytes[first:end],
+            self.checksums[first:end],
+        )
+
+
 class RetiredLocation(NamedTuple):
     """A location to which a path no longer points, or never did, because its file was skipped.
 
@@ -205,8 +239,7 @@ class ChunkSummary(NamedTuple):
     index_crc32c: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A chunk, as its row in the table `chunks` describes it.
 
     Attributes:
@@ -445,8 +478,7 @@ class ShardState(StrEnum):
     """The source was cut anew before the shard was finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardSummary:
+class ShardSummary(NamedTuple):
     """A part of a source in an ingest by many workers, as its row in the table `shards` describes it.
 
     Attributes:
@@ -500,8 +532,7 @@ class RunTotals(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One `cafcat ingest` run, as its row in the table `ingest_runs` describes it.
 
     If its state is REBUILT, its sources, prefix and counts are lost: they are empty, or 0.
@@ -541,8 +572,7 @@ class Run:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(NamedTuple):
     """Totals of a catalog.
 
     Attributes:

@@ -3,9 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cafcat.events import Event, Warned
+if TYPE_CHECKING:
+    from cafcat.events import Event
 
 __all__ = ["Pause", "Progress", "StopOnly", "Warnings"]
 
@@ -38,7 +39,7 @@ class Progress:
             size_bytes: Number of bytes since the last call. Negative if a file failed, and its bytes do not count.
         """
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: "Event") -> None:
         """Receive an event: something that the user may want to see, such as a committed chunk or a warning."""
 
     def end(self) -> None:
@@ -57,6 +58,8 @@ class Progress:
 
     def warn(self, message: str) -> None:
         """Pass a warning to `emit`, as a Warned event."""
+        from cafcat.events import Warned  # most commands have no events
+
         self.emit(Warned(message))
 
 

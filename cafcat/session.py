@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cafcat.errors import CafcatError
-from cafcat.events import Event
 from cafcat.progress import Pause, Progress
 from cafcat.settings.settings import Settings, default_home
 from cafcat.stores.base import ClosableStore, FolderStore, Store
@@ -17,6 +16,7 @@ from cafcat.support.private import PRIVATE_FILE, close_home, close_to_others, is
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
+    from cafcat.events import Event
     from cafcat.reading.outputs import Output
     from cafcat.reading.reader import FileReader
     from cafcat.stores.kind import Verdicts
@@ -170,7 +170,7 @@ class Session:
         self.progress.checkpoint()
         return self.progress.stopping
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: "Event") -> None:
         """Pass an event of the operation to `progress`."""
         self.progress.emit(event)
 

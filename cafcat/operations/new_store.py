@@ -1,6 +1,5 @@
 """Lists a new store in the journals of all stores: a rebuild from the others misses it only if it is listed."""
 
-from cafcat.operations.removing import Removing
 from cafcat.session import Session
 
 __all__ = ["list_new_store"]
@@ -20,4 +19,6 @@ def list_new_store(session: Session, url: str) -> None:
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
     if session.catalog.removal.is_unlisted(url):
+        from cafcat.operations.removing import Removing
+
         Removing(session).record_stores()

@@ -3,7 +3,6 @@
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from psycopg.types.json import Jsonb
@@ -217,7 +216,7 @@ class Runs:
 
 
 def _with_counts(run: Run, chunks: int, added: int, replaced: int, size_bytes: int) -> Run:
-    return replace(run, chunks_committed=chunks, files_added=added, files_replaced=replaced, bytes_added=size_bytes)
+    return run._replace(chunks_committed=chunks, files_added=added, files_replaced=replaced, bytes_added=size_bytes)
 
 
 def _dead_runs(connection: PgConnection) -> list[int]:

@@ -1,6 +1,5 @@
 """The commands `cafcat chunks ls` and `cafcat chunks show`: their flags and output."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +26,7 @@ def ls(
     """
     with call.files() as repository:
         for chunk in repository.chunks(state):
-            call.output.show(asdict(chunk), [_row(chunk)])
+            call.output.show(chunk._asdict(), [_row(chunk)])
 
 
 def _all(call: Call) -> None:
@@ -58,7 +57,7 @@ def show(
         chunk = repository.chunk(uuid)
         queries = repository.session.catalog.copies
         check, copies = queries.own_check(chunk.uuid), queries.statuses(chunk.uuid)
-        document = asdict(chunk)
+        document = chunk._asdict()
         shown = document | {"check": _shown_check(check)}
         document |= {"check": check and check._asdict(), "copies": [copy._asdict() for copy in copies]}
         call.output.fields(document, shown)

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -46,7 +45,7 @@ def runs(
 
 def _document(run: Run) -> dict[str, Any]:
     """Return a run as --json prints it: null for everything that a rebuild lost."""
-    return asdict(run) | (dict.fromkeys(_LOST) if run.state is RunState.REBUILT else {})
+    return run._asdict() | (dict.fromkeys(_LOST) if run.state is RunState.REBUILT else {})
 
 
 def _row(run: Run) -> str:
@@ -120,7 +119,7 @@ def watch(
 def _shown_run(call: Call, repository: "PackedFiles", run: int) -> tuple[dict[str, Any], list[str]]:
     """Return an ingest as a JSON document and as lines for people."""
     found, shards = repository.run(run), repository.shards(run)
-    document = _document(found) | {"shards": [asdict(shard) for shard in shards]}
+    document = _document(found) | {"shards": [shard._asdict() for shard in shards]}
     failed = f"files that failed: cafcat query failed-files {run}"
     why = [] if found.error is None else [f"error: {one_line(found.error)}"]
     lines = [_row(found), *why, *_progress(shards), *([failed] if found.files_failed else ())]
@@ -178,7 +177,7 @@ def stats(call: Call) -> None:
     Example: cafcat stats --json
     """
     with call.files() as repository:
-        totals = asdict(repository.stats())
+        totals = repository.stats()._asdict()
         warn_if_lost(call, repository.session)
     shown = {name: _shown(name, value) for name, value in totals.items()}
     call.output.fields(totals, shown)

@@ -4,13 +4,15 @@ Layout, rules and differences from the original programs: docs/formats/caf.md.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cafcat.errors import Unsupported
 from cafcat.formats.base import Format, RandomReader, Sink
-from cafcat.formats.caf.reader import CafReader
 from cafcat.formats.caf.writer import CafWriter
 from cafcat.model import Entry
+
+if TYPE_CHECKING:
+    from cafcat.formats.caf.reader import CafReader
 
 __all__ = ["CAF", "CafFormat"]
 
@@ -43,12 +45,14 @@ class CafFormat:
         """Return a writer that writes a new CAF to `sink`."""
         return CafWriter(sink)
 
-    def reader(self, archive: RandomReader) -> CafReader:
+    def reader(self, archive: RandomReader) -> "CafReader":
         """Return a reader for a CAF.
 
         Raises:
             Corrupt: the archive has no footer, or the footer gives a larger index than the archive can hold.
         """
+        from cafcat.formats.caf.reader import CafReader  # an ingest reads no archive
+
         return CafReader(archive)
 
     def decode(self, span: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
