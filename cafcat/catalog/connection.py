@@ -252,7 +252,7 @@ class Connection:
                 if not read_only:
                     Connection.last_write = next(_WRITES)
 
-    def select(self, selection: PreparedLookup, parameter: str | list[str]) -> list[tuple[Any, ...]]:
+    def select(self, selection: PreparedLookup, parameter: str) -> list[tuple[Any, ...]]:
         """Return the rows that a look-up finds, usually in one round trip to the server; empty if it finds none.
 
         Args:
@@ -296,9 +296,7 @@ class Connection:
                     self._is_partitioned = is_partitioned(connection)
             return self._is_partitioned
 
-    def _select_first(
-        self, connection: PgConnection, statement: bytes, parameter: str | list[str]
-    ) -> list[tuple[Any, ...]]:
+    def _select_first(self, connection: PgConnection, statement: bytes, parameter: str) -> list[tuple[Any, ...]]:
         rows = connection.execute(statement, (parameter,)).fetchall()
         revision, _, kind = str(rows[0][0] or "").partition(" ") if rows else ("", "", "")
         if revision != HEAD_REVISION:
@@ -307,11 +305,11 @@ class Connection:
             self._is_partitioned = kind == "p"
             self._layout_until = time.monotonic() + _PLAN_SECONDS
         self._checked = True
-        self._cursor = connection.cursor()
+        self._cursor = connection.cursor(binary=True)
         return [row[1:] for row in rows if row[1] is not None]
 
     def _select(
-        self, cursor: psycopg.Cursor[tuple[Any, ...]], statement: bytes, parameter: str | list[str]
+        self, cursor: psycopg.Cursor[tuple[Any, ...]], statement: bytes, parameter: str
     ) -> list[tuple[Any, ...]]:
         if self._in_transaction or not self._prepares:
             return cursor.execute(statement, (parameter,), prepare=False).fetchall()

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg.errors import error_from_result
@@ -12,7 +12,7 @@ from psycopg.waiting import Ready, Wait
 from cafcat.catalog.connection import PgConnection
 from cafcat.native.copy import row_taker
 
-__all__ = ["copied_blocks"]
+__all__ = ["Copied", "copied", "copied_blocks"]
 
 _BLOCK_BYTES: Final = 256 << 10
 
@@ -20,6 +20,35 @@ _ENDED: Final = -1
 _FAILED: Final = -2
 
 _Steps = Generator[Wait, Ready, bytes]
+
+
+class Copied(NamedTuple):
+    """The result of a COPY.
+
+    Attributes:
+        blocks: The rows, in blocks as `copied_blocks` yields them.
+        row_count: Number of rows.
+    """
+
+    blocks: list[bytes]
+    row_count: int
+
+
+def copied(connection: PgConnection, statement: bytes, parameters: Any = None) -> Copied:
+    """Execute a COPY ... TO STDOUT, and return all of its rows.
+
+    Args:
+        connection: The connection.
+        statement: The statement.
+        parameters: Its parameters.
+
+    Raises:
+        psycopg.Error: The server refuses or breaks off the statement, or the connection is lost.
+    """
+    with connection.cursor() as cursor, cursor.copy(statement, parameters):
+        rows = _Rows(connection)
+        blocks = list(iter(lambda: connection.wait(rows.copy_block()), b""))
+    return Copied(blocks, rows.count)
 
 
 def copied_blocks(
@@ -46,9 +75,14 @@ def copied_blocks(
 
 
 class _Rows:
-    """Takes the rows of a running COPY from libpq, which does not wait."""
+    """Takes the rows of a running COPY from libpq, which does not wait.
+
+    Attributes:
+        count: Number of rows, after the last one was taken.
+    """
 
     def __init__(self, connection: PgConnection) -> None:
+        self.count = 0
         self._pgconn = connection.pgconn
         self._encoding = connection.info.encoding
         self._is_read = False
@@ -69,7 +103,7 @@ class _Rows:
         """Return the rows that libpq has received, up to about a block, and whether the COPY has ended."""
         address = getattr(self._pgconn, "pgconn_ptr", None)  # documented, but not in the type of PGconn
         if self._taker is not None and address is not None:
-            taken, result = self._taker.take(address)
+            taken, result = self._taker.take(address, self._pgconn.socket)
             if result == _FAILED and not taken:
                 self._pgconn.get_copy_data(1)  # fails again, and raises the error
             return taken, result == _ENDED
@@ -97,7 +131,9 @@ class _Rows:
             result = self._pgconn.get_result()
             if result is None:  # only now can the connection execute another statement
                 break
-            if result.status != ExecStatus.COMMAND_OK:
+            if result.status == ExecStatus.COMMAND_OK:
+                self.count = result.command_tuples or 0
+            else:
                 error = error or error_from_result(result, encoding=self._encoding)
         if error is not None:
             raise error

@@ -1,10 +1,31 @@
 """Takes the rows of a running COPY from libpq. psycopg takes one row with each call."""
 
 import ctypes
+from typing import Final
 
 from cafcat.native.library import library
 
 __all__ = ["RowTaker", "row_taker"]
+
+_GET: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+_RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_CONSUME: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class _Copying(ctypes.Structure):
+    """`struct copying` of copy.c."""
+
+    _fields_ = (
+        ("get", _GET),
+        ("release", _RELEASE),
+        ("consume", _CONSUME),
+        ("connection", ctypes.c_void_p),
+        ("socket", ctypes.c_int32),
+        ("block", ctypes.c_void_p),
+        ("capacity", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("row", ctypes.c_void_p),
+    )
 
 
 class RowTaker:
@@ -12,31 +33,36 @@ class RowTaker:
 
     def __init__(self, loaded: ctypes.CDLL, libpq: ctypes.CDLL, block_bytes: int) -> None:
         """Prepare the call. Raises AttributeError if `libpq` has no functions of libpq."""
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self._get = ctypes.cast(libpq.PQgetCopyData, pointer)
-        self._free = ctypes.cast(libpq.PQfreemem, pointer)
-        self._free_row = ctypes.CFUNCTYPE(None, pointer)(self._free.value or 0)
         self._copy = loaded.cafcat_copy_rows
-        self._copy.restype = number
-        self._copy.argtypes = [pointer, pointer, pointer, pointer, number, ctypes.POINTER(number), pointer]
+        self._copy.restype = ctypes.c_int64
+        self._copy.argtypes = [ctypes.POINTER(_Copying)]
         self._block = ctypes.create_string_buffer(block_bytes)
+        self._copying = _Copying(
+            ctypes.cast(libpq.PQgetCopyData, _GET),
+            ctypes.cast(libpq.PQfreemem, _RELEASE),
+            ctypes.cast(libpq.PQconsumeInput, _CONSUME),
+            block=ctypes.addressof(self._block),
+            capacity=block_bytes,
+        )
 
-    def take(self, connection: int) -> tuple[bytes, int]:
-        """Return rows that libpq has received, and the last result of PQgetCopyData.
+    def take(self, connection: int, socket: int = -1) -> tuple[bytes, int]:
+        """Return rows of the server, and the last result of PQgetCopyData.
 
         The rows have at most `block_bytes`, except that the last one can be larger. The result is above 0 if libpq
         may have further rows, 0 if the server has to send more, -1 after the last row, and -2 after an error.
 
         Args:
             connection: Address of libpq's PGconn.
+            socket: Its file descriptor. While the server sends rows without a pause of two milliseconds, the call
+                receives them. -1: it only takes what libpq has received already.
         """
-        size, row = ctypes.c_int64(), ctypes.c_void_p()
-        capacity = len(self._block)
-        result = self._copy(self._get, self._free, connection, self._block, capacity, size, ctypes.byref(row))
-        rows = ctypes.string_at(self._block, size.value)
+        copying = self._copying
+        copying.connection, copying.socket = connection, socket
+        result = self._copy(copying)
+        rows = ctypes.string_at(self._block, copying.size)
         if result > 0:
-            rows += ctypes.string_at(row, result)
-            self._free_row(row)
+            rows += ctypes.string_at(copying.row, result)
+            copying.release(copying.row)
         return rows, int(result)
 
 

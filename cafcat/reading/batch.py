@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput
-from cafcat.model import Location
+from cafcat.model import ChunkFiles, Location
 from cafcat.reading.coalescing import RangeRead
 from cafcat.reading.given_order import Content, Item, read_in_given_order, windows_of
 from cafcat.reading.output_names import OutputNames
@@ -16,12 +16,15 @@ from cafcat.reading.plan import PLANNED_FILES, ReadPlan, in_read_order, range_re
 from cafcat.reading.reader import FILE_ERRORS, FileReader
 from cafcat.reading.request import ReadRequest
 from cafcat.reading.saving import SavedFiles
+from cafcat.reading.whole_files import contents_of, parts_of, requests_of
 from cafcat.support.paths import check_text
 
 __all__ = ["Batch"]
 
 _Failures = list[tuple[str, CafcatError]]
 """Names as the caller gave them, and why each file cannot be read."""
+_Result = tuple[str, bytes | CafcatError]
+"""A name as the caller gave it, and the requested bytes of its file, or why they could not be read."""
 _Outcome = tuple[str, Location | CafcatError]
 """A name as the caller gave it, and the location of its file, or why the file could not be read or written."""
 
@@ -47,24 +50,46 @@ class Batch:
         """
         self._reader = reader
         self._range = (start, end)
+        self._is_whole = start == 0 and end is None
 
-    def read(self, paths: Iterable[str]) -> Generator[tuple[str, bytes | CafcatError], None, None]:
+    def read(self, paths: Iterable[str]) -> Generator[_Result, None, None]:
         """Yield each path with the requested bytes of its file, or with its error.
 
         Of each five thousand paths, those that cannot be found or have no such range come first, then the others in
         the order of archives and offsets.
         """
-        for failed, reads in self._windows(paths):
-            yield from failed
-            with closing(self._reader.served(reads)) as all_served:
-                for served in all_served:
-                    for request in served.read.files:
-                        content = served.content_of(request)
-                        if content is None:
-                            yield request.name, self._joined(request, served.blocks_of(request))
-                        else:
-                            yield request.name, content
-                    del served  # its bytes are released before the next answer arrives
+        rest = iter(paths)
+        while names := list(islice(rest, PLANNED_FILES)):
+            chunks = self._reader.locate_whole(names) if self._is_whole else None
+            if chunks is None:
+                failed, requests = self._requests(names)
+                yield from failed
+                yield from self._served(requests)
+            elif any(self._reader.stores[chunk.store].is_remote for chunk in chunks):
+                yield from self._served(requests_of(chunks))
+            else:
+                for chunk in chunks:
+                    yield from self._whole(chunk)
+
+    def _whole(self, chunk: ChunkFiles) -> Iterator[_Result]:
+        """Yield the files of a chunk of a folder. Files that are damaged or large are read one by one."""
+        store = self._reader.stores[chunk.store]
+        for part in parts_of(chunk, store):
+            contents = contents_of(part, store)
+            yield from (
+                self._served(requests_of([part])) if contents is None else zip(part.paths, contents, strict=True)
+            )
+
+    def _served(self, requests: Iterable[ReadRequest]) -> Iterator[_Result]:
+        reads = range_reads(in_read_order(requests), self._reader.stores)
+        with closing(self._reader.served(reads)) as all_served:
+            for served in all_served:
+                for request, content in served.contents():
+                    if content is None:
+                        yield request.name, self._joined(request, served.blocks_of(request))
+                    else:
+                        yield request.name, content
+                del served  # its bytes are released before the next answer arrives
 
     def read_in_order(self, paths: Iterable[str]) -> Generator[tuple[str, bytes | CafcatError], None, None]:
         """Yield each path with the requested bytes of its file, or with its error, in the order of the paths."""
@@ -247,7 +272,9 @@ class Batch:
     def _requests(self, names: Sequence[str]) -> tuple[_Failures, list[ReadRequest]]:
         failed: _Failures = []
         requests: list[ReadRequest] = []
-        for name, found in self._items(names):
+        locations = self._reader.locate_many(names)
+        for name in names:
+            found = self._request(name, locations[name])
             if isinstance(found, CafcatError):
                 failed.append((name, found))
             else:
@@ -262,6 +289,8 @@ class Batch:
     def _request(self, name: str, location: Location | CafcatError) -> ReadRequest | CafcatError:
         if isinstance(location, CafcatError):
             return location
+        if self._is_whole and location.decoding is None:  # nearly all requests: spare them two calls
+            return ReadRequest(name, location, location.start_byte, location.end_byte)
         try:
             return ReadRequest.of(name, location, *self._range)
         except InvalidInput as error:

@@ -1,13 +1,13 @@
 """Looks up where files are, by names as users type them."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from cafcat.errors import CafcatError, Conflict, InvalidInput, NotFound, shown_path
-from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, Folder, Location
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, ChunkFiles, Folder, Location
 from cafcat.support.paths import is_text, not_a_text
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class PathLookup(Protocol):
 
     def locate_many(self, paths: Collection[str]) -> dict[str, Location]:
         """Return the location of each of at most LOOKED_UP_PATHS paths. Paths that do not exist are left out."""
+
+    def locate_plain(self, paths: Collection[str]) -> list[ChunkFiles]:
+        """Return files by chunk, if their bytes in the chunk need no decoding. Any other file may be left out."""
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of the names that are folders of the catalog, with at least one file below them."""
@@ -143,7 +146,7 @@ def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location |
     if len(texts) < len(paths):
         found = {path: not_a_text(path) for path in set(paths).difference(texts)}
     for start in range(0, len(texts), LOOKED_UP_PATHS):
-        found |= _locate_some(files, texts[start : start + LOOKED_UP_PATHS])
+        found.update(_locate_some(files, texts[start : start + LOOKED_UP_PATHS]))
     return found
 
 
@@ -163,12 +166,15 @@ def explain_conflict(files: PathLookup, error: Conflict, path: str, name: str) -
             error.hint = None
 
 
-def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
+def _locate_some(files: PathLookup, paths: Sequence[str]) -> Mapping[str, Location | CafcatError]:
     others = {path: list(_names(path)) for path in paths if path.startswith((".", "/"))}
-    possible = set(paths).union(*others.values())
+    given = set(paths)
+    possible = given.union(*others.values())
     if not is_text("".join(possible)):
         possible = {name for name in possible if is_text(name)}
     locations = files.locate_many(possible)
+    if len(locations) == len(given) and not others:
+        return locations
     found = {path: locations.get(path) for path in paths}
     for path, names in others.items():
         found[path] = next((locations[name] for name in names if name in locations), None)

@@ -6,13 +6,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, NotFound, NotInstalled, StoreFailed, Unsupported
-from cafcat.model import Location
+from cafcat.model import ChunkFiles, Location
 from cafcat.progress import Progress
 from cafcat.reading.content import Damaged, check, checked, cut, decode, decoded
 from cafcat.reading.replicas import FAILURES, IF_ORIGINAL, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
-from cafcat.support.checksums import crc32c
+from cafcat.support.checksums import crc32c, crc32c_of
 from cafcat.support.paths import check_text
 
 if TYPE_CHECKING:
@@ -52,12 +52,20 @@ class Served(NamedTuple):
         """Return an iterator over the requested bytes of a file. An empty file needs no bytes of the chunk."""
         return self.blocks(request) if request.memory_bytes else iter((b"",))
 
-    def content_of(self, request: ReadRequest) -> bytes | None:
-        """Return the bytes of a whole file if they are in memory and right, else None: see `blocks_of`."""
-        if self.data is None or request.decoded_range is not None or not request.is_whole:
-            return None
-        content = self.read.bytes_of(request, self.data)
-        return content if crc32c(content) == request.location.crc32c else None
+    def contents(self) -> Iterator[tuple[ReadRequest, bytes | None]]:
+        """Yield each request with the bytes of its whole file; None if they are not in memory, or wrong.
+
+        For these files, see `blocks_of`. The loop calls no methods of a request, because `read_many` may have very
+        many of them.
+        """
+        data, first_byte = self.data, self.read.start_byte
+        for request in self.read.files:
+            _, location, start, end, decoded_range, is_whole = request
+            if data is None or decoded_range is not None or not is_whole:
+                yield request, None
+                continue
+            content = data[start - first_byte : end - first_byte]
+            yield request, content if crc32c_of(content) == location.crc32c else None
 
 
 class FileReader:
@@ -109,6 +117,12 @@ class FileReader:
         from cafcat.reading.lookup import locate_many
 
         return locate_many(self._catalog.files, paths)
+
+    def locate_whole(self, paths: Sequence[str]) -> list[ChunkFiles] | None:
+        """Return files by chunk, as the function `locate_whole` does; None after a store has failed."""
+        from cafcat.reading.whole_files import locate_whole
+
+        return None if self._replicas.has_failures else locate_whole(self._catalog.files, paths)
 
     def explain_conflict(self, error: CafcatError, path: str, name: str) -> None:
         """Change the message of an error if the catalog has a file and a folder where the output has only one.

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from cafcat.errors import Corrupt, NotFound
-from cafcat.model import Folder, Location
+from cafcat.model import ChunkFiles, Folder, Location
 from cafcat.snapshots.database import PooledRows, Rows
 from cafcat.snapshots.schema import SnapshotInfo
 from cafcat.support.paging import pages_of
@@ -121,6 +121,10 @@ class SnapshotFiles:
         if rows and rows[0][0] != path:
             raise Corrupt("the snapshot is damaged: the index has the row of another path for this path", path=path)
         return rows
+
+    def locate_plain(self, paths: Collection[str]) -> list[ChunkFiles]:  # noqa: ARG002 - as PathLookup has it
+        """Return no files: the caller finds them with `locate_many`."""
+        return []
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of these names, without a slash at the end, below which the snapshot has a file."""

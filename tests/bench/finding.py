@@ -1,7 +1,8 @@
 """Look-up and read of single files and of many, in one process and as a command, in a catalog of very many rows.
 
 The files that are read are real. The other rows are synthetic, with an equal number of them between any two real
-paths: the index is as deep, and its pages are as far apart, as if all rows were real.
+paths: the index is as deep, and its pages are as far apart, as if all rows were real. One folder has no synthetic
+rows: its files are neighbours in the catalog, too.
 """
 
 import itertools
@@ -30,6 +31,9 @@ from tests.bench.timing import Way, in_turn, run, seconds_of, shell, timed
 FOLDER_FILES = 1000
 MOST_FILES = 20_000
 READS = 1000
+NEIGHBOUR_MICROSECONDS = 4
+NEIGHBOUR_ROUNDS = 9
+"""A call takes a few milliseconds, so it is measured more often."""
 TURN_READS = 25
 COMMANDS = 4
 """Number of commands for each round: commands are short, so more of them are run."""
@@ -49,7 +53,8 @@ with open(sys.argv[2] + "/" + key, "rb") as chunk:
 _SYNTHETIC = """
 INSERT INTO file_locations (caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path)
 SELECT caf_file_id, start_byte, end_byte, crc32c, modified_at, file_path || '~' || lpad(n::text, 6, '0')
-FROM file_locations, generate_series({first}, {last}) AS n WHERE file_path LIKE '%.dat' ORDER BY file_path, n
+FROM file_locations, generate_series({first}, {last}) AS n
+WHERE file_path LIKE '%.dat' AND NOT starts_with(file_path, '{but}') ORDER BY file_path, n
 """
 
 Read = Callable[[str], bytes]
@@ -63,15 +68,17 @@ class World:
         self.home: Home = bench.home(name)
         bench.ingest(self.home, self.data)
         self.paths = [f"{name}/{path.relative_to(self.data.folder)}" for path in self.data.paths()]
-        self._synthetic = 0
+        self.synthetic = 0
 
     def grow(self, rows: int) -> int:
         """Add synthetic rows, up to about this number of rows in all. Return the number of rows."""
-        needed = max(self._synthetic, rows // self.data.files - 1)
-        if needed > self._synthetic:
-            statement = _SYNTHETIC.format(first=self._synthetic + 1, last=needed)
+        neighbours = self.folder(1)
+        needed = max(self.synthetic, -(-(rows - self.data.files) // max(1, self.data.files - len(neighbours))))
+        if needed > self.synthetic:
+            but = neighbours[0].rpartition("/")[0]
+            statement = _SYNTHETIC.format(first=self.synthetic + 1, last=needed, but=f"{but}/")
             self.home.connection.execute(statement.encode())
-            self._synthetic = needed
+            self.synthetic = needed
         self.home.connection.execute("VACUUM (ANALYZE) file_locations")
         self.home.connection.execute("CHECKPOINT")
         return self.home.files()
@@ -79,9 +86,9 @@ class World:
     def sample(self, seed: int) -> list[str]:
         return random.Random(seed).choices(self.paths, k=READS)
 
-    def neighbours(self) -> list[str]:
-        """Return the paths of one folder."""
-        start = len(self.paths) // FOLDER_FILES // 2 * FOLDER_FILES
+    def folder(self, number: int) -> list[str]:
+        """Return the real paths of one folder. Folder 1, or the only folder, has no others."""
+        start = number * FOLDER_FILES if number * FOLDER_FILES < len(self.paths) else 0
         return self.paths[start : start + FOLDER_FILES]
 
 
@@ -117,6 +124,7 @@ def finding(bench: Bench) -> Iterator[Row]:
     with cafcat.open(world.home.settings) as repository:
         yield single(world, repository, bench.rounds, rows)
         yield neighbours(world, repository, bench.rounds)
+        yield scattered(world, repository, bench.rounds)
         yield against_tree(world, repository, bench.rounds)
         provide(bench, "lmdb")
         yield from snapshot(world, repository, bench.folder, bench.rounds, rows)
@@ -198,8 +206,22 @@ def single(world: World, repository: Repository, rounds: int, rows: int) -> Row:
 
 
 def neighbours(world: World, repository: Repository, rounds: int) -> Row:
-    """The ratio is the factor by which read_many is faster."""
-    paths = world.neighbours()
+    """Files that are neighbours in the catalog. Single reads before each round fill the processor's caches."""
+    paths = world.folder(1)
+    ways: dict[str, Way] = {
+        "single": lambda: timed(lambda: [repository.read(path) for path in world.folder(2)]),
+        "many": partial(read_many, repository, paths),
+    }
+    measured = [seconds * 1e6 / len(paths) for seconds in in_turn(ways, max(rounds, NEIGHBOUR_ROUNDS))["many"]]
+    ratios = [value / NEIGHBOUR_MICROSECONDS for value in measured]
+    work = f"read_many of {len(paths):,} neighbours, time a file"
+    peer = f"{NEIGHBOUR_MICROSECONDS} µs"
+    return Row("finding.neighbours", work, peer, at_most(1), ratios, figure(measured, "µs"))
+
+
+def scattered(world: World, repository: Repository, rounds: int) -> Row:
+    """Files with other rows between any two of them. The ratio is the factor by which read_many is faster."""
+    paths = world.folder(len(world.paths) // FOLDER_FILES // 2)
     many = partial(read_many, repository, paths)
     ways: dict[str, Way] = {
         "single": lambda: timed(lambda: [repository.read(path) for path in paths]),
@@ -208,7 +230,7 @@ def neighbours(world: World, repository: Repository, rounds: int) -> Row:
     measured = in_turn(ways, rounds)
     shown = {name: figure([value * 1e6 / len(paths) for value in measured[name]], "µs") for name in ways}
     absolute = f"a file: {shown['many']}; single {shown['single']}"
-    work = f"read_many of {len(paths):,} files of one folder: times faster"
+    work = f"read_many of {len(paths):,} files with {world.synthetic} others between any two: times faster"
     return Row(
         "finding.read_many",
         work,

@@ -106,16 +106,14 @@ def test_a_batch_comes_as_it_is_read(local: cafcat.Repository) -> None:
     assert order == sorted(SMALL, key=lambda path: (local.locate(path).start_byte, local.locate(path).end_byte))
 
 
-def test_batch_needs_one_query_for_each_thousand_and_one_for_missing_files(
-    local: cafcat.Repository, tmp_path: Path
-) -> None:
+def test_batch_needs_one_query_and_more_for_missing_files(local: cafcat.Repository, tmp_path: Path) -> None:
     with statements(local, tmp_path / "one") as executed:
         assert len(list(local.read_many(SMALL))) == 1000
     assert len(executed) == 1
     with statements(local, tmp_path / "more") as executed:
         missing = [f"./none/{number}" for number in range(1500)]
         assert all(isinstance(value, NotFound) for _, value in local.read_many(missing))
-    assert len(executed) == 4
+    assert len(executed) == 5
     with statements(local, tmp_path / "get") as executed:
         assert len(list(local.get_many({path: tmp_path / path[5:] for path in SMALL}))) == 1000
     assert len(executed) == 1
@@ -140,6 +138,30 @@ def test_near_files_are_read_by_few_reads(local: cafcat.Repository, monkeypatch:
     plan = local.plan(SMALL)
     assert reads == [(0, plan.bytes_read)]
     assert (plan.files, plan.requests, plan.bytes_wanted) == (1000, 1, plan.bytes_read)
+
+
+def test_files_of_several_chunks_large_files_and_gaps(
+    open_repository: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [0, 1, 5_000, 200_000, 0, 3_000_000, 70_000, 9_000_000, 10, 0]
+    files = {f"tree/{number:03}": CONTENT.randbytes(sizes[number % 10]) for number in range(30)}
+    write(files)
+    with open_repository(tmp_path / "store", target_size="16MB") as repository:
+        repository.ingest(["tree"], jobs=1)
+        places = {path: repository.locate(path) for path in files}
+        assert len({place.chunk for place in places.values()}) >= 3
+        chosen = random.Random(7)
+        for _ in range(20):
+            paths = chosen.sample(sorted(files), chosen.randrange(1, 30))
+            found = list(repository.read_many(paths))
+            assert dict(found) == {path: files[path] for path in paths}
+            in_order = [(places[path].object_key, places[path].start_byte) for path, _ in found]
+            assert in_order == sorted(in_order)
+        reads = counted_reads(monkeypatch)
+        assert dict(repository.read_many(["tree/002", "tree/004", "tree/006"])) != {}
+        assert len(reads) == 2  # the gap between them is larger than 64 KiB
+        assert dict(repository.read_many(files)) == files
+        assert max(end - start for start, end in reads) <= 8 << 20  # the large files are read in blocks
 
 
 def test_ranges_of_many_files_are_read(local: cafcat.Repository) -> None:

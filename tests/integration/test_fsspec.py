@@ -22,9 +22,9 @@ import cafcat
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.errors import CatalogUnavailable, Conflict, Corrupt, InvalidInput, NotFound
 from cafcat.filesystem import CafcatFileSystem, lookups
-from cafcat.reading.reader import FileReader
 from cafcat.reading.replicas import IF_ORIGINAL
 from cafcat.snapshots import lookup as snapshot_lookup
+from cafcat.stores.local.store import LocalStore
 from tests.worlds.archives.damage import flip
 from tests.worlds.catalog_world import MODIFIED, Opener, commit, live, sql
 from tests.worlds.places import Bucket, Folder
@@ -297,12 +297,11 @@ def test_cat_of_many_files_takes_one_query_and_few_reads(
     commit(local, many)
     queries: list[object] = []
     reads: list[object] = []
-    find = Lookup.locate_many
-    monkeypatch.setattr(Lookup, "locate_many", lambda self, paths: queries.append(paths) or find(self, paths))
-    served = FileReader.served
-    monkeypatch.setattr(
-        FileReader, "served", lambda self, ranges: served(self, (reads.append(r) or r for r in ranges))
-    )
+    for name in ("locate_many", "locate_plain"):
+        find = getattr(Lookup, name)
+        monkeypatch.setattr(Lookup, name, lambda self, paths, find=find: queries.append(paths) or find(self, paths))
+    read = LocalStore.read
+    monkeypatch.setattr(LocalStore, "read", lambda self, *span: reads.append(span) or read(self, *span))
     assert catalog_fs.cat(list(many)) == many
     assert len(queries) == 1
     assert len(reads) == 1

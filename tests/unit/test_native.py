@@ -3,8 +3,10 @@
 import ctypes
 import os
 import random
+import socket
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from awscrt.checksums import crc64nvme as awscrt_crc64nvme
@@ -43,19 +45,24 @@ def test_crc64nvme_of_every_length() -> None:
 
 
 class RowsInMemory:
-    """Functions of libpq that return rows in memory of the C library, and then the last result."""
+    """Functions of libpq that return rows in memory of the C library, and then the last result.
 
-    def __init__(self, rows: list[bytes], last: int) -> None:
+    The connection has received the rows of the first list. With each byte that can be read from its socket, it gets
+    those of the next list.
+    """
+
+    def __init__(self, received: list[list[bytes]], last: int) -> None:
         memory = ctypes.CDLL(None)
         memory.malloc.restype, memory.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
         memory.free.argtypes = [ctypes.c_void_p]
-        waiting, self.held = iter(rows), 0
+        self.received, self.held = received, 0
+        self.socket, self.server = socket.socketpair()
 
         def get(connection: int, place: int, is_async: int) -> int:
             assert (connection, is_async) == (7, 1)
-            row = next(waiting, None)
-            if row is None:
-                return last
+            if not self.received[0]:
+                return 0 if len(self.received) > 1 else last
+            row = self.received[0].pop(0)
             address = memory.malloc(len(row))
             ctypes.memmove(address, row, len(row))
             ctypes.c_void_p.from_address(place).value = address
@@ -66,9 +73,20 @@ class RowsInMemory:
             memory.free(address)
             self.held -= 1
 
+        def consume(connection: int) -> int:
+            assert connection == 7
+            self.socket.recv(1)
+            self.received.pop(0)
+            return 1
+
         pointer = ctypes.c_void_p
         self.PQgetCopyData = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, ctypes.c_int)(get)
         self.PQfreemem = ctypes.CFUNCTYPE(None, pointer)(release)
+        self.PQconsumeInput = ctypes.CFUNCTYPE(ctypes.c_int, pointer)(consume)
+
+    def close(self) -> None:
+        self.socket.close()
+        self.server.close()
 
 
 @needs_library
@@ -78,7 +96,7 @@ def test_rows_of_every_size_are_taken(last: int) -> None:
     assert loaded is not None
     random_rows = random.Random(7)
     rows = [random_rows.randbytes(random_rows.choice([1, 3, 9, 10, 11, 400])) for _ in range(500)]
-    memory = RowsInMemory(rows, last)
+    memory = RowsInMemory([rows.copy()], last)
     taker = RowTaker(loaded, memory, 10)  # type: ignore[arg-type]
     taken = []
     result = 1
@@ -89,6 +107,20 @@ def test_rows_of_every_size_are_taken(last: int) -> None:
     assert b"".join(taken) == b"".join(rows)
     assert max(map(len, taken)) <= 10 + 400
     assert memory.held == 0
+    memory.close()
+
+
+@needs_library
+def test_rows_are_received_until_the_server_pauses() -> None:
+    loaded = library()
+    assert loaded is not None
+    with closing(RowsInMemory([[b"a"], [b"b", b"c"], [], [b"d"]], -1)) as memory:
+        taker = RowTaker(loaded, memory, 10)  # type: ignore[arg-type]
+        memory.server.send(b"..")
+        assert taker.take(7) == (b"a", 0)  # without the socket, nothing is received
+        assert taker.take(7, memory.socket.fileno()) == (b"bc", 0)
+        memory.server.send(b".")
+        assert taker.take(7, memory.socket.fileno()) == (b"d", -1)
 
 
 def test_the_library_can_be_turned_off() -> None:

@@ -6,7 +6,7 @@ from cafcat.catalog.files.path_page import PathPage
 
 
 def test_usual_paths() -> None:
-    page = PathPage("a\nb/é\nc d\n".encode())
+    page = PathPage([b"a\n", "b/é\nc d\n".encode()], 3)
     assert len(page) == 3
     assert page[-1] == "c d"
     assert list(page) == ["a", "b/é", "c d"] == page[:]
@@ -15,7 +15,7 @@ def test_usual_paths() -> None:
 
 
 def test_no_paths() -> None:
-    page = PathPage(b"")
+    page = PathPage([], 0)
     assert not page
     assert list(page) == []
     with pytest.raises(IndexError):
@@ -24,7 +24,7 @@ def test_no_paths() -> None:
 
 def test_paths_with_escaped_characters() -> None:
     """As COPY writes them, in its text format."""
-    page = PathPage(rb"a\nb" + b"\n" + rb"c\\n\t" + b"\n" + rb"\b\f\r\v" + b"\n")
+    page = PathPage([rb"a\nb" + b"\n", rb"c\\n\t" + b"\n" + rb"\b\f\r\v" + b"\n"], 3)
     assert page.lines is None
     assert list(page) == ["a\nb", "c\\n\t", "\b\f\r\v"]
     assert page[-1] == "\b\f\r\v"

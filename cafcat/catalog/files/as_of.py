@@ -8,7 +8,7 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.files.lookup import PAGE_ROWS, FindFilter, PathScope, successor
 from cafcat.catalog.files.ranges import PathRange, prefix_range, scope_ranges
 from cafcat.errors import NotFound, shown_path
-from cafcat.model import NO_SUCH_FILE, Folder, Location
+from cafcat.model import NO_SUCH_FILE, ChunkFiles, Folder, Location
 from cafcat.progress import Progress
 from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
@@ -84,6 +84,10 @@ class CatalogAsOf:
                 "rebuilt without some journal records, such as those of pruned chunks"
             )
         return {location.path: location for location, _ in found}
+
+    def locate_plain(self, paths: Collection[str]) -> list[ChunkFiles]:  # noqa: ARG002 - as PathLookup has it
+        """Return no files: the caller finds them with `locate_many`."""
+        return []
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of these names that are folders of the catalog now."""

@@ -7,7 +7,7 @@ from uuid import UUID
 from cafcat.catalog.by_key import join_by_key
 from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.errors import NotFound
-from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, NO_SUCH_PREFIX, Folder, Location
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, NO_SUCH_PREFIX, ChunkFiles, Folder, Location
 from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
 from cafcat.support.quantities import to_microseconds
@@ -73,21 +73,48 @@ _LOCATE_ONE: Final = _selection("file_path = (SELECT %s::text)")
 # The LATERAL join takes half as long again for a thousand adjacent paths in a plain table (PostgreSQL 18). But the
 # array is looked up in every partition: 32 ms for a thousand paths in 16 partitions, where the join needs 9 ms. And
 # the planner may read whole partitions for it. The first look-up does not know the layout yet.
+_FILES: Final = "SELECT * FROM file_locations WHERE file_path = ANY (ARRAY(SELECT unnest(%s::text[])))"
+_FILES_PARTITIONED: Final = (
+    f"SELECT l.* FROM (SELECT unnest(%s::text[]) AS path) AS asked {join_by_key('asked.path')}"  # noqa: S608
+)
 _REVISION_AND_KIND: Final = (
     "concat_ws(' ', r.version_num, (SELECT relkind FROM pg_class WHERE oid = 'file_locations'::regclass))"
 )
-_MANY: Final = (
-    f"(SELECT unnest(%b::text[]) AS path) AS asked {join_by_key('asked.path')} "
-    "JOIN chunks AS c ON c.id = l.caf_file_id"
-)
-_LOCATE_MANY_PARTITIONED: Final = PreparedLookup(
-    f"SELECT {LOCATION} FROM {_MANY}".encode(),  # noqa: S608
-    f"SELECT {_REVISION_AND_KIND}, {LOCATION} FROM alembic_version AS r LEFT JOIN ({_MANY}) ON true".encode(),  # noqa: S608
-)
-_LOCATE_MANY: Final = PreparedLookup(
-    _FOUND.format(condition="file_path = ANY (ARRAY(SELECT unnest(%b::text[])))").encode(),
-    _LOCATE_MANY_PARTITIONED.first,
-)
+
+
+def _of_many(statement: str) -> tuple[PreparedLookup, PreparedLookup]:
+    """Return the look-ups of many paths in a plain table and in one with partitions."""
+    partitioned = statement.format(files=_FILES_PARTITIONED)
+    first = (
+        f"SELECT {_REVISION_AND_KIND}, found.* FROM alembic_version AS r "  # noqa: S608
+        f"LEFT JOIN ({partitioned}) AS found ON true"
+    ).encode()
+    return PreparedLookup(statement.format(files=_FILES).encode(), first), PreparedLookup(
+        partitioned.encode(), first
+    )
+
+
+# A row for each file, and one for each chunk of these files. A join would send the texts of the chunk with every
+# file: it takes 2.5 instead of 1.5 µs a file for a thousand files.
+_LOCATE_MANY, _LOCATE_MANY_PARTITIONED = _of_many(f"""
+WITH found AS MATERIALIZED ({{files}})
+SELECT l.caf_file_id, l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS} * 1000, l.content_bytes,
+       l.decoding, NULL::uuid, NULL, NULL, NULL
+FROM found AS l
+UNION ALL SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, uuid, store, object_key, format
+FROM chunks WHERE id = ANY (ARRAY(SELECT DISTINCT caf_file_id FROM found))
+""")  # noqa: S608
+# Arrays, because psycopg takes a third of the time for them that it takes for rows: 0.9 instead of 1.5 µs a file.
+_LOCATE_PLAIN, _LOCATE_PLAIN_PARTITIONED = _of_many("""
+SELECT c.uuid, c.store, c.object_key, c.format, l.paths, l.starts, l.ends, l.checksums
+FROM (SELECT caf_file_id, array_agg(file_path ORDER BY start_byte, end_byte) AS paths,
+             array_agg(start_byte ORDER BY start_byte, end_byte) AS starts,
+             array_agg(end_byte ORDER BY start_byte, end_byte) AS ends,
+             array_agg(crc32c ORDER BY start_byte, end_byte) AS checksums
+      FROM ({files} OFFSET 0) AS found WHERE content_bytes IS NULL AND decoding IS NULL
+      GROUP BY caf_file_id OFFSET 0) AS l
+JOIN chunks AS c ON c.id = l.caf_file_id
+""")
 
 # A snapshot has all transactions that are not finished. On a standby server it lacks some of them, but these finish
 # only when the standby replays more of the log. The start of the server differs if another one has taken its place.
@@ -271,7 +298,28 @@ class Lookup:
             return {}
         selection = _LOCATE_MANY_PARTITIONED if self._connection.is_partitioned() else _LOCATE_MANY
         # Sorted, so that adjacent paths are looked up in the same pages of the index.
-        return {row[0]: location_of(row) for row in self._connection.select(selection, sorted(paths))}
+        rows = self._connection.select(selection, _array(sorted(paths)))
+        chunks = {row[0]: row[8:] for row in rows if row[1] is None}
+        locations = {}
+        for chunk, path, start, end, crc32c, modified_ns, content_bytes, decoding, _, _, _, _ in rows:
+            if path is not None and chunk in chunks:
+                uuid, store, key, archive_format = chunks[chunk]
+                locations[path] = Location(
+                    path, start, end, crc32c, modified_ns, uuid, store, key, archive_format, content_bytes, decoding
+                )
+        return locations
+
+    def locate_plain(self, paths: Collection[str]) -> list[ChunkFiles]:
+        """Return the files with these paths whose bytes in the chunk need no decoding, by chunk. Costs one query.
+
+        Raises:
+            InvalidInput, CatalogOutdated, CatalogUnavailable, AccessDenied: As `locate_many` raises them.
+        """
+        if not paths:
+            return []
+        selection = _LOCATE_PLAIN_PARTITIONED if self._connection.is_partitioned() else _LOCATE_PLAIN
+        rows = self._connection.select(selection, _array(sorted(paths)))
+        return [ChunkFiles(*row) for row in rows]
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of these names, without a slash at the end, below which the catalog has a file.
@@ -530,11 +578,11 @@ class Lookup:
 
     def _paths(self, parameters: dict[str, Any], limit: int) -> "PathPage":
         """Return the paths that meet the conditions whose parameter is not None."""
-        from cafcat.catalog.copy_out import copied_blocks
+        from cafcat.catalog.copy_out import copied
         from cafcat.catalog.files.path_page import PathPage
 
         with self._connection.by_index(read_only=True) as connection:
-            return PathPage(b"".join(copied_blocks(connection, *_with_conditions(_COPY_PATHS, parameters, limit))))
+            return PathPage(*copied(connection, *_with_conditions(_COPY_PATHS, parameters, limit)))
 
     def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
         """Return the rows of a statement with the conditions whose parameter is not None."""
@@ -555,6 +603,14 @@ def _with_conditions(statement: str, parameters: dict[str, Any], limit: int) -> 
     given = {name: value for name, value in parameters.items() if value is not None}
     conditions = " AND ".join(_CONDITIONS[name] for name in given)
     return statement.format(conditions=conditions).encode(), given | {"limit": limit}
+
+
+def _array(texts: Sequence[str]) -> str:
+    """Return texts as PostgreSQL writes an array of them. psycopg takes four times as long for a list."""
+    joined = "".join(texts)
+    if '"' in joined or "\\" in joined:
+        texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    return '{"' + '","'.join(texts) + '"}'
 
 
 def location_of(row: Sequence[Any]) -> Location:

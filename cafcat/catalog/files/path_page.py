@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final, overload
 
 __all__ = ["PathPage"]
@@ -16,21 +17,26 @@ class PathPage(Sequence[str]):
 
     Attributes:
         size_bytes: Size of the text.
-        lines: The paths in UTF-8, each with a newline at its end; None if a path has a newline or another character
-            that PostgreSQL escapes.
     """
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, blocks: Sequence[bytes], count: int) -> None:
         """Create a page.
 
         Args:
-            text: Result of a COPY of the paths in text format: a line for each path.
+            blocks: Result of a COPY of the paths in text format: a line for each path, and no line in two blocks.
+            count: Number of paths.
         """
-        self._text = text
-        self._count = text.count(b"\n")
-        self.size_bytes = len(text)
-        self._paths: list[str] | None = None
-        self.lines = None if b"\\" in text else text
+        self._blocks = blocks
+        self._count = count
+        self.size_bytes = sum(map(len, blocks))
+
+    @cached_property
+    def lines(self) -> bytes | None:
+        """The paths in UTF-8, each with a newline at its end; None if PostgreSQL escapes a character of a path.
+
+        Such a character is a newline, for example.
+        """
+        return None if any(b"\\" in block for block in self._blocks) else b"".join(self._blocks)
 
     def __len__(self) -> int:
         return self._count
@@ -41,19 +47,18 @@ class PathPage(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if index == -1 and self._count:
-            return _path(self._text[self._text.rfind(b"\n", 0, -1) + 1 : -1])
-        return self._all()[index]
+            last = self._blocks[-1]
+            return _path(last[last.rfind(b"\n", 0, -1) + 1 : -1])
+        return self._all[index]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._all)
 
+    @cached_property
     def _all(self) -> list[str]:
-        if self._paths is None:
-            if self.lines is not None:
-                self._paths = self.lines.decode().split("\n")[:-1]
-            else:
-                self._paths = [_path(line) for line in self._text.split(b"\n")[:-1]]
-        return self._paths
+        if self.lines is not None:
+            return self.lines.decode().split("\n")[:-1]
+        return [_path(line) for block in self._blocks for line in block.split(b"\n")[:-1]]
 
 
 def _path(line: bytes) -> str:

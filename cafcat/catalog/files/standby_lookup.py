@@ -7,7 +7,7 @@ from uuid import UUID
 from cafcat.catalog.files.lookup import PAGE_ROWS, Lookup
 from cafcat.catalog.standby import Standby
 from cafcat.errors import CatalogOutdated, CatalogUnavailable, NotFound
-from cafcat.model import Folder, Location
+from cafcat.model import ChunkFiles, Folder, Location
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
@@ -87,6 +87,14 @@ class StandbyLookup(Lookup):
         """Return the locations, by path, of those of these paths that the catalog has."""
         distinct = len(set(paths))
         return self._ask(lambda files: files.locate_many(paths), lambda found: len(found) == distinct)
+
+    def locate_plain(self, paths: Collection[str]) -> list[ChunkFiles]:
+        """Return the files with these paths whose bytes in the chunk need no decoding, by chunk."""
+        distinct = len(set(paths))
+        return self._ask(
+            lambda files: files.locate_plain(paths),
+            lambda found: sum(len(chunk.paths) for chunk in found) == distinct,
+        )
 
     def folders_among(self, names: Collection[str]) -> set[str]:
         """Return those of these names, without a slash at the end, below which the catalog has a file."""

@@ -1,25 +1,54 @@
-/* Takes rows of a running COPY from libpq, which has received them. */
+/* Takes rows of a running COPY from libpq. */
 #include "native.h"
 
-/* PQgetCopyData and PQfreemem of libpq. Python passes their addresses, so that this library needs no header of libpq. */
-typedef int (*get_copy_data)(void *connection, char **row, int async);
-typedef void (*free_memory)(void *memory);
+#include <poll.h>
 
-/* Copies rows into a block until libpq has no further whole row, or a row does not fit. Sets *size to the bytes of these rows.
- *
- * Returns the last result of PQgetCopyData: 0 if the server has to send more, -1 after the last row, -2 after an error. A
- * result above 0 is the size of a row that does not fit: *row is this row, and the caller frees it. */
-EXPORTED int64_t cafcat_copy_rows(get_copy_data get, free_memory release, void *connection, uint8_t *block, int64_t capacity,
-                                  int64_t *size, char **row)
+/* How long a call waits for further bytes of the server, in milliseconds. Python waits longer, and handles signals. */
+#define WAIT_MILLISECONDS 2
+
+/* `struct copying` of cafcat/native/copy.py. */
+struct copying {
+    /* PQgetCopyData, PQfreemem and PQconsumeInput. Python passes their addresses, so that this library needs no libpq. */
+    int (*get)(void *connection, char **row, int async);
+    void (*release)(void *memory);
+    int (*consume)(void *connection);
+    void *connection;
+    int32_t socket;            /* of the connection; -1: do not wait */
+    uint8_t *block;            /* memory of the caller */
+    int64_t capacity;
+    int64_t size;              /* result: number of bytes in the block */
+    char *row;                 /* result: a row that does not fit, if the return value is above 0. The caller frees it */
+};
+
+static int take(struct copying *from)
 {
     int row_bytes;
-    *size = 0;
-    while ((row_bytes = get(connection, row, 1)) > 0) {
-        if (row_bytes > capacity - *size)
+    while ((row_bytes = from->get(from->connection, &from->row, 1)) > 0) {
+        if (row_bytes > from->capacity - from->size)
             return row_bytes;
-        __builtin_memcpy(block + *size, *row, (size_t)row_bytes);
-        *size += row_bytes;
-        release(*row);
+        __builtin_memcpy(from->block + from->size, from->row, (size_t)row_bytes);
+        from->size += row_bytes;
+        from->release(from->row);
     }
     return row_bytes;
+}
+
+static int has_received(struct copying *from)
+{
+    struct pollfd ready = {.fd = from->socket, .events = POLLIN};
+    return from->socket >= 0 && poll(&ready, 1, WAIT_MILLISECONDS) == 1 && from->consume(from->connection);
+}
+
+/* Copies rows into the block until one does not fit, or the server sends nothing for a moment.
+ *
+ * Returns the last result of PQgetCopyData: 0 if the server has to send more, -1 after the last row, -2 after an error. A
+ * result above 0 is the size of the row that does not fit. */
+EXPORTED int64_t cafcat_copy_rows(struct copying *from)
+{
+    int result;
+    from->size = 0;
+    do
+        result = take(from);
+    while (result == 0 && has_received(from));
+    return result;
 }
