@@ -190,7 +190,7 @@ def test_files_that_always_take_long_are_read_by_python(
     monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
     monkeypatch.setattr(packer, "CACHED_SECONDS", 0)
     ingest_both(both, ["tree/many"])
-    assert packed == [256, 256, 32, 32]
+    assert packed == [256, 1024, 32]
     assert prefetched == [1024]
 
 

@@ -26,8 +26,9 @@ __all__ = ["Packer", "PendingFile"]
 
 _GROUP_FILES: Final = 256
 _GROUP_BYTES: Final = 1 << 20
-_PREFETCHED_FILES: Final = 4 * _GROUP_FILES
-"""How many files are read into the page cache before the first of them is packed."""
+_FAST_FILES: Final = 4 * _GROUP_FILES
+"""How many files in columns are packed with one call if files do not take long, and how many are read into the page
+cache before the first of them is packed."""
 _LARGE_FILES: Final = 10_000
 _LARGE_BYTES: Final = 64 << 20
 """A full chunk with so many files or bytes is committed in a thread: the commit takes longer than its start."""
@@ -85,7 +86,7 @@ class _Pace:
             self._can_prefetch = self._can_prefetch and not (is_slow and self.prefetches)
             self.prefetches = self._can_prefetch and (is_slow or self.prefetches)
             reads_in_python = is_slow and not self.prefetches
-            self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if reads_in_python else (0, _GROUP_FILES)
+            self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if reads_in_python else (0, _FAST_FILES)
 
     def note_prefetched(self, files: int, seconds: float) -> None:
         """Note how many files were read into the page cache, and how long that took.
@@ -217,7 +218,7 @@ class Packer:
 
     def _prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int) -> int:
         """Read the next files of a part into the page cache. Return the position after them."""
-        end = min(part.end, begin + _PREFETCHED_FILES)
+        end = min(part.end, begin + _FAST_FILES)
         if self.chunk is not None and self.chunk.takes_columns:
             self._pace.note_prefetched(end - begin, self.chunk.prefetch(files, part, begin, end))
         return end
