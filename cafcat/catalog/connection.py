@@ -18,8 +18,8 @@ from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.locking import (
     DEFAULT_LIMIT_SECONDS,
     LockWait,
+    lock_timeout_sql,
     locked_error,
-    set_lock_timeout,
 )
 from cafcat.catalog.schema import HEAD_REVISION, outdated, revision_of
 from cafcat.errors import CafcatError, CatalogDenied, CatalogLocked, CatalogUnavailable, InvalidInput
@@ -176,11 +176,12 @@ class Connection:
         renew_after_fork(self)
 
     @contextmanager
-    def transaction(self, *, read_only: bool = False) -> Iterator[PgConnection]:
+    def transaction(self, *, read_only: bool = False, settings: str = "") -> Iterator[PgConnection]:
         """Open a transaction, or a savepoint if this thread has a transaction open. The outermost context commits.
 
         Args:
             read_only: True if the transaction changes nothing. The server does not check that.
+            settings: Statements that change settings of the server for this transaction.
 
         Raises:
             CatalogOutdated: The database has no schema, or one of another revision. This is checked once per
@@ -196,8 +197,10 @@ class Connection:
                 with connection.transaction():
                     self._in_transaction = True
                     try:
-                        if is_outermost and self._lock_wait is not None:
-                            set_lock_timeout(connection, self._limit_seconds)
+                        has_limit = is_outermost and self._lock_wait is not None
+                        limit = lock_timeout_sql(self._limit_seconds) if has_limit else ""
+                        if statements := [text for text in (limit, settings) if text]:
+                            connection.execute("; ".join(statements).encode())
                         yield connection
                     finally:
                         self._in_transaction = not is_outermost
@@ -220,8 +223,7 @@ class Connection:
 
         Raises the errors of `transaction`, such as CatalogUnavailable.
         """
-        with self.transaction(read_only=read_only) as connection:
-            connection.execute(BY_INDEX)
+        with self.transaction(read_only=read_only, settings=BY_INDEX) as connection:
             yield connection
 
     @contextmanager

@@ -15,7 +15,7 @@ from psycopg import errors as pg
 from cafcat.errors import CatalogLocked
 from cafcat.progress import Progress
 
-__all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "locked_error", "set_lock_timeout"]
+__all__ = ["DEFAULT_LIMIT_SECONDS", "LockWait", "acquire", "lock_timeout_sql", "locked_error", "set_lock_timeout"]
 
 DEFAULT_LIMIT_SECONDS: Final = 600
 """How long a transaction waits for a lock by default, in seconds."""
@@ -80,7 +80,12 @@ class _Holder(NamedTuple):
 
 def set_lock_timeout(connection: psycopg.Connection[Any], seconds: float) -> None:
     """Limit how long each later statement of the open transaction waits for a lock: `seconds`, at least 0.001."""
-    connection.execute(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}".encode())
+    connection.execute(lock_timeout_sql(seconds).encode())
+
+
+def lock_timeout_sql(seconds: float) -> str:
+    """Return the statement with which `set_lock_timeout` limits the wait."""
+    return f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"
 
 
 def acquire(

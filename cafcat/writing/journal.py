@@ -64,7 +64,7 @@ def write_journal(journal: Journal, store: Store) -> None:
         StoreFailed, AccessDenied: The store failed.
         CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
     """
-    has_more = bool(journal.unwritten([store.url]))
+    has_more = journal.has_unwritten(store.url)
     while has_more:
         with journal.exclusively(store.url):
             records = journal.unwritten([store.url])  # another process may have written some of them

@@ -76,9 +76,9 @@ LEFT JOIN ingest_runs AS r ON r.id = o.run_id ORDER BY o.first
 """  # noqa: S608
 MOST_UNWRITTEN: Final = 1000
 """Largest number of records that `Journal.unwritten` returns."""
-_UNWRITTEN: Final = (
-    _RECORD + f"WHERE j.unwritten <> '{{}}' AND j.unwritten && %s ORDER BY j.id LIMIT {MOST_UNWRITTEN}"
-)
+_OF_STORES: Final = "WHERE j.unwritten <> '{}' AND j.unwritten && %s"
+_UNWRITTEN: Final = _RECORD + f"{_OF_STORES} ORDER BY j.id LIMIT {MOST_UNWRITTEN}"
+_HAS_UNWRITTEN: Final = f"SELECT EXISTS (SELECT FROM journal AS j {_OF_STORES})"  # noqa: S608
 
 
 class JournalChunk(NamedTuple):
@@ -253,6 +253,16 @@ class Journal:
                 default_seconds=_WAIT_SECONDS,
             )
             yield
+
+    def has_unwritten(self, store: str) -> bool:
+        """Return True if a store does not have all records yet. This is faster than `unwritten`.
+
+        Args:
+            store: URL of the store.
+        """
+        with self._connection.statement(read_only=True) as connection:
+            [(found,)] = connection.execute(_HAS_UNWRITTEN.encode(), [[store]]).fetchall()
+        return bool(found)
 
     def unwritten(self, stores: Sequence[str]) -> list[JournalRecord]:
         """Return the first 1,000 records that at least one of these stores does not have yet, by journal.id.
