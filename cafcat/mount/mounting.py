@@ -22,7 +22,7 @@ from cafcat.session import Stores
 from cafcat.settings.settings import Settings
 from cafcat.snapshots.database import PooledRows, SnapshotFile
 from cafcat.snapshots.lookup import SnapshotCatalog
-from cafcat.support.collecting import collect_rarely
+from cafcat.support.collecting import collect_as_server
 
 __all__ = ["Tree", "check_mount_point", "mount", "tree_of_catalog", "tree_of_snapshot"]
 
@@ -171,7 +171,7 @@ def mount(
     if allow_other:
         options |= {"allow_other": True, "default_permissions": True}
     thresholds = gc.get_threshold()
-    collect_rarely()
+    collect_as_server()
     try:
         fuse_class(library, keeps_threads=keeps_threads)(
             filesystem, os.path.abspath(directory), raw_fi=True, **options

@@ -22,6 +22,7 @@ from cafcat.serve.serving import Serving
 from cafcat.serve.straight import Straight
 from cafcat.settings.settings import Settings
 from cafcat.support.allocator import share_arenas
+from cafcat.support.collecting import collect_as_server
 
 __all__ = ["door_server", "run_worker"]
 
@@ -40,6 +41,7 @@ def run_worker(
         listening: The doors of the server, each with its socket.
         alive: The reading end of a pipe, whose writing end only the parent has.
     """
+    collect_as_server()
     share_arenas()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # the access log has all that matters
     runner = asyncio.Runner(loop_factory=uvicorn.Config("", loop="auto", log_config=None).get_loop_factory())
