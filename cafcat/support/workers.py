@@ -1,8 +1,11 @@
-"""Starts worker processes, each connected to this process by a pipe, and exchanges messages with them.
+"""Starts workers, each connected to its parent by a pipe, and exchanges messages with them.
 
 A worker is a Python process that runs one function. It is not started by multiprocessing, which would run the
 caller's main script again, nor by fork, which does not work with threads. Each worker has a process group of its
 own, so that Ctrl-C only reaches its parent. When the parent dies, the pipe is closed, which ends the worker.
+
+A worker may also be a thread of this process, which starts at once. It gets the same messages by a pipe. Threads
+are as fast as processes if the function spends most of its time outside of Python.
 """
 
 import signal
@@ -10,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
+from threading import Thread
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -29,16 +34,18 @@ _END_SECONDS: Final = 5.0
 
 
 class Workers:
-    """A group of worker processes, as a context manager.
+    """A group of workers, as a context manager.
 
     At the end of the `with` block, the pipes are closed, which ends the workers. If the block raised an exception,
-    the workers are killed at once.
+    worker processes are killed at once.
 
     Attributes:
-        pipes: This process's end of the pipe to each worker.
+        pipes: The parent's end of the pipe to each worker.
     """
 
-    def __init__(self, function: Callable[[WorkerPipe], None], count: int, *, label: str) -> None:
+    def __init__(
+        self, function: Callable[[WorkerPipe], None], count: int, *, label: str, in_threads: bool = False
+    ) -> None:
         """Start the workers.
 
         Args:
@@ -46,13 +53,15 @@ class Workers:
                 worker's end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
             count: Number of workers.
             label: Name of the workers' task, for messages.
+            in_threads: True for threads of this process, False for processes.
 
         Raises:
             Unavailable: A process cannot be started.
         """
         self.pipes: list[WorkerPipe] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes] | _WorkerThread] = []
         self._label = label
+        self._in_threads = in_threads
         try:
             for _ in range(count):
                 self._start(function)
@@ -63,6 +72,9 @@ class Workers:
     def _start(self, function: Callable[[WorkerPipe], None]) -> None:
         ours, theirs = Pipe()
         self.pipes.append(ours)
+        if self._in_threads:
+            self._processes.append(_WorkerThread(function, theirs))
+            return
         with theirs:
             number = theirs.fileno()
             program = (
@@ -123,8 +135,9 @@ class Workers:
         """Close the pipes, which ends workers that wait for messages, and wait until all workers have ended.
 
         Args:
-            at_once: True to kill the workers first.
-            seconds: How long to wait for all workers. Workers that run longer are killed.
+            at_once: True to kill the worker processes first.
+            seconds: How long to wait for all workers. Worker processes that run longer are killed, and threads
+                are left alone.
         """
         ends_at = time.monotonic() + seconds
         for pipe in self.pipes:
@@ -145,6 +158,32 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end(at_once=error is not None)
+
+
+class _WorkerThread:
+    """A worker that is a thread, with the methods of Popen that `Workers` calls."""
+
+    def __init__(self, function: Callable[[WorkerPipe], None], pipe: WorkerPipe) -> None:
+        self._is_left_alone = False
+        self._thread = Thread(target=_run_in_thread, args=(function, pipe), name="cafcat-worker", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the thread has ended. Raises TimeoutExpired if it runs longer."""
+        if not self._is_left_alone:
+            self._thread.join(timeout)
+        if self._thread.is_alive() and not self._is_left_alone:
+            raise subprocess.TimeoutExpired(self._thread.name, timeout or 0.0)
+        return 0
+
+    def kill(self) -> None:
+        """Leave the thread alone. It ends at its next message, or with the process."""
+        self._is_left_alone = True
+
+
+def _run_in_thread(function: Callable[[WorkerPipe], None], pipe: WorkerPipe) -> None:
+    with pipe, suppress(EOFError, OSError):
+        function(pipe)
 
 
 def run_worker(module: str, function: str, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""An ingest by several processes, of which one or all are killed: code for its leader and its workers.
+"""An ingest by several workers, of which one or all are killed: code for its leader and its workers.
 
 cafcat starts a team only for many files, and gives it large pieces of work. Here a team starts with one file and
 gets small pieces.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.crash.boundaries import Boundaries
 
-__all__ = ["Victim", "boundaries_of", "commit_in_threads", "join", "lead", "reporter"]
+__all__ = ["Victim", "boundaries_of", "join", "lead", "reporter", "work_in_threads"]
 
 PROJECT = Path(__file__).parents[2]
 _PIECE_FILES = 3
@@ -47,24 +47,29 @@ def boundaries_of(order: dict[str, Any], report: int, number: int = 0) -> Bounda
     return Boundaries(kill_at, kill_before, reporter(report, number), **more)
 
 
-def commit_in_threads() -> None:
-    """Let a thread commit every full chunk of this process, as it does with large chunks."""
+def work_in_threads() -> None:
+    """Let a thread commit every full chunk of this process, and two threads pack few files if there are two jobs.
+
+    Without this function, only large chunks are committed by threads, and only many files are packed by them.
+    """
+    import cafcat.operations.ingest.coordinator
     import cafcat.operations.ingest.packer
+    import cafcat.operations.ingest.worker_pool
 
     vars(cafcat.operations.ingest.packer)["_LARGE_FILES"] = 1
+    vars(cafcat.operations.ingest.coordinator)["_WORTH_FILES"] = 1
+    vars(cafcat.operations.ingest.worker_pool)["_PIECE_FILES"] = _PIECE_FILES
 
 
 def lead(order: dict[str, Any], report: int) -> None:
-    """Prepare this process to lead a team.
+    """Prepare this process to lead a team of processes.
 
     The workers are in its process group, which can be killed as a whole. They keep the pipe `report` open as long
     as they live.
     """
     import cafcat.operations.ingest.coordinator
-    import cafcat.operations.ingest.worker_pool
 
-    vars(cafcat.operations.ingest.coordinator)["_WORTH_FILES"] = 1
-    vars(cafcat.operations.ingest.worker_pool)["_PIECE_FILES"] = _PIECE_FILES
+    vars(cafcat.operations.ingest.coordinator)["_MOST_THREADS"] = 0
     os.setpgid(0, 0)
     count = 0
 
@@ -90,6 +95,6 @@ def _joining(order: dict[str, Any], report: int, number: int) -> str:
 
 def join(order: str, report: int, number: int) -> None:
     """Prepare a worker, before it does anything else."""
-    commit_in_threads()
+    work_in_threads()
     reporter(report, number)("started", str(os.getpid()))
     boundaries_of(json.loads(order), report, number).arm(s3=os.environ["CAFCAT_STORE"].startswith("s3:"))

@@ -385,6 +385,7 @@ VERBS = {
     "ingest by two: worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2)),
     "ingest by two: all at worker 1": Verb(ingest_by_two, LISTINGS, victim=Victim(1, everybody=True)),
     "ingest by two: all at worker 2": Verb(ingest_by_two, LISTINGS, victim=Victim(2, everybody=True)),
+    "ingest by two threads": Verb(ingest_by_two, LISTINGS),
     "ingest as clp-s": Verb(ingest_logs, (*LISTINGS, LOG_FILES), needs="yscope_clp_core"),
     "adopt": Verb(adopt, (ADOPTED, LOG_FILES), codes=(0, SOME_FAILED)),
     "export": Verb(export, (COUNTS,), is_atomic=True, codes=(0, CONFLICT), output="all.car"),

@@ -19,7 +19,7 @@ import time
 import traceback
 from typing import Any
 
-from tests.crash.team import boundaries_of, commit_in_threads, lead
+from tests.crash.team import boundaries_of, lead, work_in_threads
 from tests.worlds.fork_server import freeze, import_everything
 
 _LEAVE_SECONDS = 30.0
@@ -38,7 +38,7 @@ def run_child(order: dict[str, Any], report: int) -> None:
         for descriptor in (1, 2):
             os.dup2(output, descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        commit_in_threads()
+        work_in_threads()
         if order.get("victim"):
             lead(order, report)
         boundaries.arm()

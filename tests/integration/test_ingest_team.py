@@ -1,4 +1,4 @@
-"""Ingest by several processes has the results of a single process, even if processes die, stop or fail."""
+"""Ingest by several workers has the results of a single process, even if the workers die, stop or fail."""
 
 import os
 import random
@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +15,27 @@ import psycopg
 import pytest
 
 import cafcat
+import cafcat.operations.ingest.coordinator
 import cafcat.operations.ingest.worker_pool
 from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.support.checksums import crc32c
 from tests.worlds.listeners import Following, Heard
+from tests.worlds.native import needs_library
 
+ONLY_PROCESSES = pytest.mark.parametrize("kind", ["processes"], indirect=True)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 
 FILES = 4_400
 LARGE_BYTES = 5_000_000
+
+
+@pytest.fixture(params=["processes", pytest.param("threads", marks=needs_library)], autouse=True)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What two workers are. Without this fixture, they are threads wherever there is the library in C."""
+    if request.param == "processes":
+        monkeypatch.setattr(cafcat.operations.ingest.coordinator, "_MOST_THREADS", 0)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -87,6 +99,10 @@ def packers(parent: int | None = None) -> list[int]:
     return found
 
 
+def count_of_threads() -> int:
+    return sum(thread.name == "cafcat-worker" for thread in threading.enumerate())
+
+
 class Once(Heard):
     """Calls a function when this number of files is packed."""
 
@@ -106,19 +122,22 @@ class Once(Heard):
         self.chunks.append(chunk)
 
 
-def test_several_processes_pack_all_files(repository: cafcat.Repository, tree: Path, store: Path) -> None:
-    recorder = Once(1, lambda: None)
+def test_several_workers_pack_all_files(repository: cafcat.Repository, tree: Path, store: Path, kind: str) -> None:
+    started: list[int] = []
+    recorder = Once(1, lambda: started.append(len(packers()) or count_of_threads()))
     report = repository.with_progress(recorder).ingest(["tree"], jobs=2)
     expected = contents(tree)
     assert (report.files_added, report.files_skipped, report.files_failed) == (FILES + 1, 1, 0)
     assert report.bytes_added == sum(map(len, expected.values()))
     assert report.chunks_committed == len(committed(repository)) == 2
+    assert started == [2]
     assert recorder.files == FILES + 1
     assert [problem.kind for problem in recorder.problems] == [ProblemKind.SYMLINK]
     check(repository, store, expected)
     run = repository.runs(1)[0]
     assert (run.state, run.files_added) == (RunState.FINISHED, FILES + 1)
     assert packers() == []
+    assert count_of_threads() == 0
     assert repository.verify(level="data", jobs=1).damaged == 0
     assert repository.ingest(["tree"], jobs=2).files_unchanged == FILES + 1
 
@@ -144,6 +163,7 @@ def test_sources_with_equal_paths(repository: cafcat.Repository, tree: Path, sto
 
 
 # Each of the two processes gets about 2,000 files. One that has committed all of them may die without an error.
+@ONLY_PROCESSES
 @pytest.mark.parametrize("after", [1, 700, 1400])
 def test_dead_worker_loses_only_its_open_chunk(
     repository: cafcat.Repository, tree: Path, store: Path, after: int
@@ -162,7 +182,7 @@ def test_dead_worker_loses_only_its_open_chunk(
     check(repository, store, contents(tree))
 
 
-def test_its_processes_wait_for_a_lock_for_a_limited_time(
+def test_its_workers_wait_for_a_lock_for_a_limited_time(
     repository: cafcat.Repository, tree: Path, store: Path, database_url: str, tmp_path: Path
 ) -> None:
     with psycopg.connect(database_url) as holder:
@@ -176,11 +196,12 @@ def test_its_processes_wait_for_a_lock_for_a_limited_time(
     check(repository, store, contents(tree))
 
 
+@ONLY_PROCESSES
 @pytest.mark.parametrize("delay", [0.0, 0.3, pytest.param(0.6, marks=pytest.mark.slow)])
 def test_when_the_leading_process_is_killed_the_others_end(
     repository: cafcat.Repository, tree: Path, store: Path, database_url: str, tmp_path: Path, delay: float
 ) -> None:
-    command = [sys.executable, "-m", "cafcat", "--home", str(tmp_path / "home"), "ingest", "tree", "-q", "-j", "2"]
+    command = [sys.executable, "-m", "cafcat", "--home", str(tmp_path / "home"), "ingest", "tree", "-q", "-j", "3"]
     environment = os.environ | {
         "CAFCAT_DATABASE_URL": database_url,
         "CAFCAT_STORE": str(store),
@@ -271,6 +292,7 @@ def test_report_counts_chunks_committed_before_an_interrupt(
     assert run.files_added == len(list(repository.list()))
 
 
+@ONLY_PROCESSES
 def test_workers_ignore_signals_to_the_process_group(
     repository: cafcat.Repository, tree: Path, store: Path
 ) -> None:

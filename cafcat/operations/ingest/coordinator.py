@@ -10,6 +10,7 @@ from cafcat.catalog.chunks.chunks import ExistingFiles
 from cafcat.errors import Conflict
 from cafcat.events import ChangeFound, SourceChange
 from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.native.library import library
 from cafcat.operations.ingest.packer import Packer, PendingFile
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
@@ -45,6 +46,9 @@ _WORTH_SECONDS: Final = 1.0
 _WORTH_BYTES_AT_ONCE: Final = 512 << 20
 """Otherwise they start when this process has packed for so long, or when a batch has so many bytes: a worker
 process takes some tenths of a second to start."""
+_MOST_THREADS: Final = 2
+"""Up to so many workers are threads of this process if there is the library in C, which does most of the work. The
+Python code of more threads would wait for each other."""
 _MOST_JOBS: Final = 4
 """Largest default number of worker processes. More are faster on some disks only, so users must ask for them."""
 
@@ -79,9 +83,9 @@ class Ingest:
             options: Its `comparison` and `on_conflict` are used.
             dry_run: Write nothing, and only count the files that would be packed.
             list_changes: Emit a ChangeFound for each new, changed or doubtful file.
-            jobs: Number of worker processes that pack, once a batch has enough work for them. 1: this process
-                packs. None: one for each processor, at most four, if there is more work than this process packs
-                while they start.
+            jobs: Number of workers that pack, once a batch has enough work for them. 1: this process packs. None:
+                one for each processor, at most four, if there is more work than this process packs while they
+                start.
             most_files: Number of files after which a source is not listed any further, if it can be cut there.
                 None: no limit.
         """
@@ -321,7 +325,8 @@ class Ingest:
 
         target = self._target
         settings = self._session.settings
-        if settings.bandwidth is not None:  # only the workers send data
+        in_threads = jobs <= _MOST_THREADS and library() is not None
+        if settings.bandwidth is not None and not in_threads:  # only the workers send data
             settings = replace(settings, bandwidth=max(1, settings.bandwidth // jobs))
         setup = Setup(
             SessionFactory(settings),
@@ -330,6 +335,7 @@ class Ingest:
             target.run,
             self._limits,
             self._on_conflict,
+            in_threads,
         )
         return self._stack.enter_context(WorkerPool(self._session, setup, jobs))
 

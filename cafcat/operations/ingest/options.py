@@ -54,8 +54,9 @@ class IngestOptions(SourceOptions):
         timestamp_key: For clp-s: JSON key that holds the timestamp of a record.
         target_size: Size in bytes at which a chunk is full; None for the setting `target_size`. For clp-s: bytes of
             log files in one archive; None for 1 GB.
-        jobs: Number of worker processes that pack local folders, each into chunks of its own; 1: this process
-            packs. None for one per processor, at most four. They start only if there is enough to do.
+        jobs: Number of workers that pack local folders, each into chunks of its own; 1: this process packs. None
+            for one per processor, at most four. They start only if there is enough to do. Two workers are threads
+            if there is the library in C, else all workers are processes.
         share_password: With an executor: send the URL of the database to the workers even if it has a password.
         executor: Packs the sources with the workers of this executor, on any number of hosts: a process pool, or
             the executor of Dask, Ray, MPI or another engine. None: this process packs, with its own workers.
@@ -89,7 +90,7 @@ class IngestOptions(SourceOptions):
     ] = field(default=None, kw_only=True)
     jobs: Annotated[
         int | None,
-        Flag("--jobs -j", "Number of processes that pack folders. Default: one per processor, at most 4.", "N"),
+        Flag("--jobs -j", "Number of workers that pack folders. Default: one per processor, at most 4.", "N"),
     ] = field(default=None, kw_only=True)
 
     share_password: SharePassword = field(default=False, kw_only=True)

@@ -1,8 +1,8 @@
-"""A worker process of an ingest. It reads files that the coordinator chose, and packs them into its own chunks."""
+"""A worker of an ingest: a process or thread that packs files, which the coordinator chose, into its own chunks."""
 
 import logging
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import starmap
 from queue import SimpleQueue
@@ -43,6 +43,8 @@ class Setup:
         run: `ingest_runs.id` of the ingest.
         limits: When a chunk is full.
         on_conflict: Action of a commit for a path that another process entered into the catalog meanwhile.
+        in_threads: True if the workers are threads of the coordinator's process, which reports their warnings and
+            keeps the limits for their requests.
     """
 
     open_session: SessionFactory
@@ -51,6 +53,7 @@ class Setup:
     run: int | None
     limits: Limits
     on_conflict: OnConflict
+    in_threads: bool = False
 
 
 class Piece:
@@ -209,12 +212,13 @@ def serve(pipe: WorkerPipe) -> None:
     """
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
-    logging.getLogger("cafcat").addHandler(_ToParent(pipe))
+    if not setup.in_threads:
+        logging.getLogger("cafcat").addHandler(_ToParent(pipe))
     try:
         progress = _SentProgress(pipe, inbox)
         with closing(setup.open_session(progress)) as session:
             session.catalog.announce_waits(progress)
-            with with_shared_limits(session, [setup.store], setup.run):
+            with nullcontext() if setup.in_threads else with_shared_limits(session, [setup.store], setup.run):
                 _serve(pipe, inbox, setup, session, progress)
     except Aborted:
         return

@@ -53,7 +53,7 @@ class WorkerPool:
             Unavailable: A worker process cannot be started.
         """
         self._session = session
-        self._workers = Workers(serve, count, label="ingest")
+        self._workers = Workers(serve, count, label="ingest", in_threads=setup.in_threads)
         self._busy: Counter[WorkerPipe] = Counter()
         self._unfinished: set[WorkerPipe] = set()
         self._reports: dict[WorkerPipe, IngestReport] = {}
