@@ -3,8 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -72,8 +71,7 @@ def _conninfo(url: str) -> str:
     return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseUrl:
+class DatabaseUrl(NamedTuple):
     """Opens connections to the database at a URL, with one role for all statements: a Connector.
 
     Attributes:

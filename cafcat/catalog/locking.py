@@ -6,7 +6,6 @@ Other writers report the holder of the lock, wait for a limited time, and then f
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -43,7 +42,6 @@ LIMIT 3
 """
 
 
-@dataclass(slots=True)
 class LockWait:
     """How long a connection waits for locks, and how it reports a long wait.
 
@@ -54,8 +52,9 @@ class LockWait:
             when the holder changes.
     """
 
-    limit_seconds: float | None = None
-    progress: Progress = field(default_factory=Progress)
+    def __init__(self, limit_seconds: float | None = None) -> None:
+        self.limit_seconds = limit_seconds
+        self.progress = Progress()
 
 
 class _Holder(NamedTuple):

@@ -5,9 +5,8 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -86,8 +85,7 @@ def recorded_socket_folder(folder: Path) -> Path | None:
     return sockets if is_private(sockets, owner) and is_private(sockets.parent, owner) else None
 
 
-@dataclass(frozen=True)
-class Postmaster:
+class Postmaster(NamedTuple):
     """The content of the file postmaster.pid, which a server has in its data folder while it runs.
 
     Attributes:

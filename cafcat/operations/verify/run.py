@@ -27,15 +27,11 @@ from cafcat.events import ObjectChecked
 from cafcat.model import NO_SUCH_PREFIX, ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import url_of_store_with_chunks
-from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.verify.chunk_check import check_target
 from cafcat.operations.verify.findings import Findings
 from cafcat.operations.verify.options import VerifyOptions
 from cafcat.operations.verify.reach import why_out_of_reach
 from cafcat.operations.verify.report import VerifyReport
-from cafcat.operations.verify.source_check import SourceCheck
-from cafcat.operations.verify.worker import check_in_workers
-from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import printable
 from cafcat.support.paths import from_root
@@ -125,6 +121,8 @@ class _Verify:
         elif job_count == 1:
             yield from self._check_here(targets)
         else:
+            from cafcat.operations.verify.worker import check_in_workers
+
             yield from check_in_workers(self._session, job_count, targets, self.level)
 
     def _check_here(
@@ -166,6 +164,10 @@ class _Verify:
 
     def check_sources(self) -> VerifyReport:
         """Check sources, one after the other. A continued verify begins with the source that was interrupted."""
+        from cafcat.operations.opened_sources import source_opener
+        from cafcat.operations.verify.source_check import SourceCheck
+        from cafcat.scanning.opening import SourceOptions
+
         options = self._options
         names = [os.fspath(source) for source in options.sources]
         shared: dict[str, Any] = {
