@@ -35,16 +35,7 @@ class Copied(NamedTuple):
 
 
 def copied(connection: PgConnection, statement: bytes, parameters: Any = None) -> Copied:
-    """Execute a COPY ... TO STDOUT, and return all of its rows.
-
-    Args:
-        connection: The connection.
-        statement: The statement.
-        parameters: Its parameters.
-
-    Raises:
-        psycopg.Error: The server refuses or breaks off the statement, or the connection is lost.
-    """
+    """Execute a COPY ... TO STDOUT as `copied_blocks` does, and return all of its rows."""
     with connection.cursor() as cursor, cursor.copy(statement, parameters):
         rows = _Rows(connection)
         blocks = list(iter(lambda: connection.wait(rows.copy_block()), b""))

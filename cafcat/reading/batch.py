@@ -84,7 +84,8 @@ class Batch:
         reads = range_reads(in_read_order(requests), self._reader.stores)
         with closing(self._reader.served(reads)) as all_served:
             for served in all_served:
-                for request, content in served.contents():
+                for request in served.read.files:
+                    content = served.content_of(request)
                     if content is None:
                         yield request.name, self._joined(request, served.blocks_of(request))
                     else:
@@ -272,9 +273,7 @@ class Batch:
     def _requests(self, names: Sequence[str]) -> tuple[_Failures, list[ReadRequest]]:
         failed: _Failures = []
         requests: list[ReadRequest] = []
-        locations = self._reader.locate_many(names)
-        for name in names:
-            found = self._request(name, locations[name])
+        for name, found in self._items(names):
             if isinstance(found, CafcatError):
                 failed.append((name, found))
             else:
@@ -289,8 +288,6 @@ class Batch:
     def _request(self, name: str, location: Location | CafcatError) -> ReadRequest | CafcatError:
         if isinstance(location, CafcatError):
             return location
-        if self._is_whole and location.decoding is None:  # nearly all requests: spare them two calls
-            return ReadRequest(name, location, location.start_byte, location.end_byte)
         try:
             return ReadRequest.of(name, location, *self._range)
         except InvalidInput as error:

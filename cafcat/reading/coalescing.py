@@ -127,7 +127,7 @@ def coalesce(
     object_key: str,
     files: Iterable[Span],
     rule: Coalescing,
-    predicate: Callable[[Span], bool] | None = None,
+    predicate: Callable[[Span], bool] = lambda _: False,
 ) -> Iterator[RangeRead[Span]]:
     """Yield the reads that serve files of one object. Only files that follow each other share a read.
 
@@ -141,7 +141,7 @@ def coalesce(
     """
     read: RangeRead[Span] | None = None
     for file in files:
-        is_alone = predicate is not None and predicate(file)
+        is_alone = predicate(file)
         if read is None or is_alone or read.in_blocks or not read.take(file, rule):
             if read is not None:
                 yield _finished(read, rule)

@@ -1,7 +1,7 @@
 """Looks up where files are, by names as users type them."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -146,7 +146,7 @@ def locate_many(files: PathLookup, paths: Sequence[str]) -> dict[str, Location |
     if len(texts) < len(paths):
         found = {path: not_a_text(path) for path in set(paths).difference(texts)}
     for start in range(0, len(texts), LOOKED_UP_PATHS):
-        found.update(_locate_some(files, texts[start : start + LOOKED_UP_PATHS]))
+        found |= _locate_some(files, texts[start : start + LOOKED_UP_PATHS])
     return found
 
 
@@ -166,15 +166,12 @@ def explain_conflict(files: PathLookup, error: Conflict, path: str, name: str) -
             error.hint = None
 
 
-def _locate_some(files: PathLookup, paths: Sequence[str]) -> Mapping[str, Location | CafcatError]:
+def _locate_some(files: PathLookup, paths: Sequence[str]) -> dict[str, Location | CafcatError]:
     others = {path: list(_names(path)) for path in paths if path.startswith((".", "/"))}
-    given = set(paths)
-    possible = given.union(*others.values())
+    possible = set(paths).union(*others.values())
     if not is_text("".join(possible)):
         possible = {name for name in possible if is_text(name)}
     locations = files.locate_many(possible)
-    if len(locations) == len(given) and not others:
-        return locations
     found = {path: locations.get(path) for path in paths}
     for path, names in others.items():
         found[path] = next((locations[name] for name in names if name in locations), None)

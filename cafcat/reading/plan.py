@@ -44,9 +44,7 @@ def range_reads(requests: Iterable[ReadRequest], stores: Mapping[str, Store]) ->
 
 def _merged(requests: Iterable[ReadRequest], url: str, rule: Coalescing) -> Iterator[RangeRead[ReadRequest]]:
     for key, of_object in groupby(requests, key=attrgetter("location.object_key")):
-        files = list(of_object)
-        is_decoded = any(request.decoded_range is not None for request in files)
-        yield from coalesce(url, key, files, rule, partial(_is_large_decoded, rule) if is_decoded else None)
+        yield from coalesce(url, key, of_object, rule, partial(_is_large_decoded, rule))
 
 
 def _is_large_decoded(rule: Coalescing, request: ReadRequest) -> bool:

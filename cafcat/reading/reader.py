@@ -12,7 +12,7 @@ from cafcat.reading.content import Damaged, check, checked, cut, decode, decoded
 from cafcat.reading.replicas import FAILURES, IF_ORIGINAL, Replica, ReplicaAttempts, Replicas
 from cafcat.reading.request import ReadRequest
 from cafcat.stores.base import Store
-from cafcat.support.checksums import crc32c, crc32c_of
+from cafcat.support.checksums import crc32c
 from cafcat.support.paths import check_text
 
 if TYPE_CHECKING:
@@ -52,20 +52,12 @@ class Served(NamedTuple):
         """Return an iterator over the requested bytes of a file. An empty file needs no bytes of the chunk."""
         return self.blocks(request) if request.memory_bytes else iter((b"",))
 
-    def contents(self) -> Iterator[tuple[ReadRequest, bytes | None]]:
-        """Yield each request with the bytes of its whole file; None if they are not in memory, or wrong.
-
-        For these files, see `blocks_of`. The loop calls no methods of a request, because `read_many` may have very
-        many of them.
-        """
-        data, first_byte = self.data, self.read.start_byte
-        for request in self.read.files:
-            _, location, start, end, decoded_range, is_whole = request
-            if data is None or decoded_range is not None or not is_whole:
-                yield request, None
-                continue
-            content = data[start - first_byte : end - first_byte]
-            yield request, content if crc32c_of(content) == location.crc32c else None
+    def content_of(self, request: ReadRequest) -> bytes | None:
+        """Return the bytes of a whole file if they are in memory and right, else None: see `blocks_of`."""
+        if self.data is None or request.decoded_range is not None or not request.is_whole:
+            return None
+        content = self.read.bytes_of(request, self.data)
+        return content if crc32c(content) == request.location.crc32c else None
 
 
 class FileReader:

@@ -70,7 +70,7 @@ def contents_of(part: ChunkFiles, store: Store) -> list[bytes] | None:
 
 
 def requests_of(chunks: Iterable[ChunkFiles]) -> Iterator[ReadRequest]:
-    """Yield a request for each file. Its location has no modification time, which nobody needs who reads bytes."""
+    """Yield a request for each file. Its location lacks the modification time, which reading does not need."""
     for chunk in chunks:
         columns = zip(chunk.paths, chunk.start_bytes, chunk.end_bytes, chunk.checksums, strict=True)
         for path, start, end, checksum in columns:

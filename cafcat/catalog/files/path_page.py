@@ -13,7 +13,7 @@ _CHARACTERS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": 
 
 
 class PathPage(Sequence[str]):
-    """Paths in their order. They become strings when a program asks for one of them, except for the last one.
+    """Paths in their order. The first access makes strings of them all, except for an access to the last path.
 
     Attributes:
         size_bytes: Size of the text.

@@ -91,7 +91,7 @@ class _Pace:
     def note_prefetched(self, files: int, seconds: float) -> None:
         """Note how many files were read into the page cache, and how long that took.
 
-        If the time shows that the files were there before, the next ones are not read in advance.
+        After a short time, the next files are not read in advance, because the page cache had these files before.
         """
         self.prefetches = seconds > CACHED_SECONDS * files
 
