@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cafcat.catalog.files.lookup import FindFilter
 from cafcat.errors import CafcatError, InvalidInput, NotFound
-from cafcat.model import ExtractReport, Folder, Location
+from cafcat.model import Folder, Location
 from cafcat.reading.request import ReadRequest
 from cafcat.session import Session, output_of
 from cafcat.support.paths import names_in_list
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cafcat.reading.plan import ReadPlan
     from cafcat.reading.reader import FileReader
     from cafcat.reading.tree_files import TreeFiles
+    from cafcat.reports import ExtractReport
 
 __all__ = ["FilesByName"]
 
@@ -467,7 +468,7 @@ class FilesByName(ABC):
         exclude: Sequence[str] = (),
         strip: int = 0,
         overwrite: bool = False,
-    ) -> ExtractReport:
+    ) -> "ExtractReport":
         """Write files of the catalog into a directory, as `PackedFiles.extract` does without an executor."""
         from cafcat.reading.extract import extract_tree
 

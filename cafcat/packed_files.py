@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from cafcat.catalog_queries import CatalogQueries
 from cafcat.errors import CafcatError
 from cafcat.files_by_name import FilesByName
-from cafcat.model import ExtractReport, Location
+from cafcat.model import Location
 from cafcat.progress import Progress
 from cafcat.reading.request import ReadRequest
 from cafcat.session import output_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.lookup import PathListing
     from cafcat.reading.reader import FileReader
+    from cafcat.reports import ExtractReport
 
 __all__ = ["PackedFiles"]
 
@@ -154,7 +155,7 @@ class PackedFiles(FilesByName, CatalogQueries):
         overwrite: bool = False,
         executor: "Executor | None" = None,
         share_password: bool = False,
-    ) -> ExtractReport:
+    ) -> "ExtractReport":
         """Write files of the catalog into a directory, with their modification times.
 
         Each file appears complete, durable and compared with its checksum, or not at all, and never outside the

@@ -20,7 +20,7 @@ from typing import (
 
 from cafcat import __version__
 from cafcat.errors import InvalidInput
-from cafcat.model import IngestReport, RetiredLocation
+from cafcat.model import RetiredLocation
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.audit import audited
@@ -56,6 +56,7 @@ from cafcat.operations.verify.report import VerifyReport
 from cafcat.operations.write.options import WriteOptions
 from cafcat.packed_files import PackedFiles
 from cafcat.progress import Warnings
+from cafcat.reports import IngestReport
 from cafcat.session import Session, output_of
 from cafcat.settings.settings import Settings
 from cafcat.support.traffic import TRAFFIC

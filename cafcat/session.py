@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cafcat.errors import CafcatError
 from cafcat.progress import Pause, Progress
@@ -48,7 +48,7 @@ class Stores(dict[str, Store]):
     def __missing__(self, url: str) -> Store:
         settings = self._settings
         warn = None if self._warnings is None else self._warnings.warn
-        context = replace(settings.store_context(url), verdicts=self._verdicts, warn=warn)
+        context = settings.store_context(url)._replace(verdicts=self._verdicts, warn=warn)
         store = open_store(url, context)
         # Earlier versions created the private folders with the umask's mode.
         if isinstance(store, FolderStore) and store.folder == context.private_folder:
@@ -63,8 +63,7 @@ class Stores(dict[str, Store]):
                 store.close()
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogVerdicts:
+class CatalogVerdicts(NamedTuple):
     """Remembers in the catalog which checks S3 servers failed.
 
     Each call opens its own connection, because stores call these methods inside transactions. If the catalog does
@@ -218,8 +217,7 @@ class Session:
             flush()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFactory:
+class SessionFactory(NamedTuple):
     """Opens a session in another process. Unlike a session, it can be pickled.
 
     Attributes:

@@ -13,8 +13,9 @@ from cafcat.cli.operation import operation
 from cafcat.cli.progress import ShownProgress
 from cafcat.errors import CafcatError, InvalidInput, NotConfirmed
 from cafcat.events import ChangeFound, Event, SourceChange
-from cafcat.model import Comparison, IngestReport, ProblemKind
+from cafcat.model import Comparison, ProblemKind
 from cafcat.operations.ingest.options import IngestOptions
+from cafcat.reports import IngestReport
 from cafcat.scanning.opening import SourceOptions
 from cafcat.support.quantities import format_size, plural
 

@@ -11,7 +11,8 @@ __all__ = ["settings_of", "text_of"]
 
 def text_of(settings: Settings) -> str:
     """Return settings as JSON. The text contains the URL of the database, with a password if the URL has one."""
-    return json.dumps(asdict(settings) | {"home": str(settings.home)}, sort_keys=True)
+    stores = {name: store._asdict() for name, store in settings.stores.items()}
+    return json.dumps(asdict(settings) | {"home": str(settings.home), "stores": stores}, sort_keys=True)
 
 
 def settings_of(text: str) -> Settings:

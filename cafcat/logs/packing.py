@@ -15,8 +15,9 @@ from cafcat.formats.clp import program
 from cafcat.formats.clp.annotating import LogSource, annotate
 from cafcat.formats.clp.reader import ClpReader
 from cafcat.logs.timestamp_keys import PACK_WITH_TIMES, head_of
-from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.model import FileProblem, OnConflict, ProblemKind, SourceFile
 from cafcat.progress import Progress
+from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.problems import Problems
 from cafcat.sources.base import LocalSource, Source

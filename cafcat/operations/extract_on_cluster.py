@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cafcat.errors import CafcatError
-from cafcat.model import ExtractReport, Location
+from cafcat.model import Location
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.reachable_stores import reachable_of
 from cafcat.progress import Progress
@@ -15,6 +15,7 @@ from cafcat.reading.extract import REPORTED_FAILURES, Extraction, report_failure
 from cafcat.reading.output_tree import OutputTree
 from cafcat.reading.outputs import Output
 from cafcat.reading.tree_files import TreeFiles, TreePage
+from cafcat.reports import ExtractReport
 from cafcat.session import Session
 
 __all__ = ["extract_on_cluster"]

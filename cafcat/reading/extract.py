@@ -7,7 +7,7 @@ from itertools import groupby, islice
 from typing import Final
 
 from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
-from cafcat.model import ExtractReport, FileProblem, Location, ProblemKind
+from cafcat.model import FileProblem, Location, ProblemKind
 from cafcat.native.extract import SmallFiles
 from cafcat.progress import Progress
 from cafcat.reading.coalescing import RangeRead
@@ -18,6 +18,7 @@ from cafcat.reading.plan import ReadPlan, in_read_order, range_reads
 from cafcat.reading.reader import FILE_ERRORS, FileReader, Served
 from cafcat.reading.request import ReadRequest
 from cafcat.reading.tree_files import TreeFiles
+from cafcat.reports import ExtractReport
 from cafcat.support.in_order import made_ahead
 
 __all__ = ["REPORTED_FAILURES", "Extraction", "extract_tree", "plan_tree", "report_failure"]

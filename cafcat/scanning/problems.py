@@ -4,8 +4,9 @@ from typing import Final
 
 from cafcat.catalog.catalog import Catalog
 from cafcat.errors import CafcatError
-from cafcat.model import FileProblem, IngestReport
+from cafcat.model import FileProblem
 from cafcat.progress import Progress
+from cafcat.reports import IngestReport
 
 __all__ = ["Problems"]
 

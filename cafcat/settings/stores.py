@@ -6,9 +6,8 @@ secret, a URL that contains a user or password is refused, and a refused URL is 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cafcat.errors import InvalidInput
 from cafcat.settings.values import GivenValue, absolute_path, check_keys, text_of
@@ -29,8 +28,7 @@ _NAME = re.compile(r"\w[\w.-]*")
 _USER_INFORMATION = re.compile(r"\A([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedStore:
+class NamedStore(NamedTuple):
     """A store that a table `[stores.NAME]` of the configuration file defines.
 
     Attributes:
@@ -41,7 +39,7 @@ class NamedStore:
 
     name: str
     url: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = {}
 
 
 def named_stores(tables: Any, file: Path) -> dict[str, NamedStore]:

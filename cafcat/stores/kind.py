@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from cafcat.errors import InvalidInput
@@ -38,8 +37,7 @@ class Verdicts(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class StoreContext:
+class StoreContext(NamedTuple):
     """Values that cafcat passes to a StoreKind when a store is opened.
 
     Attributes:
@@ -54,7 +52,7 @@ class StoreContext:
         warn: Called with a message about each check that a server newly fails. None: the message is logged.
     """
 
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = {}
     upload_memory: int = UPLOAD_MEMORY
     read_requests: int = READ_REQUESTS
     private_folder: str | None = None

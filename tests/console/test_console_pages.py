@@ -315,7 +315,8 @@ def test_runs_findings_and_stores(world: World) -> None:
 
 
 def test_runs_are_listed_with_their_prefix(world: World) -> None:
-    from cafcat.model import IngestReport, RunState
+    from cafcat.model import RunState
+    from cafcat.reports import IngestReport
 
     runs = world.repository.session.catalog.runs
     run = runs.begin_run(sources=["x"], options={"prefix": "k"}, version="1")
@@ -324,7 +325,8 @@ def test_runs_are_listed_with_their_prefix(world: World) -> None:
 
 
 def test_a_failed_run_has_its_error_and_an_event(world: World) -> None:
-    from cafcat.model import IngestReport, RunState
+    from cafcat.model import RunState
+    from cafcat.reports import IngestReport
 
     runs = world.repository.session.catalog.runs
     run = runs.begin_run(sources=["x"], options={}, version="1")
@@ -343,7 +345,8 @@ def test_a_running_ingest_is_shown_live(world: World) -> None:
         assert f"cafcat runs pause {run}" in answer.text
         assert f"Run {run} on" in text_of(world.page("overview"))
     finally:
-        from cafcat.model import IngestReport, RunState
+        from cafcat.model import RunState
+        from cafcat.reports import IngestReport
 
         world.repository.session.catalog.runs.finish_run(run, RunState.FINISHED, IngestReport().as_counts())
     assert "hx-trigger" not in world.page(f"run?id={run}").text

@@ -12,9 +12,10 @@ import typer
 from cafcat import errors
 from cafcat.cli.app import app
 from cafcat.cli.errors import EXIT_CODES, describe
-from cafcat.model import Chunk, ChunkState, ExtractReport, IngestReport, Run, Stats
+from cafcat.model import Chunk, ChunkState, Run, Stats
 from cafcat.operations.convert.run import ConvertReport
 from cafcat.operations.export.run import ExportReport
+from cafcat.reports import ExtractReport, IngestReport
 from cafcat.settings.settings import KEYS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()

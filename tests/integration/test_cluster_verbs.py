@@ -20,9 +20,10 @@ from cafcat.catalog.files.mapping import Mapping
 from cafcat.clusters.local import LocalExecutor
 from cafcat.errors import AccessDenied, InvalidInput, NotFound, StoreFailed, Unavailable
 from cafcat.events import ChunkCopied, ChunkMigrated
-from cafcat.model import Entry, ExtractReport, FileProblem, ProblemKind
+from cafcat.model import Entry, FileProblem, ProblemKind
 from cafcat.operations.cluster_calls import ClusterCalls
 from cafcat.operations.repack.cluster import split
+from cafcat.reports import ExtractReport
 from cafcat.repository import Repository
 from cafcat.session import Session
 from tests.worlds.archives.damage import flip

@@ -13,8 +13,9 @@ import cafcat
 from cafcat.catalog.catalog import Catalog
 from cafcat.errors import CatalogUnavailable, Conflict
 from cafcat.events import ChunkCommitted, Event
-from cafcat.model import IngestReport, OnConflict
+from cafcat.model import OnConflict
 from cafcat.operations.ingest import packer
+from cafcat.reports import IngestReport
 from tests.worlds.catalog_world import commit, sql
 from tests.worlds.listeners import AfterFiles, Following
 from tests.worlds.waiting import wait_until

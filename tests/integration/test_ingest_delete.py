@@ -10,9 +10,10 @@ import pytest
 import cafcat
 from cafcat.errors import InvalidInput, NotConfirmed
 from cafcat.events import ChangeFound, Event, SourceChange
-from cafcat.model import IngestReport, ProblemKind
+from cafcat.model import ProblemKind
 from cafcat.native.folder import FolderLister, ListedFolder
 from cafcat.operations.removing import Removing
+from cafcat.reports import IngestReport
 from cafcat.sources.local.walk import Walk
 from tests.worlds.listeners import Heard
 from tests.worlds.servers.s3_server import S3Server

@@ -15,7 +15,8 @@ import cafcat
 from cafcat.errors import Conflict, InvalidInput, NotInstalled, Unsupported
 from cafcat.formats.clp import CLP, program
 from cafcat.formats.clp.metadata import ANNOTATION
-from cafcat.model import IngestReport, OnConflict, VerifyLevel
+from cafcat.model import OnConflict, VerifyLevel
+from cafcat.reports import IngestReport
 from cafcat.stores.base import StoredObject
 from cafcat.support.temporary_folder import temporary_folder
 from tests.worlds.archives.log_archives import clp_program, log_lines, searched_by_hand

@@ -11,10 +11,11 @@ import pytest
 
 import cafcat
 from cafcat.errors import AccessDenied, NotFound
-from cafcat.model import FileProblem, IngestReport, OnConflict
+from cafcat.model import FileProblem, OnConflict
 from cafcat.operations.chosen_stores import store_to_write
 from cafcat.operations.joining import join_store
 from cafcat.operations.stores.check import check_store
+from cafcat.reports import IngestReport
 from cafcat.repository import Repository
 from cafcat.stores.keys import is_chunk_key
 from tests.worlds.listeners import Following, Heard, Listener

@@ -12,8 +12,9 @@ from typing import Any
 
 import cafcat
 from cafcat.formats.caf.format import CAF
-from cafcat.model import ArchiveUnits, IngestReport, LogUnit, OnConflict
+from cafcat.model import ArchiveUnits, LogUnit, OnConflict
 from cafcat.operations.adopt.report import AdoptReport
+from cafcat.reports import IngestReport
 from cafcat.testing.formats import pack
 from tests.worlds.catalog_world import MODIFIED
 from tests.worlds.listeners import follow

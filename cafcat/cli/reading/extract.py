@@ -17,7 +17,7 @@ from cafcat.support.arguments import parse_text
 from cafcat.support.quantities import format_size, plural
 
 if TYPE_CHECKING:
-    from cafcat.model import ExtractReport
+    from cafcat.reports import ExtractReport
 
 __all__ = ["register"]
 

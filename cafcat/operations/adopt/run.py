@@ -28,20 +28,12 @@ from cafcat.events import ArchiveAdopted
 from cafcat.formats.base import UNCHECKED_HASH, Format, HasRemarks, MultiFileArchive, Reader, UnitReader
 from cafcat.formats.format_choice import FormatChoice
 from cafcat.formats.registry import validate_name
-from cafcat.model import (
-    NO_UNITS,
-    ArchiveUnits,
-    Entry,
-    FileProblem,
-    IngestReport,
-    OnConflict,
-    ProblemKind,
-    RunState,
-)
+from cafcat.model import NO_UNITS, ArchiveUnits, Entry, FileProblem, OnConflict, ProblemKind, RunState
 from cafcat.operations.adopt.options import AdoptOptions
 from cafcat.operations.adopt.report import AdoptReport
 from cafcat.operations.audit import recorded
 from cafcat.operations.index_rules import path_problem
+from cafcat.reports import IngestReport
 from cafcat.session import Session
 from cafcat.sources.names import prefixed, printable
 from cafcat.stores.base import FileStore, Store, StoredObject

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from cafcat.catalog.chunks.chunks import ExistingFiles
 from cafcat.errors import Conflict
 from cafcat.events import ChangeFound, SourceChange
-from cafcat.model import FileProblem, IngestReport, OnConflict, ProblemKind, SourceFile
+from cafcat.model import FileProblem, OnConflict, ProblemKind, SourceFile
 from cafcat.native.library import library
 from cafcat.operations.ingest.packer import Packer, PendingFile
+from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke, batches_of
 from cafcat.scanning.opening import SourceOptions
 from cafcat.scanning.positions import Positions

@@ -11,10 +11,11 @@ from cafcat.catalog.files.path_list import VersionList
 from cafcat.catalog.files.sources import SourceVersion
 from cafcat.errors import InvalidInput, NotConfirmed
 from cafcat.events import ChangeFound, SourceChange
-from cafcat.model import FileProblem, IngestReport, ProblemKind, SourceFile
+from cafcat.model import FileProblem, ProblemKind, SourceFile
 from cafcat.operations.ingest.options import IngestOptions
 from cafcat.operations.removing import Removing
 from cafcat.operations.verify.findings import MOST_FINDINGS
+from cafcat.reports import IngestReport
 from cafcat.scanning.missing import MissingFiles
 from cafcat.session import Session
 from cafcat.sources.base import Source, WholeFolderSource, as_whole_folder

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from cafcat.errors import Refused, SourceFailed
 from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
-from cafcat.model import FileProblem, IngestReport, NewFile, OnConflict, ProblemKind, SourceFile
+from cafcat.model import FileProblem, NewFile, OnConflict, ProblemKind, SourceFile
 from cafcat.operations.ingest.committing import ChunkInCommit
+from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
 from cafcat.scanning.positions import PassedFiles, Positions
 from cafcat.scanning.problems import Problems

@@ -12,7 +12,7 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.errors import CafcatError, InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
-from cafcat.model import IngestReport, RunState
+from cafcat.model import RunState
 from cafcat.operations.audit import recorded
 from cafcat.operations.chosen_stores import store_for_new_objects, store_to_write
 from cafcat.operations.ingest.coordinator import Ingest
@@ -22,6 +22,7 @@ from cafcat.operations.new_store import list_new_store
 from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.shared_limits import with_shared_limits
+from cafcat.reports import IngestReport
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings
 from cafcat.sources.base import Source

@@ -18,7 +18,7 @@ from cafcat.catalog.history.shards import NewShard, Shard
 from cafcat.errors import CafcatError
 from cafcat.events import Event, Warned
 from cafcat.formats import registry as formats
-from cafcat.model import FileProblem, IngestReport
+from cafcat.model import FileProblem
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.heartbeat import LEASE_SECONDS, Heartbeat
 from cafcat.operations.ingest.options import IngestOptions
@@ -26,6 +26,7 @@ from cafcat.operations.opened_sources import source_opener
 from cafcat.operations.recover.before import recover_before
 from cafcat.operations.shared_limits import with_shared_limits
 from cafcat.progress import Progress
+from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke
 from cafcat.session import Session
 from cafcat.settings.sharing import SharedSettings

@@ -15,8 +15,9 @@ from typing import Final
 from cafcat.catalog.history.shards import CutSource, NewShard, Situation
 from cafcat.errors import CafcatError, Conflict, Unavailable
 from cafcat.events import ChunkCommitted
-from cafcat.model import IngestReport, RunTotals
+from cafcat.model import RunTotals
 from cafcat.operations.ingest.shard_worker import ShardSettings, ingest_shard
+from cafcat.reports import IngestReport
 from cafcat.session import Session
 from cafcat.sources.base import Source
 from cafcat.sources.names import printable

@@ -13,10 +13,11 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.errors import CafcatError, StoreFailed
 from cafcat.events import ChunkCommitted, Event, Warned
 from cafcat.formats import registry as formats
-from cafcat.model import IngestReport, OnConflict, SourceFile
+from cafcat.model import OnConflict, SourceFile
 from cafcat.operations.ingest.packer import Packer, PendingFile
 from cafcat.operations.shared_limits import with_shared_limits
 from cafcat.progress import Progress
+from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke
 from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory

@@ -13,9 +13,9 @@ from typing import Final, Self
 
 from cafcat.errors import Unavailable
 from cafcat.events import ChunkCommitted
-from cafcat.model import IngestReport
 from cafcat.operations.ingest.packer import PendingFile
 from cafcat.operations.ingest.worker import ColumnPiece, Piece, Setup, serve
+from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke
 from cafcat.session import Session
 from cafcat.sources.base import Opener

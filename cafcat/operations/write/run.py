@@ -12,13 +12,14 @@ from cafcat.errors import CafcatError, InvalidInput, Refused, SourceFailed
 from cafcat.events import Event
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
-from cafcat.model import Comparison, FileProblem, IngestReport, OnConflict, ProblemKind, RunState
+from cafcat.model import Comparison, FileProblem, OnConflict, ProblemKind, RunState
 from cafcat.operations.ingest.coordinator import Ingest
 from cafcat.operations.ingest.run import prepared_store
 from cafcat.operations.new_store import list_new_store
 from cafcat.operations.write.contents import GivenContents, GivenFile
 from cafcat.operations.write.options import WriteOptions
 from cafcat.progress import Progress
+from cafcat.reports import IngestReport
 from cafcat.scanning.opening import SourceOptions
 from cafcat.session import Session
 from cafcat.sources.names import check_name, member_name
