@@ -2,7 +2,6 @@
 
 import ctypes
 from enum import IntEnum
-from time import perf_counter
 from typing import Final, NamedTuple
 
 from cafcat.native.folder import ListedFolder
@@ -59,7 +58,7 @@ class Packed(NamedTuple):
         text: Entries of the index, with a comma before each but the first one of the archive.
         rows: Rows of file_locations in the binary format of COPY.
         outcome: Why the call ended.
-        seconds: How long the call took.
+        waits: How many times the thread waited, as it does for a file that is not in memory.
     """
 
     end: int
@@ -67,7 +66,7 @@ class Packed(NamedTuple):
     text: bytes
     rows: bytes
     outcome: Outcome
-    seconds: float
+    waits: int
 
 
 class _Packing(ctypes.Structure):
@@ -103,6 +102,7 @@ class _Packing(ctypes.Structure):
         ("text_used", ctypes.c_int64),
         ("rows_used", ctypes.c_int64),
         ("reason", ctypes.c_int32),
+        ("waits", ctypes.c_int64),
     )
 
 
@@ -146,16 +146,14 @@ class FilePacker:
         to.position, to.has_entries, to.index_size = place.position, place.has_entries, place.index_bytes
         to.most_index_size, to.most_size, to.most_file_size = place[5:]
         to.data, to.data_size = ctypes.addressof(ctypes.c_char.from_buffer(data)), len(data)
-        begun = perf_counter()
         self._pack(to)
-        seconds = perf_counter() - begun
         text, rows = ctypes.string_at(self._text, to.text_used), ctypes.string_at(self._rows, to.rows_used)
-        return Packed(to.begin, to.data_used, text, rows, Outcome(to.reason), seconds)
+        return Packed(to.begin, to.data_used, text, rows, Outcome(to.reason), to.waits)
 
     def prefetch(
         self, files: ListedFolder, begin: int, end: int, *, base: bytes, skip: int, most_bytes: int
-    ) -> float:
-        """Read files into the page cache, several at the same time, and return how long that took, in seconds.
+    ) -> int:
+        """Read files into the page cache, several at the same time, and return how many times a thread waited.
 
         Files that cannot be read are left out.
 
@@ -169,9 +167,8 @@ class FilePacker:
         """
         to = self._of_files(files, begin, end, base, skip)
         to.most_file_size = most_bytes
-        begun = perf_counter()
         self._prefetch(to)
-        return perf_counter() - begun
+        return int(to.waits)
 
     def _of_files(self, files: ListedFolder, begin: int, end: int, base: bytes, skip: int) -> _Packing:
         to = self._packing

@@ -426,7 +426,7 @@ class OpenChunk(BegunChunk):
             )
         return packed
 
-    def prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int, end: int) -> float:
+    def prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int, end: int) -> int:
         """Read small files into the page cache, several at the same time, before `add_columns` reads them.
 
         Args:
@@ -436,7 +436,7 @@ class OpenChunk(BegunChunk):
             end: Position after the last one.
 
         Returns:
-            How long that took, in seconds.
+            How many times a thread waited, as it does for a file that is not in memory.
         """
         assert self._packer is not None  # noqa: S101 - `takes_columns` is true
         return self._packer.prefetch(

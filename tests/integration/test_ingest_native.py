@@ -110,7 +110,7 @@ def test_the_library_packs_the_files(
         return found
 
     monkeypatch.setattr(OpenChunk, "add_columns", counted)
-    monkeypatch.setattr(packer, "SLOW_SECONDS", 1e9)
+    monkeypatch.setattr(packer, "_CACHED_WAITS", 1e9)
     both[0].ingest(["tree"])
     assert sum(packed) >= FILES
 
@@ -143,6 +143,31 @@ def counted_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
     return calls
 
 
+def let_files_wait(monkeypatch: pytest.MonkeyPatch, *, until_prefetched: bool, prefetched: bool) -> None:
+    """Let each file that the library packs wait once, as a file that is not in memory does.
+
+    Args:
+        monkeypatch: Changes OpenChunk.
+        until_prefetched: Packed files no longer wait after the first call of `prefetch`.
+        prefetched: Files also wait in calls of `prefetch`.
+    """
+    add_columns, prefetch = OpenChunk.add_columns, OpenChunk.prefetch
+    is_waiting = True
+
+    def packing(*arguments: Any) -> Any:
+        found = add_columns(*arguments)
+        return found._replace(waits=found.end - arguments[3] if is_waiting else 0)
+
+    def prefetching(*arguments: Any) -> int:
+        nonlocal is_waiting
+        is_waiting = not until_prefetched
+        prefetch(*arguments)
+        return arguments[4] - arguments[3] if prefetched else 0
+
+    monkeypatch.setattr(OpenChunk, "add_columns", packing)
+    monkeypatch.setattr(OpenChunk, "prefetch", prefetching)
+
+
 @pytest.fixture
 def many_files(tree: Path) -> None:
     for n in range(FILES, 3000):
@@ -150,45 +175,45 @@ def many_files(tree: Path) -> None:
 
 
 @pytest.mark.usefixtures("many_files")
-def test_files_that_take_long_are_read_into_the_page_cache(
+def test_files_on_a_disk_are_read_into_the_page_cache(
     both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here the files take long only until the first ones were read into the page cache."""
+    let_files_wait(monkeypatch, until_prefetched=True, prefetched=True)
     packed, prefetched = counted_calls(monkeypatch, "add_columns"), counted_calls(monkeypatch, "prefetch")
-    prefetch = OpenChunk.prefetch
-
-    def first(*arguments: Any) -> Any:
-        monkeypatch.setattr(packer, "SLOW_SECONDS", 1e9)
-        return prefetch(*arguments)
-
-    monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(packer, "CACHED_SECONDS", 0)
-    monkeypatch.setattr(OpenChunk, "prefetch", first)
     ingest_both(both, ["tree/many"])
     assert sum(packed) == 3000
     assert prefetched == [1024, 1024, 3000 - 256 - 2 * 1024]
 
 
 @pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_files_in_the_page_cache_are_packed_at_once(
+    both: list[cafcat.Repository], jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files were just written. Workers take processor time from each other, but cause no waits."""
+    prefetched = counted_calls(monkeypatch, "prefetch")
+    both[0].ingest(["tree/many"], jobs=jobs)
+    assert prefetched == []
+
+
+@pytest.mark.usefixtures("many_files")
 def test_files_that_were_in_the_page_cache_are_not_read_twice(
     both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    let_files_wait(monkeypatch, until_prefetched=False, prefetched=False)
     prefetched = counted_calls(monkeypatch, "prefetch")
-    monkeypatch.setattr(packer, "CACHED_SECONDS", 1e9)
     monkeypatch.setattr(packer, "PROBED_FILES", 2000)
-    monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
     ingest_both(both, ["tree/many"])
     assert prefetched == [952]
 
 
 @pytest.mark.usefixtures("many_files")
-def test_files_that_always_take_long_are_read_by_python(
+def test_files_of_a_server_are_read_by_python(
     both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python reads several at the same time. After a thousand files, the library tries again."""
+    let_files_wait(monkeypatch, until_prefetched=False, prefetched=True)
     packed, prefetched = counted_calls(monkeypatch, "add_columns"), counted_calls(monkeypatch, "prefetch")
-    monkeypatch.setattr(packer, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(packer, "CACHED_SECONDS", 0)
     ingest_both(both, ["tree/many"])
     assert packed == [256, 1024, 32]
     assert prefetched == [1024]

@@ -43,7 +43,7 @@ def test_files_come_in_order_whoever_reads_them(tree: Path, is_slow: bool, monke
     (tree / "f070").unlink()
     (tree / "f080").write_bytes(b"other")
     if is_slow:
-        monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
+        monkeypatch.setattr(module, "_SLOW_SECONDS", 0.0)
     opener: FileOpener = pickle.loads(pickle.dumps(FileOpener(follow_symlinks=False)))  # noqa: S301 - our own
     found = {
         file.path.rpartition("/")[2]: said(result)
@@ -76,7 +76,7 @@ def test_slow_files_are_read_several_at_a_time(tree: Path, monkeypatch: pytest.M
 
 
 def test_unfinished_iteration_leaves_no_file_open(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_SLOW_SECONDS", 0.0)
     for file in tree.iterdir():  # each file must be opened, because it differs from the listing
         file.touch()
     files = [file._replace(modified_ns=1) for file in listed(tree)]

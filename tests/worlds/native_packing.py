@@ -132,9 +132,7 @@ def _check_part(
         place = Place(3, source_id, position, random.random() < 0.5, index_bytes, 2**32, most_bytes, SMALL_BYTES)
         if random.random() < 0.3:  # it changes nothing
             most = random.choice((0, 100, SMALL_BYTES))
-            assert (
-                packer.prefetch(part.listed, begin, part.end, base=files.base, skip=files.skip, most_bytes=most) > 0
-            )
+            packer.prefetch(part.listed, begin, part.end, base=files.base, skip=files.skip, most_bytes=most)
         packed = packer.pack(
             part.listed, begin, part.end, base=files.base, skip=files.skip, data=memory, place=place
         )

@@ -11,7 +11,7 @@
 #include <time.h>
 
 /* Changes with every change of a function or structure. cafcat/native/library.py has the same number. */
-#define CAFCAT_NATIVE_VERSION 9
+#define CAFCAT_NATIVE_VERSION 10
 
 #define EXPORTED __attribute__((visibility("default")))
 

@@ -1,12 +1,14 @@
 /* Reads small files, one after the other, and makes what their chunk needs: bytes, text of the index, rows of COPY.
  *
  * index_text.py has the format of the text, mapping.py that of the rows, files.py the rules for a changed file. */
+#define _GNU_SOURCE /* for RUSAGE_THREAD */
 #include "native.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +17,11 @@
 #define MOST_ROW 128  /* row without its path */
 #define MOST_THREADS 16
 #define READ_SIZE 32768
+#ifdef RUSAGE_THREAD
+#define RUSAGE_CALLER RUSAGE_THREAD
+#else
+#define RUSAGE_CALLER RUSAGE_SELF
+#endif
 #define READ_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
 
 enum { ALL_PACKED, NO_ROOM, IS_FULL, IS_UNUSUAL };
@@ -41,7 +48,15 @@ struct packing {
     /* Results: numbers of bytes in each part of the memory, and why the packing ended at the file `begin`. */
     int64_t data_used, text_used, rows_used;
     int32_t reason;
+    int64_t waits;             /* result: how many times the files made a thread wait, as for a disk or a server */
 };
+
+/* Returns how many times this thread has waited so far. Unlike a time, this does not depend on other programs. */
+static int64_t waits_so_far(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_CALLER, &usage) == 0 ? usage.ru_nvcsw : 0;
+}
 
 static uint8_t *put_number(uint8_t *at, int64_t number)
 {
@@ -207,6 +222,7 @@ static int open_folder_of(const struct packing *to, int64_t *prefix_size)
  * were packed. */
 EXPORTED void cafcat_pack(struct packing *to)
 {
+    const int64_t waits = waits_so_far();
     int64_t prefix_size;
     const int folder = open_folder_of(to, &prefix_size);
     to->data_used = to->text_used = to->rows_used = 0;
@@ -217,6 +233,7 @@ EXPORTED void cafcat_pack(struct packing *to)
     }
     if (folder >= 0)
         close(folder);
+    to->waits = waits_so_far() - waits;
 }
 
 /* Files that several threads read. */
@@ -225,12 +242,14 @@ struct prefetching {
     int folder;
     int64_t prefix_size;
     int64_t next;              /* the next file */
+    int64_t waits;             /* of all threads that have ended */
 };
 
 static void *prefetch(void *argument)
 {
     struct prefetching *const files = argument;
     const struct packing *const to = files->to;
+    const int64_t waits = waits_so_far();
     uint8_t data[READ_SIZE];
     int64_t n, path_size;
     while ((n = __atomic_fetch_add(&files->next, 1, __ATOMIC_RELAXED)) < to->end) {
@@ -244,16 +263,18 @@ static void *prefetch(void *argument)
             count = read_once(file, data, left < READ_SIZE ? left : READ_SIZE);
         close(file);
     }
+    __atomic_fetch_add(&files->waits, waits_so_far() - waits, __ATOMIC_RELAXED);
     return NULL;
 }
 
 /* Reads the files from `begin` to `end` of one folder in several threads, and discards their bytes. If they were not in
  * memory, `cafcat_pack` then finds them there. Errors are ignored: `cafcat_pack` meets them again. */
-EXPORTED void cafcat_prefetch(const struct packing *to)
+EXPORTED void cafcat_prefetch(struct packing *to)
 {
     pthread_t threads[MOST_THREADS];
     struct prefetching files = {.to = to, .next = to->begin};
     int started = 0;
+    to->waits = 0;
     files.folder = open_folder_of(to, &files.prefix_size);
     if (files.folder < 0)
         return;
@@ -264,4 +285,5 @@ EXPORTED void cafcat_prefetch(const struct packing *to)
     while (started)
         pthread_join(threads[--started], NULL);
     close(files.folder);
+    to->waits = files.waits;
 }

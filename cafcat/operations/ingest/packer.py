@@ -19,7 +19,7 @@ from cafcat.scanning.problems import Problems
 from cafcat.session import Session
 from cafcat.sources.base import Opener, OpenFile
 from cafcat.sources.local.columns import FileColumns, FilesOfFolder
-from cafcat.sources.local.files import AHEAD_FILES, CACHED_SECONDS, PROBED_FILES, SLOW_SECONDS
+from cafcat.sources.local.files import AHEAD_FILES, PROBED_FILES
 from cafcat.writing.chunk import ChunkTarget, FinishedChunk, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
 
@@ -30,6 +30,8 @@ _GROUP_BYTES: Final = 1 << 20
 _FAST_FILES: Final = 4 * _GROUP_FILES
 """How many files in columns are packed with one call if files do not take long, and how many are read into the page
 cache before the first of them is packed."""
+_CACHED_WAITS: Final = 1 / 2
+"""Waits for a file, on average, up to which files are in memory. A file on a disk or a server has at least one."""
 _LARGE_FILES: Final = 10_000
 _LARGE_BYTES: Final = 64 << 20
 """A full chunk with so many files or bytes is committed in a thread: the commit takes longer than its start."""
@@ -50,10 +52,11 @@ class PendingFile(NamedTuple):
 
 
 class _Pace:
-    """Decides how the next files are read, by the time that files took.
+    """Decides how the next files are read, by how often the files before them made the program wait.
 
-    If files take long, because of a disk, the library in C reads the next ones into the page cache, several at the
-    same time, before it packs them. If that does not help, because of a server, `Packer.pack` gets the next ones.
+    Without waits, files are in memory. If they are on a disk, the library in C reads the next ones into the page
+    cache, several at the same time, before it packs them. If that does not end the waits, because of a server,
+    `Packer.pack` gets the next ones.
 
     Attributes:
         ahead: Number of the next files that `pack` gets.
@@ -67,11 +70,10 @@ class _Pace:
         self.prefetches = False
         self._can_prefetch = True
         self._unusual = 1
-        self._files = 0
-        self._seconds = 0.0
+        self._files = self._waits = 0
 
-    def note(self, files: int, seconds: float) -> None:
-        """Note how many files the library packed with a call, and how long it took.
+    def note(self, files: int, waits: int) -> None:
+        """Note how many files the library packed with a call, and how many times it waited for them.
 
         Without any, the next file is not usual: `pack` gets this file, and then twice as many for each further one.
         """
@@ -80,21 +82,21 @@ class _Pace:
             return
         self._unusual = 1
         self._files += files
-        self._seconds += seconds
+        self._waits += waits
         if self._files >= PROBED_FILES:
-            is_slow = self._seconds > SLOW_SECONDS * self._files
-            self._files, self._seconds = 0, 0.0
+            is_slow = self._waits > _CACHED_WAITS * self._files
+            self._files = self._waits = 0
             self._can_prefetch = self._can_prefetch and not (is_slow and self.prefetches)
             self.prefetches = self._can_prefetch and (is_slow or self.prefetches)
             reads_in_python = is_slow and not self.prefetches
             self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if reads_in_python else (0, _FAST_FILES)
 
-    def note_prefetched(self, files: int, seconds: float) -> None:
-        """Note how many files were read into the page cache, and how long that took.
+    def note_prefetched(self, files: int, waits: int) -> None:
+        """Note how many files were read into the page cache, and how many times a thread waited for them.
 
-        After a short time, the next files are not read in advance, because the page cache had these files before.
+        Without waits, the page cache had these files before: then the next ones are not read in advance.
         """
-        self.prefetches = seconds > CACHED_SECONDS * files
+        self.prefetches = waits > _CACHED_WAITS * files
 
 
 class Packer:
@@ -230,7 +232,7 @@ class Packer:
         with suppress(Refused):  # `pack` reports the reason
             chunk = self._chunk_for(part.listed.path(begin), part.listed.size_of(begin))
         if chunk is None or not chunk.takes_columns:
-            self._pace.note(0, 0.0)
+            self._pace.note(0, 0)
             return begin
         chunk.set_source(source_id)
         most = min(self._pace.most_files, self._limits.max_files - chunk.file_count)
@@ -239,7 +241,7 @@ class Packer:
             self._positions.passed(files.of_part(part, packed.end - 1, packed.end)[0])
             self._progress.advance(packed.end - begin, packed.data_bytes)
             self._check(chunk)
-        self._pace.note(packed.end - begin, packed.seconds)
+        self._pace.note(packed.end - begin, packed.waits)
         return packed.end
 
     def is_stopping(self) -> bool:

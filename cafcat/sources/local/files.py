@@ -22,10 +22,8 @@ from cafcat.support.in_order import in_order
 
 __all__ = [
     "AHEAD_FILES",
-    "CACHED_SECONDS",
     "OPEN_FLAGS",
     "PROBED_FILES",
-    "SLOW_SECONDS",
     "SMALL_BYTES",
     "FileOpener",
     "OpenLocalFile",
@@ -44,12 +42,9 @@ _READERS = 12
 """Most threads that read ahead."""
 _GROUP_FILES = 4
 """How many files a thread reads in a row. Handing a task to a thread costs as much as reading some small files."""
-SLOW_SECONDS = 45e-6
+_SLOW_SECONDS = 45e-6
 """Average time for a file, in seconds, above which files are read ahead. Reading a small file from memory takes a
 tenth of that, reading it from a fast disk twice as much."""
-
-CACHED_SECONDS = 5e-6
-"""Average time for a file, in seconds, up to which the page cache had files that several threads read."""
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags for os.open. With O_NONBLOCK, opening a FIFO that replaced a file does not wait for a writer."""
@@ -112,7 +107,7 @@ class FileOpener:
                 result = open_or_error(self, small) if isinstance(small, SourceFile) else small
                 seconds += perf_counter() - begun
                 yield result
-            if len(some) == PROBED_FILES and seconds > SLOW_SECONDS * len(some):
+            if len(some) == PROBED_FILES and seconds > _SLOW_SECONDS * len(some):
                 yield from self._read_ahead(islice(files, AHEAD_FILES))
 
     def _read_ahead(self, files: Iterator[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
