@@ -24,7 +24,7 @@ from cafcat.support.workers import WorkerPipe, Workers
 
 __all__ = ["WorkerPool"]
 
-_PIECE_FILES: Final = 500
+_PIECE_FILES: Final = 1000
 _PIECE_BYTES: Final = 16 << 20
 """Most files and bytes that are sent to a worker in one piece, so that all workers finish at about the same time. A
 piece of a single file may be larger."""

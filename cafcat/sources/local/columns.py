@@ -2,8 +2,10 @@
 
 import os
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple, overload
 
 from cafcat.model import SourceFile
@@ -88,13 +90,17 @@ class FileColumns(Sequence[SourceFile]):
         parts: list[FilesOfFolder] = []
         count = size_bytes = 0
         for part in self.parts:
-            begin = part.begin
-            for position, size in enumerate(part.sizes(), begin):
-                if count and (count == most_files or size_bytes + size > most_bytes):
-                    yield FileColumns([*parts, *_alone(part, begin, position)], self.base, self.skip)
-                    parts, begin, count, size_bytes = [], position, 0, 0
-                count, size_bytes = count + 1, size_bytes + size
-            parts += _alone(part, begin, part.end)
+            sums = list(accumulate(part.sizes(), initial=0))
+            begin, files = 0, len(sums) - 1
+            while True:
+                end_by_bytes = bisect_right(sums, sums[begin] + most_bytes - size_bytes) - 1
+                end = min(files, begin + most_files - count, max(end_by_bytes, begin if count else begin + 1))
+                parts += _alone(part, part.begin + begin, part.begin + end)
+                if end == files:
+                    count, size_bytes = count + end - begin, size_bytes + sums[end] - sums[begin]
+                    break
+                yield FileColumns(parts, self.base, self.skip)
+                parts, begin, count, size_bytes = [], end, 0, 0
         if parts:
             yield FileColumns(parts, self.base, self.skip)
 
@@ -122,6 +128,8 @@ def _alone(part: FilesOfFolder, begin: int, end: int) -> list[FilesOfFolder]:
     """Return files of a part without the other names of their folder; an empty list if there are no files."""
     if begin == end:
         return []
+    if end - begin == len(part.listed.kinds):
+        return [part]
     listed, ends = part.listed, _numbers(part.listed.ends)
     first = ends[begin - 1] if begin else 0
     moved = array("q", [place - first for place in ends[begin:end]]).tobytes()
