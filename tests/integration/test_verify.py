@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 import cafcat
+from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.rows import ChunkRow
 from cafcat.catalog.chunks.verification import CheckResult, CheckTarget, TargetKey, VerifyScope
+from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from cafcat.events import ObjectChecked
 from cafcat.formats.caf.format import CAF
@@ -664,6 +666,16 @@ def test_when_should_stop_raises_the_chunk_at_hand_is_dropped(repository: cafcat
     assert sql(repository, "SELECT count(*) FROM verifications") == [(2,)]
     report, _ = verify(repository, level="data")
     assert (report.resumed, report.ok) == (True, 3)
+
+
+def test_without_another_connection(repository: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may take no further connection."""
+    for n in range(3):
+        commit(repository, {f"{n}": b"content"})
+    nowhere = Catalog(DatabaseUrl("postgresql://127.0.0.1:1/none"))
+    monkeypatch.setattr(Catalog, "for_other_thread", lambda _: nowhere)
+    report, _ = verify(repository, level="data")
+    assert report.ok == 3
 
 
 # Other processes

@@ -8,10 +8,11 @@ been repaired since. Objects that were committed after the first part began are 
 import os
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.rows import ChunkRows
 from cafcat.catalog.chunks.verification import (
     CheckResult,
@@ -22,7 +23,7 @@ from cafcat.catalog.chunks.verification import (
     VerifyRun,
     VerifyScope,
 )
-from cafcat.errors import CafcatError, InvalidInput, NotFound
+from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, NotFound
 from cafcat.events import ObjectChecked
 from cafcat.model import NO_SUCH_PREFIX, ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.audit import recorded
@@ -119,23 +120,44 @@ class _Verify:
             stores = self._catalog.verification.stores(run.id, scope)
             yield from check_on_cluster(self._session, self._options, stores, targets, self.level)
         elif job_count == 1:
-            yield from self._check_here(targets)
+            yield from self._check_here(targets, totals.objects)
         else:
             from cafcat.operations.verify.worker import check_in_workers
 
             yield from check_in_workers(self._session, job_count, targets, self.level)
 
     def _check_here(
-        self, targets: Iterator[CheckTarget]
+        self, targets: Iterator[CheckTarget], count: int
     ) -> Generator[tuple[CheckTarget, CheckResult | None], None, None]:
-        """Check objects in this process. The rows of the next object arrive while one is checked."""
-        with closing(_with_rows(self._catalog.verification, targets)) as prepared:
+        """Check objects in this process.
+
+        The rows of the next object arrive while one is checked, by another connection: the results of checks need
+        not wait for it.
+
+        Args:
+            targets: The objects.
+            count: About how many objects these are.
+        """
+        with self._row_catalog(count) as catalog, closing(_with_rows(catalog.verification, targets)) as prepared:
             for target, rows in prepared:
                 with rows:
                     if self._should_end():
                         return
                     result = check_target(self._session, target, self.level, rows)
                 yield target, result
+
+    def _row_catalog(self, count: int) -> AbstractContextManager[Catalog]:
+        """Return a catalog with a connection of its own; the present one if the server takes no further connection.
+
+        Args:
+            count: About how many objects will be checked. A single one needs no other connection.
+        """
+        if count > 1:
+            other = self._catalog.for_other_thread()
+            with suppress(CatalogUnavailable):
+                other.connect()
+                return closing(other)
+        return nullcontext(self._catalog)
 
     def _scope(self) -> VerifyScope:
         """Return the conditions for the objects that the options choose.
