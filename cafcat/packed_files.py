@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -21,6 +21,7 @@ from cafcat.support.paths import names_in_list
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from cafcat.catalog.files.lookup import FindFilter
     from cafcat.files_as_of import FilesAsOf
     from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.lookup import PathListing
@@ -66,6 +67,11 @@ class PackedFiles(FilesByName, CatalogQueries):
     @property
     def _files(self) -> "PathListing":
         return self.session.catalog.reading.files
+
+    def _paths_ahead(self, prefix: str, where: "FindFilter") -> Generator[Sequence[str], None, None]:
+        from cafcat.reading.paths_ahead import paths_ahead
+
+        return paths_ahead(self.session.catalog, prefix, where)
 
     @cached_property
     def _async_reader(self) -> "AsyncReader":

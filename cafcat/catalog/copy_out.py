@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import psycopg
 from psycopg.errors import error_from_result
@@ -12,7 +12,7 @@ from psycopg.waiting import Ready, Wait
 from cafcat.catalog.connection import PgConnection
 from cafcat.native.copy import row_taker
 
-__all__ = ["Copied", "copied", "copied_blocks"]
+__all__ = ["copied_blocks"]
 
 _BLOCK_BYTES: Final = 256 << 10
 
@@ -20,26 +20,6 @@ _ENDED: Final = -1
 _FAILED: Final = -2
 
 _Steps = Generator[Wait, Ready, bytes]
-
-
-class Copied(NamedTuple):
-    """The result of a COPY.
-
-    Attributes:
-        blocks: The rows, in blocks as `copied_blocks` yields them.
-        row_count: Number of rows.
-    """
-
-    blocks: list[bytes]
-    row_count: int
-
-
-def copied(connection: PgConnection, statement: bytes, parameters: Any = None) -> Copied:
-    """Execute a COPY ... TO STDOUT as `copied_blocks` does, and return all of its rows."""
-    with connection.cursor() as cursor, cursor.copy(statement, parameters):
-        rows = _Rows(connection)
-        blocks = list(iter(lambda: connection.wait(rows.copy_block()), b""))
-    return Copied(blocks, rows.count)
 
 
 def copied_blocks(
@@ -66,14 +46,9 @@ def copied_blocks(
 
 
 class _Rows:
-    """Takes the rows of a running COPY from libpq, which does not wait.
-
-    Attributes:
-        count: Number of rows, after the last one was taken.
-    """
+    """Takes the rows of a running COPY from libpq, which does not wait."""
 
     def __init__(self, connection: PgConnection) -> None:
-        self.count = 0
         self._pgconn = connection.pgconn
         self._encoding = connection.info.encoding
         self._is_read = False
@@ -122,9 +97,7 @@ class _Rows:
             result = self._pgconn.get_result()
             if result is None:  # only now can the connection execute another statement
                 break
-            if result.status == ExecStatus.COMMAND_OK:
-                self.count = result.command_tuples or 0
-            else:
+            if result.status != ExecStatus.COMMAND_OK:
                 error = error or error_from_result(result, encoding=self._encoding)
         if error is not None:
             raise error

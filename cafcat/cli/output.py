@@ -163,6 +163,7 @@ class Output:
         lines = getattr(names, "lines", None)  # a PathPage has the bytes; get need not load that class
         if lines is not None and not self._on_terminal:
             self.raw(lines.replace(b"\n", b"\0") if null else lines)
+            self.raw(b"\0" if null else b"\n")
         elif null:
             self.raw(b"".join(name.encode() + b"\0" for name in names))
         else:

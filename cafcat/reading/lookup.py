@@ -1,7 +1,7 @@
 """Looks up where files are, by names as users type them."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -56,7 +56,7 @@ class PathListing(PathLookup, Protocol):
     def pages(self, prefix: str, where: "FindFilter | None" = None) -> Iterator[Sequence[Location]]:
         """Yield the file with a name, as typed, and all files below this folder that meet conditions, in lists."""
 
-    def path_pages(self, prefix: str, where: "FindFilter | None" = None) -> Iterator[Sequence[str]]:
+    def path_pages(self, prefix: str, where: "FindFilter | None" = None) -> Generator[Sequence[str], None, None]:
         """Yield the paths of the files that `pages` yields, in lists."""
 
     def level(self, prefix: str) -> Iterator[Location | Folder]:

@@ -394,7 +394,7 @@ def test_find_by_name_size_and_time(catalog: Catalog) -> None:
 
 def test_pages_of_paths_have_the_paths_of_all_files(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(catalog, ["d", *(f"d/{number}" for number in range(7)), "d/4\nb", "d/6\n", "d/\\\\N", "d/\t\x01é", "e"])
-    monkeypatch.setattr("cafcat.catalog.files.lookup._PATHS", 3)
+    monkeypatch.setattr("cafcat.catalog.files.lookup.PATHS", 3)
     monkeypatch.setattr("cafcat.catalog.files.lookup._PATHS_BYTES", 12)
     for prefix, where in (
         ("", None),

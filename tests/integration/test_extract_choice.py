@@ -65,7 +65,7 @@ def test_files_come_in_full_pages(
 ) -> None:
     """Many small prefixes share requests, because their files are read together."""
     monkeypatch.setattr(tree_files, "PLANNED_FILES", 7)
-    monkeypatch.setattr(lookup, "_PATHS", 5)
+    monkeypatch.setattr(lookup, "PATHS", 5)
     names = [f"f{number:02}/x" for number in range(40)]
     commit(local, {name: name.encode() for name in names})
     assert local.plan_extract(["f*"]).requests == 6

@@ -147,7 +147,7 @@ def test_files_that_match(local: cafcat.Repository) -> None:
 
 
 def test_files_are_expanded_page_by_page(local: cafcat.Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cafcat.catalog.files.lookup._PATHS", 3)
+    monkeypatch.setattr("cafcat.catalog.files.lookup.PATHS", 3)
     names = [f"f/{number:02}.{suffix}" for number, suffix in itertools.product(range(10), ("a", "b"))]
     commit(local, dict.fromkeys(names, b""))
     assert list(local.expand(["f/*.b"])) == [name for name in names if name.endswith("b")]

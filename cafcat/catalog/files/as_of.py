@@ -1,6 +1,6 @@
 """Finds and lists files as the catalog had them at an earlier time."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -124,7 +124,7 @@ class CatalogAsOf:
             if met := [location for location in page if where is None or where.is_met_by(location)]:
                 yield met
 
-    def path_pages(self, prefix: str, where: FindFilter | None = None) -> Iterator[Sequence[str]]:
+    def path_pages(self, prefix: str, where: FindFilter | None = None) -> Generator[Sequence[str], None, None]:
         """Yield the paths of the files that `pages` yields."""
         for page in self.pages(prefix, where):
             yield [location.path for location in page]

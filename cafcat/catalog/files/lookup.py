@@ -1,6 +1,6 @@
 """Look-ups and listings of paths. All queries here are read-only."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
@@ -19,21 +19,32 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOKED_UP_PATHS",
     "PAGE_ROWS",
+    "PATHS",
     "FindFilter",
     "Lookup",
+    "PathPart",
     "PathScope",
     "folder_range",
     "location_of",
+    "paths_of_page",
     "size_of",
     "successor",
 ]
 
 PAGE_ROWS: Final = 1000
-_PATHS: Final = 20_000
+PATHS: Final = 20_000
 """Number of paths of one query, if nothing else is wanted."""
 _MOST_PATHS: Final = 100_000
 _PATHS_BYTES: Final = 4 << 20
 """Limits of the later queries of `path_pages`: each query takes a millisecond more than its paths."""
+
+PathPart = tuple[str, str | None]
+"""A half-open range of paths: the lowest path, and the first path after the range; None for no end."""
+
+
+def paths_of_page(page: "PathPage") -> int:
+    """Return how many paths the query after a page should return, by the length of the paths in the page."""
+    return min(_MOST_PATHS, max(1, _PATHS_BYTES * len(page) // page.size_bytes))
 
 
 def size_of(alias: str = "") -> str:
@@ -138,8 +149,18 @@ JOIN chunks AS c ON c.id = l.caf_file_id
 ORDER BY l.file_path
 """  # noqa: S608
 
-_COPY_PATHS: Final = """
-COPY (SELECT l.file_path FROM file_locations AS l WHERE {conditions} ORDER BY l.file_path LIMIT %(limit)s) TO STDOUT
+_PATHS_IN_ORDER: Final = (
+    "SELECT l.file_path FROM file_locations AS l WHERE {conditions} ORDER BY l.file_path LIMIT %(limit)s"
+)
+# One value, because a row for each path takes a client as much time as the server.
+_PATHS_AS_TEXT: Final = f"SELECT count(*), string_agg(file_path, E'\\n') FROM ({_PATHS_IN_ORDER}) AS page"  # noqa: S608
+
+# Paths at which the server has divided the table into parts of equal numbers of rows, when it last analyzed it.
+_BOUNDS: Final = b"""
+SELECT s.histogram_bounds::text::text[], c.reltuples
+FROM pg_class AS c
+JOIN pg_stats AS s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname
+WHERE c.oid = 'file_locations'::regclass AND s.attname = 'file_path' AND NOT s.inherited
 """
 
 _CONDITIONS: Final = {
@@ -386,7 +407,7 @@ class Lookup:
             lambda last: self.page(folder, after=last and last.path, where=where, limit=page_rows), page_rows
         )
 
-    def path_pages(self, prefix: str, where: FindFilter | None = None) -> Iterator[Sequence[str]]:
+    def path_pages(self, prefix: str, where: FindFilter | None = None) -> "Generator[PathPage, None, None]":
         """Yield the paths of the files that `pages` yields for a name, in lists of up to 100,000.
 
         This takes a tenth of the time of `pages`. The first list has up to 20,000 paths. Each later one has as many
@@ -397,17 +418,54 @@ class Lookup:
             where: Conditions that the files have to meet; None for none.
         """
         path = file_of(prefix)
-        conditions = (where or FindFilter()).parameters()
-        if path is not None and (page := self._paths({"path": path} | conditions, 1)):
+        if path is not None and (page := self._paths({"path": path} | (where or FindFilter()).parameters(), 1)):
             yield page
-        low, high = folder_range(folder_of(prefix))
-        limit = _PATHS
-        while page := self._paths({"low": low, "high": high} | conditions, limit):
+        yield from self.path_pages_between(*folder_range(folder_of(prefix)), where, PATHS)
+
+    def path_pages_between(
+        self, low: str, high: str | None, where: FindFilter | None, most_paths: int
+    ) -> Iterator["PathPage"]:
+        """Yield the paths in a range, in lists as `path_pages` does.
+
+        Args:
+            low: Lowest path.
+            high: The first path after the range; None for no end.
+            where: Conditions that the files have to meet; None for none.
+            most_paths: Largest number of paths in the first list.
+        """
+        while page := self.path_page_between(low, high, where, most_paths):
             yield page
-            if len(page) < limit:
+            if len(page) < most_paths:
                 return
             low = successor(page[-1])
-            limit = min(_MOST_PATHS, max(1, _PATHS_BYTES * len(page) // page.size_bytes))
+            most_paths = paths_of_page(page)
+
+    def path_page_between(
+        self, low: str, high: str | None, where: FindFilter | None, most_paths: int
+    ) -> "PathPage":
+        """Return the first list of `path_pages_between`; an empty list if there are no paths."""
+        return self._paths({"low": low, "high": high} | (where or FindFilter()).parameters(), most_paths)
+
+    def parts(self, low: str, high: str | None, most_paths: int) -> list[PathPart]:
+        """Split a range of paths into parts of about equal numbers of files, by the statistics of the server.
+
+        The server estimates them from time to time, so a part may have many more files. Without statistics, the
+        result is the whole range.
+
+        Args:
+            low: Lowest path.
+            high: The first path after the range; None for no end.
+            most_paths: Largest number of files of a part, if the statistics are right.
+
+        Raises:
+            CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
+        """
+        with self._connection.statement(read_only=True) as connection:
+            row = connection.execute(_BOUNDS).fetchone()
+        bounds, rows = row if row and row[0] and row[1] > 0 else ([], 0)
+        step = max(1, int(most_paths * (len(bounds) - 1) / rows)) if rows else 1
+        inside = [path for path in bounds[step::step] if low < path and (high is None or path < high)]
+        return list(zip([low, *inside], [*inside, high], strict=True))
 
     def absent(self, groups: "Sequence[Sequence[PathRange]]") -> list[int]:
         """Return the indexes of the groups of ranges in which the catalog has no file. Costs one query.
@@ -441,9 +499,9 @@ class Lookup:
             bounds = {"low": low, "high": high, "name_regex": regex}
             yield from pages_of(
                 lambda last, bounds=bounds: self._paths(  # type: ignore[misc]
-                    bounds | ({} if last is None else {"low": successor(last)}), _PATHS
+                    bounds | ({} if last is None else {"low": successor(last)}), PATHS
                 ),
-                _PATHS,
+                PATHS,
             )
 
     def pruned_in(self, ranges: "Sequence[PathRange]") -> Iterator[Sequence[str]]:  # noqa: ARG002 - as PathListing
@@ -578,11 +636,17 @@ class Lookup:
 
     def _paths(self, parameters: dict[str, Any], limit: int) -> "PathPage":
         """Return the paths that meet the conditions whose parameter is not None."""
-        from cafcat.catalog.copy_out import copied
         from cafcat.catalog.files.path_page import PathPage
 
         with self._connection.by_index(read_only=True) as connection:
-            return PathPage(*copied(connection, *_with_conditions(_COPY_PATHS, parameters, limit)))
+            statement = _with_conditions(_PATHS_AS_TEXT, parameters, limit)
+            result = connection.execute(*statement, prepare=False).pgresult
+            is_utf8 = connection.info.encoding == "utf-8"
+        assert result is not None  # noqa: S101 - an aggregate gives one row
+        count, text = int(result.get_value(0, 0) or 0), result.get_value(0, 1) or b""
+        if is_utf8 and text.count(b"\n") < max(1, count):
+            return PathPage(text, count)
+        return PathPage.of([path for (path,) in self._met(_PATHS_IN_ORDER, parameters, limit)])
 
     def _met(self, statement: str, parameters: dict[str, Any], limit: int) -> list[tuple[Any, ...]]:
         """Return the rows of a statement with the conditions whose parameter is not None."""

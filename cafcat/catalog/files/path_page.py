@@ -1,42 +1,40 @@
-"""Many paths of a catalog, as PostgreSQL sends them."""
+"""Many paths of a catalog, as one text."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final, overload
+from typing import Self, overload
 
 __all__ = ["PathPage"]
-
-# PostgreSQL documentation, COPY, "Text Format": these sequences stand for a backslash and for control characters.
-_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
-_CHARACTERS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 class PathPage(Sequence[str]):
     """Paths in their order. The first access makes strings of them all, except for an access to the last path.
 
     Attributes:
-        size_bytes: Size of the text.
+        lines: The paths in UTF-8, with a newline between any two; None if one of them contains a newline.
+        size_bytes: Size of this text.
     """
 
-    def __init__(self, blocks: Sequence[bytes], count: int) -> None:
+    def __init__(self, lines: bytes, count: int) -> None:
         """Create a page.
 
         Args:
-            blocks: Result of a COPY of the paths in text format: a line for each path, and no line in two blocks.
+            lines: The paths, with a newline between any two. None of them contains a newline.
             count: Number of paths.
         """
-        self._blocks = blocks
+        self.lines: bytes | None = lines
+        self.size_bytes = len(lines)
         self._count = count
-        self.size_bytes = sum(map(len, blocks))
 
-    @cached_property
-    def lines(self) -> bytes | None:
-        """The paths in UTF-8, each with a newline at its end; None if PostgreSQL escapes a character of a path.
-
-        Such a character is a newline, for example.
-        """
-        return None if any(b"\\" in block for block in self._blocks) else b"".join(self._blocks)
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Self:
+        """Return a page of paths that may contain newlines."""
+        text = "\n".join(paths).encode()
+        page = cls(text, len(paths))
+        page._all = list(paths)
+        if text.count(b"\n") >= max(1, len(paths)):
+            page.lines = None
+        return page
 
     def __len__(self) -> int:
         return self._count
@@ -46,9 +44,8 @@ class PathPage(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        if index == -1 and self._count:
-            last = self._blocks[-1]
-            return _path(last[last.rfind(b"\n", 0, -1) + 1 : -1])
+        if index == -1 and self._count and self.lines is not None:
+            return self.lines[self.lines.rfind(b"\n") + 1 :].decode()
         return self._all[index]
 
     def __iter__(self) -> Iterator[str]:
@@ -56,10 +53,4 @@ class PathPage(Sequence[str]):
 
     @cached_property
     def _all(self) -> list[str]:
-        if self.lines is not None:
-            return self.lines.decode().split("\n")[:-1]
-        return [_path(line) for block in self._blocks for line in block.split(b"\n")[:-1]]
-
-
-def _path(line: bytes) -> str:
-    return _ESCAPED.sub(lambda found: _CHARACTERS.get(found[1], found[1]), line).decode()
+        return self.lines.decode().split("\n") if self._count and self.lines is not None else []

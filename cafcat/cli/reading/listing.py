@@ -23,7 +23,6 @@ from cafcat.cli.reading.url import Expires, Presign, seconds_signed
 from cafcat.errors import NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_date, parse_text
-from cafcat.support.in_order import made_ahead
 from cafcat.support.quantities import format_size, parse_size
 from cafcat.support.shell import cat_line, curl_line, dd_line
 
@@ -202,7 +201,7 @@ def find(
                 any_found = True
                 _show_json(call, repository, location)
         else:
-            with closing(made_ahead(files.find_paths(prefix, **conditions))) as pages:
+            with closing(files.find_paths(prefix, **conditions, ahead=True)) as pages:
                 for paths in pages:
                     any_found = True
                     call.output.names(paths, null=null)
