@@ -3,10 +3,12 @@
 import ctypes
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from awscrt.checksums import crc64nvme as awscrt_crc64nvme
@@ -29,6 +31,21 @@ def test_crc32c_of_every_length_by_instructions_and_by_table() -> None:
         for size in range(len(data)):
             assert function(data, size, 0) == crc32c(data[:size])
         assert function(data[7:], 1500, crc32c(data[:7])) == crc32c(data[:1507])
+
+
+@needs_library
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs Linux")
+def test_the_library_uses_the_instructions_of_the_processor() -> None:
+    """Also if it was compiled by zig, whose __builtin_cpu_supports is always false."""
+    loaded = library()
+    assert loaded is not None
+    [flags] = re.findall(r"^(?:flags|Features)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[:1]
+    expected = 0
+    for bit, names in ((1, ("sse4_2", "crc32")), (2, ("pclmulqdq", "pmull")), (4, ("vpclmulqdq",))):
+        expected |= bit if set(names) & set(flags.split()) else 0
+    if "avx512f" not in flags.split():
+        expected &= ~4
+    assert loaded.cafcat_instructions() == expected
 
 
 @needs_library

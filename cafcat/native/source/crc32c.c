@@ -18,7 +18,6 @@
 #define STEP1(crc, byte) _mm_crc32_u8((uint32_t)(crc), (byte))
 #elif defined(__aarch64__) && defined(__linux__)
 #include <arm_acle.h>
-#include <sys/auxv.h>
 #define HARDWARE __attribute__((target("+crc")))
 #define STEP8(crc, word) __crc32cd((uint32_t)(crc), (word))
 #define STEP1(crc, byte) __crc32cb((uint32_t)(crc), (byte))
@@ -97,12 +96,7 @@ __attribute__((constructor)) static void begin(void)
             behind_one_lane[position][byte] = one;
             behind_two_lanes[position][byte] = by_table(one, zeros, LANE_BYTES);
         }
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    has_hardware = __builtin_cpu_supports("sse4.2");
-#elif defined(HARDWARE)
-    has_hardware = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
-#endif
+    has_hardware = cafcat_instructions() & HAS_CRC32C;
 }
 
 /* Returns the CRC-32C of bytes. `crc` is that of the bytes before them, 0 at the start. */

@@ -29,7 +29,6 @@ typedef __m128i pair;
 #define HIGH_PRODUCT(one, other) _mm_clmulepi64_si128((one), (other), 0x11)
 #elif defined(__aarch64__) && defined(__linux__)
 #include <arm_neon.h>
-#include <sys/auxv.h>
 #define HARDWARE __attribute__((target("+crypto")))
 typedef uint64x2_t pair;
 #define PAIR(low, high) vcombine_u64(vcreate_u64(low), vcreate_u64(high))
@@ -141,12 +140,9 @@ __attribute__((constructor)) static void begin(void)
         behind_wide[word] = power_of_x(8 * WIDE_BYTES + 64 * (1 - word) - 1);
 #endif
     }
+    has_hardware = cafcat_instructions() & HAS_PRODUCT;
 #ifdef WIDE
-    __builtin_cpu_init();
-    has_hardware = __builtin_cpu_supports("pclmul");
-    has_wide = has_hardware && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-#elif defined(HARDWARE)
-    has_hardware = (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0;
+    has_wide = has_hardware && cafcat_instructions() & HAS_WIDE_PRODUCT;
 #endif
 }
 

@@ -15,6 +15,11 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
+/* Instructions for checksums: a step of CRC-32C, a multiplication without carries, and one of 512 bits with registers for
+ * it. */
+enum { HAS_CRC32C = 1, HAS_PRODUCT = 2, HAS_WIDE_PRODUCT = 4 };
+
+int cafcat_instructions(void);
 uint32_t cafcat_crc32c(const uint8_t *data, size_t size, uint32_t crc);
 size_t cafcat_utf8_size(const uint8_t *at, const uint8_t *end);
 
