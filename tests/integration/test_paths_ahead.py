@@ -14,6 +14,8 @@ from cafcat.catalog.files.lookup import FindFilter, Lookup
 from cafcat.reading import paths_ahead as module
 from cafcat.reading.paths_ahead import paths_ahead
 from tests.worlds import catalog_world
+from tests.worlds.layout_world import PARTITIONS
+from tests.worlds.servers.services import Databases
 
 PATHS = [*(f"d/{number:05}" for number in range(2000)), *(f"e/{number:04}" for number in range(1000)), "z"]
 FIRST = 20
@@ -26,7 +28,13 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_MOST_PATHS", 100)
 
 
-@pytest.fixture(params=["database_url", "database_url_15"])
+@pytest.fixture
+def partitioned_url(databases: Databases) -> Iterator[str]:
+    with databases.fresh(databases.template(), PARTITIONS) as url:
+        yield url
+
+
+@pytest.fixture(params=["database_url", "database_url_15", "partitioned_url"])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[cafcat.Repository]:
     url = str(request.getfixturevalue(request.param))
     with cafcat.open(database_url=url, home=tmp_path / "home", store=str(tmp_path / "store")) as repository:

@@ -160,7 +160,7 @@ _BOUNDS: Final = b"""
 SELECT s.histogram_bounds::text::text[], c.reltuples
 FROM pg_class AS c
 JOIN pg_stats AS s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname
-WHERE c.oid = 'file_locations'::regclass AND s.attname = 'file_path' AND NOT s.inherited
+WHERE c.oid = 'file_locations'::regclass AND s.attname = 'file_path'
 """
 
 _CONDITIONS: Final = {
