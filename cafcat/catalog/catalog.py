@@ -1,12 +1,15 @@
 """The catalog: one PostgreSQL database. Its queries are methods of several classes; most share a connection."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from cafcat.catalog.connection import Connection, Connector
 from cafcat.catalog.files.lookup import Lookup
 from cafcat.catalog.locking import LockWait
+from cafcat.errors import CafcatError
 from cafcat.progress import Progress
 
 if TYPE_CHECKING:
@@ -129,6 +132,20 @@ class Catalog:
         other = Catalog(self._database, lock_timeout=self._lock_wait.limit_seconds)
         other.announce_waits(self._lock_wait.progress)
         return other
+
+    @contextmanager
+    def another(self) -> "Iterator[Catalog]":
+        """Open a context with the catalog of `for_other_thread`, or this one if no other connection can be made.
+
+        For example, the database may take no further connection.
+        """
+        with closing(self.for_other_thread()) as other:
+            catalog: Catalog = other
+            try:
+                other.connect()
+            except CafcatError:
+                catalog = self
+            yield catalog
 
     def connect(self) -> None:
         """Connect to the database, which is otherwise done by the first query.

@@ -6,7 +6,6 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from cafcat.catalog.files.lookup import PATHS, folder_range, paths_of_page, successor
-from cafcat.errors import CatalogUnavailable
 from cafcat.support.in_order import in_order, made_ahead
 from cafcat.support.paths import folder_of
 
@@ -50,17 +49,9 @@ def paths_ahead(
     else:
         return
     low, high = successor(page[-1]), folder_range(folder_of(prefix))[1]
-    with closing(catalog.for_other_thread()) as other:
-        parts = _parts(other.files, low, high, paths_of_page(page))
+    with catalog.another() as other:
+        parts = other.files.parts(low, high, int(_PART_OF_PAGE * paths_of_page(page)))
         yield from _in_turn(parts, (files, other.files), where, paths_of_page(page))
-
-
-def _parts(lookup: "Lookup", low: str, high: str | None, most_paths: int) -> "list[PathPart]":
-    """Return parts of a range of paths; only one if the server takes no further connection."""
-    try:
-        return lookup.parts(low, high, int(_PART_OF_PAGE * most_paths))
-    except CatalogUnavailable:
-        return [(low, high)]
 
 
 def _in_turn(

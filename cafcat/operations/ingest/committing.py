@@ -1,12 +1,10 @@
 """Completes and commits a full chunk in a thread, while the packer fills the next chunk."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
 from threading import Event
 from typing import Final
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.errors import CafcatError
 from cafcat.model import OnConflict
 from cafcat.progress import Progress
 from cafcat.scanning.positions import PassedFiles
@@ -61,11 +59,7 @@ class ChunkInCommit:
         executor.shutdown(wait=False)  # the thread ends after this chunk
 
     def _finish(self) -> FinishedChunk:
-        with closing(self._catalog.for_other_thread()) as catalog:
-            try:
-                catalog.connect()
-            except CafcatError:  # for example, the database takes no further connection
-                return self.chunk.finish(self._on_conflict, self._abort)
+        with self._catalog.another() as catalog:
             return self.chunk.finish(self._on_conflict, self._abort, catalog)
 
     @property

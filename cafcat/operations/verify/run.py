@@ -8,11 +8,10 @@ been repaired since. Objects that were committed after the first part began are 
 import os
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.rows import ChunkRows
 from cafcat.catalog.chunks.verification import (
     CheckResult,
@@ -23,7 +22,7 @@ from cafcat.catalog.chunks.verification import (
     VerifyRun,
     VerifyScope,
 )
-from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, NotFound
+from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.events import ObjectChecked
 from cafcat.model import NO_SUCH_PREFIX, ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 from cafcat.operations.audit import recorded
@@ -136,28 +135,16 @@ class _Verify:
 
         Args:
             targets: The objects.
-            count: About how many objects these are.
+            count: About how many objects these are. A single one needs no other connection.
         """
-        with self._row_catalog(count) as catalog, closing(_with_rows(catalog.verification, targets)) as prepared:
+        other = self._catalog.another() if count > 1 else nullcontext(self._catalog)
+        with other as catalog, closing(_with_rows(catalog.verification, targets)) as prepared:
             for target, rows in prepared:
                 with rows:
                     if self._should_end():
                         return
                     result = check_target(self._session, target, self.level, rows)
                 yield target, result
-
-    def _row_catalog(self, count: int) -> AbstractContextManager[Catalog]:
-        """Return a catalog with a connection of its own; the present one if the server takes no further connection.
-
-        Args:
-            count: About how many objects will be checked. A single one needs no other connection.
-        """
-        if count > 1:
-            other = self._catalog.for_other_thread()
-            with suppress(CatalogUnavailable):
-                other.connect()
-                return closing(other)
-        return nullcontext(self._catalog)
 
     def _scope(self) -> VerifyScope:
         """Return the conditions for the objects that the options choose.
