@@ -108,18 +108,18 @@ class NewFiles:
 
     @property
     def named(self) -> int:
-        """How many of the files have their names, or were taken by `take_next`; these are the first ones."""
+        """How many of the files have their names, or were taken by `pop_next`; these are the first ones."""
         return int(self._waiting.named)
 
     def descriptors(self) -> Sequence[int]:
         """Return the descriptors of the files that have no names yet."""
         return self._descriptors[self.named : len(self)]
 
-    def take_names(self) -> None:
+    def give_names(self) -> None:
         """Name and close the files up to the first one whose name is taken or cannot be given."""
         self._library.cafcat_name_files(self._waiting)
 
-    def take_next(self) -> tuple[int, str]:
+    def pop_next(self) -> tuple[int, str]:
         """Return the descriptor and the name of the next file without a name. The caller closes the file."""
         at, number = self._waiting.name_at, self.named
         end = self._names.index(b"\0", at)
@@ -130,7 +130,7 @@ class NewFiles:
     def discard(self) -> None:
         """Close the files that have no names, which removes them."""
         while self.named < len(self):
-            os.close(self.take_next()[0])
+            os.close(self.pop_next()[0])
 
     def __del__(self) -> None:
         """Close the files that have no names, when the last reference to this object is gone."""

@@ -2,22 +2,27 @@
 
 import ctypes
 import os
-from typing import Any, Final, NamedTuple
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
 
 from cafcat.native.library import library
 
-__all__ = ["FILE", "FOLDER", "FolderLister", "ListedFolder", "folder_lister"]
+__all__ = ["FILE", "FOLDER", "FilesOfFolder", "FolderLister", "ListedFolder", "folder_lister", "numbers"]
 
 FILE: Final = 0
 FOLDER: Final = 1
 """Kinds of a name in a folder. A name of another kind is a link, a special file, or could not be examined."""
 _TEXT_BYTES: Final = 256 << 10
 _NAMES: Final = 2048
+"""Memory for the paths, and for the names, of a folder. It grows for a larger folder."""
 _NUMBER_BYTES: Final = 8
 
 
 class ListedFolder(NamedTuple):
-    """The names in a folder, in columns, in the order of the paths below them. Numbers are int64 of the processor.
+    """The names in a folder, in columns, in the order of the paths below them.
+
+    Numbers are int64 in the byte order of the processor.
 
     Attributes:
         paths: Each name after the prefix, as UTF-8, with a NUL byte after each. Names of folders end in a slash.
@@ -37,12 +42,72 @@ class ListedFolder(NamedTuple):
 
     def path(self, position: int) -> str:
         """Return the path of a name by its position."""
-        ends = memoryview(self.ends).cast("q")
+        ends = numbers(self.ends)
         return self.paths[ends[position - 1] if position else 0 : ends[position] - 1].decode()
 
-    def size_of(self, position: int) -> int:
-        """Return the size of a file in bytes, by the position of its name."""
-        return memoryview(self.sizes).cast("q")[position]
+
+class FilesOfFolder(NamedTuple):
+    """Adjacent files of one folder.
+
+    Attributes:
+        folder: Path of the folder in the catalog, with a slash at its end.
+        listed: The names in the folder.
+        begin: Position of the first of these files among the names.
+        end: Position after the last one.
+        base: A folder above all files for the operating system, with a slash at its end.
+        skip: Number of bytes of each path before the name below `base`.
+    """
+
+    folder: str
+    listed: ListedFolder
+    begin: int
+    end: int
+    base: bytes
+    skip: int
+
+    @property
+    def file_count(self) -> int:
+        """Number of these files."""
+        return self.end - self.begin
+
+    @property
+    def first_path(self) -> str:
+        """Path of the first file."""
+        return self.listed.path(self.begin)
+
+    @property
+    def last_path(self) -> str:
+        """Path of the last file."""
+        return self.listed.path(self.end - 1)
+
+    def sizes(self) -> Sequence[int]:
+        """Return the size of each file in bytes."""
+        return numbers(self.listed.sizes)[self.begin : self.end]
+
+    def between(self, begin: int, end: int) -> Self:
+        """Return the files between two positions among the names."""
+        return self._replace(begin=begin, end=end)
+
+    def alone(self) -> Self:
+        """Return these files without the other names of their folder, for another process."""
+        listed, begin, end = self.listed, self.begin, self.end
+        if end - begin == len(listed.kinds):
+            return self
+        ends = numbers(listed.ends)
+        first = ends[begin - 1] if begin else 0
+        moved = array("q", [position - first for position in ends[begin:end]]).tobytes()
+        sizes, modified, changed = (
+            column[begin * _NUMBER_BYTES : end * _NUMBER_BYTES]
+            for column in (listed.sizes, listed.modified, listed.changed)
+        )
+        paths, kinds = listed.paths[first : ends[end - 1]], listed.kinds[begin:end]
+        alone = ListedFolder(paths, moved, sizes, modified, changed, kinds)
+        return self._replace(listed=alone, begin=0, end=end - begin)
+
+
+def numbers(column: bytes) -> "memoryview[int]":
+    """Return the numbers of a column of a ListedFolder."""
+    return memoryview(column).cast("q")
 
 
 class _Folder(ctypes.Structure):
@@ -76,7 +141,7 @@ class FolderLister:
 
         Args:
             loaded: The library.
-            most_path_bytes: Largest size of a path that is listed here.
+            most_path_bytes: Longest path, in bytes. `list` returns None for a folder with a longer one.
         """
         self._list = loaded.cafcat_list_folder
         self._list.argtypes = [ctypes.c_int, ctypes.POINTER(_Folder)]

@@ -4,10 +4,10 @@ import ctypes
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from cafcat.native.folder import ListedFolder
+from cafcat.native.folder import FilesOfFolder
 from cafcat.native.library import library
 
-__all__ = ["FilePacker", "Outcome", "Packed", "Place", "file_packer"]
+__all__ = ["FilePacker", "Outcome", "Packed", "PackingState", "file_packer"]
 
 _TEXT_BYTES: Final = 256 << 10
 """Memory for the entries, and for the rows, of one call."""
@@ -18,15 +18,15 @@ class Outcome(IntEnum):
 
     ALL_PACKED = 0
     NO_ROOM = 1
-    """The memory for the bytes has no room for the next file."""
+    """The memory for the bytes, the entries or the rows has no room for the next file."""
     IS_FULL = 2
     """The next file would make the archive, or its index, too large."""
     IS_UNUSUAL = 3
     """The next file changed, cannot be read, is large, or has a name that needs escapes."""
 
 
-class Place(NamedTuple):
-    """Where the files go: the state of a chunk.
+class PackingState(NamedTuple):
+    """The state of the chunk that the files are added to.
 
     Attributes:
         chunk_id: chunks.id.
@@ -125,56 +125,46 @@ class FilePacker:
         self._text, self._rows = map(ctypes.addressof, self._memory)
         self._packing = _Packing(text=self._text, rows=self._rows, text_size=_TEXT_BYTES, rows_size=_TEXT_BYTES)
 
-    def pack(
-        self, files: ListedFolder, begin: int, end: int, *, base: bytes, skip: int, data: memoryview, place: Place
-    ) -> Packed:
+    def pack(self, files: FilesOfFolder, *, data: memoryview, state: PackingState) -> Packed:
         """Read files, and make their entries and rows, until one does not fit or is not usual.
 
         A file that changed since it was listed is not usual.
 
         Args:
-            files: A folder with these files.
-            begin: Position of the first file in it.
-            end: Position after the last one. All names between them are files.
-            base: Folder for the operating system, with a slash at its end.
-            skip: Number of bytes of each path before the name below `base`.
+            files: The files.
             data: Memory for the bytes of the files.
-            place: The chunk.
+            state: The state of their chunk.
         """
-        to = self._of_files(files, begin, end, base, skip)
-        to.chunk_id, to.source_id, to.has_source = place.chunk_id, place.source_id or 0, place.source_id is not None
-        to.position, to.has_entries, to.index_size = place.position, place.has_entries, place.index_bytes
-        to.most_index_size, to.most_size, to.most_file_size = place[5:]
+        to = self._packing_of(files)
+        to.chunk_id, to.source_id, to.has_source = state.chunk_id, state.source_id or 0, state.source_id is not None
+        to.position, to.has_entries, to.index_size = state.position, state.has_entries, state.index_bytes
+        to.most_index_size, to.most_size = state.most_index_bytes, state.most_bytes
+        to.most_file_size = state.most_file_bytes
         to.data, to.data_size = ctypes.addressof(ctypes.c_char.from_buffer(data)), len(data)
         self._pack(to)
         text, rows = ctypes.string_at(self._text, to.text_used), ctypes.string_at(self._rows, to.rows_used)
         return Packed(to.begin, to.data_used, text, rows, Outcome(to.reason), to.waits)
 
-    def prefetch(
-        self, files: ListedFolder, begin: int, end: int, *, base: bytes, skip: int, most_bytes: int
-    ) -> int:
+    def prefetch(self, files: FilesOfFolder, *, most_bytes: int) -> int:
         """Read files into the page cache, several at the same time, and return how many times a thread waited.
 
         Files that cannot be read are left out.
 
         Args:
-            files: A folder with these files.
-            begin: Position of the first file in it.
-            end: Position after the last one. All names between them are files.
-            base: Folder for the operating system, with a slash at its end.
-            skip: Number of bytes of each path before the name below `base`.
+            files: The files.
             most_bytes: Size of the largest files that are read.
         """
-        to = self._of_files(files, begin, end, base, skip)
+        to = self._packing_of(files)
         to.most_file_size = most_bytes
         self._prefetch(to)
         return int(to.waits)
 
-    def _of_files(self, files: ListedFolder, begin: int, end: int, base: bytes, skip: int) -> _Packing:
-        to = self._packing
-        to.paths, to.ends, to.sizes, to.modified, to.changed = files[:5]
-        to.begin, to.end = begin, end
-        to.base, to.base_size, to.skip = base, len(base), skip
+    def _packing_of(self, files: FilesOfFolder) -> _Packing:
+        to, listed = self._packing, files.listed
+        to.paths, to.ends, to.sizes = listed.paths, listed.ends, listed.sizes
+        to.modified, to.changed = listed.modified, listed.changed
+        to.begin, to.end = files.begin, files.end
+        to.base, to.base_size, to.skip = files.base, len(files.base), files.skip
         return to
 
 

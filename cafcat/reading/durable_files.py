@@ -85,7 +85,7 @@ _Waiting = tuple[NewFile, OpenFolder, str, str, Of]
 
 
 _Together = tuple["NewFiles", OpenFolder, str, Sequence[Of]]
-"""Files that the part in C wrote: the files, their folder, its path for messages, and the `of` of each file."""
+"""Files that the native part wrote: the files, their folder, its path for messages, and the `of` of each file."""
 
 
 class _Batch(Generic[Of]):
@@ -93,7 +93,7 @@ class _Batch(Generic[Of]):
 
     Attributes:
         files: The files that wait for their names.
-        together: Further such files, which the part in C wrote.
+        together: Further such files, which the native part wrote.
         folders: Open folders in which a name was made or will be.
         count: Number of all these files.
         bytes: Size of the content of the files, in bytes.
@@ -158,7 +158,7 @@ class _Batch(Generic[Of]):
 
 
 class _Sync(Thread, Generic[Of]):
-    """A thread that syncs the content of one batch, and then gives the files of the part in C their names.
+    """A thread that syncs the content of one batch, and then gives the files of the native part their names.
 
     Attributes:
         batch: The files that are synced.
@@ -179,7 +179,7 @@ class _Sync(Thread, Generic[Of]):
             self.error = error
             return
         for files, *_ in self.batch.together:
-            files.take_names()
+            files.give_names()
 
 
 class DurableFiles(Generic[Of]):
@@ -257,11 +257,11 @@ class DurableFiles(Generic[Of]):
 
     @property
     def writes_together(self) -> bool:
-        """True if there is the part in C, and the file systems so far have files without names."""
+        """True if there is the native part, and the file systems so far have files without names."""
         return self._writer is not None
 
     def write_together(self, folder: OpenFolder, files: "SmallFiles", ofs: Sequence[Of], *, shown: str) -> int:
-        """Write the content of small files with the part in C. They get their names later.
+        """Write the content of small files with the native part. They get their names later.
 
         Args:
             folder: The folder of the files.
@@ -316,7 +316,7 @@ class DurableFiles(Generic[Of]):
 
     @cached_property
     def _writer(self) -> "FileWriter | None":
-        """The part in C. A command that writes a few files does not load it."""
+        """The native part. A command that writes a few files does not load it."""
         from cafcat.native.extract import file_writer
 
         return file_writer()
@@ -412,19 +412,19 @@ class DurableFiles(Generic[Of]):
             files.popleft()
 
     def _name_together(self, batch: _Batch[Of]) -> None:
-        """Give the files of the part in C their names. A file whose name is taken becomes one of `batch.files`."""
+        """Name the files of the native part. A file whose name is taken becomes one of `batch.files`."""
         while batch.together:
             files, folder, shown, ofs = batch.together[0]
             counted = 0
-            files.take_names()
+            files.give_names()
             while files.named < len(files):
                 self._finished += ((of, None) for of in ofs[counted : files.named])
                 of = ofs[files.named]
-                descriptor, name = files.take_next()
+                descriptor, name = files.pop_next()
                 file = NewFile(folder.descriptor, descriptor, temporary=None, mode=None)
                 batch.files.append((file, folder, name, f"{shown}{name}", of))
                 counted = files.named
-                files.take_names()
+                files.give_names()
             self._finished += ((of, None) for of in ofs[counted : len(files)])
             batch.together.popleft()
 

@@ -75,21 +75,21 @@ class Positions:
         if source in self._ids:
             self._ended.append(source)
 
-    def taken(self) -> PassedFiles:
+    def pop_passed(self) -> PassedFiles:
         """Return the files that were passed since the last call, for `save` once all of them are committed."""
-        taken = PassedFiles(self._passed, self._ended)
+        passed = PassedFiles(self._passed, self._ended)
         self._passed, self._ended = {}, []
-        return taken
+        return passed
 
     def save(self, passed: PassedFiles | None = None) -> None:
         """Save the position of each listing after its last passed file, and finish the listings that ended.
 
-        Call this only when these files are committed, and those of earlier calls of `taken`.
+        Call this only when these files are committed, and those of earlier calls of `pop_passed`.
 
         Args:
-            passed: Result of `taken`; None for the files that were passed since the last call of `taken`.
+            passed: Result of `pop_passed`; None for the files that were passed since the last call of `pop_passed`.
         """
-        last, ended = self.taken() if passed is None else passed
+        last, ended = self.pop_passed() if passed is None else passed
         if self._listings is None:
             return
         for source, file in last.items():

@@ -5,7 +5,7 @@ docs/design.md has the order of the steps.
 
 import contextlib
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from time import monotonic
 from typing import NamedTuple
 from uuid import uuid4
@@ -17,9 +17,9 @@ from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.formats.caf.writer import CafWriter
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
-from cafcat.native.pack import FilePacker, Outcome, Packed, Place, file_packer
+from cafcat.native.folder import FilesOfFolder
+from cafcat.native.pack import FilePacker, Outcome, Packed, PackingState, file_packer
 from cafcat.progress import Progress
-from cafcat.sources.local.columns import FileColumns, FilesOfFolder
 from cafcat.sources.local.files import SMALL_BYTES
 from cafcat.stores.base import Store
 from cafcat.support.tracing import begin
@@ -282,7 +282,7 @@ class OpenChunk(BegunChunk):
         """
         super().__init__(target, moves=moves)
         self._hashes: set[int] | None = None
-        self._takes_files = True
+        self._accepts_files = True
         try:
             self._writer = target.archive_format.writer(self._sink)
         except BaseException as error:
@@ -316,7 +316,7 @@ class OpenChunk(BegunChunk):
         if self._hashes is None:
             if not self.may_contain_from(path):
                 return False
-            if not self._takes_files:
+            if not self._accepts_files:
                 return True
             self._hashes = {hash(added) for added in self._mapping.paths()}
         return hash(path) in self._hashes
@@ -327,7 +327,7 @@ class OpenChunk(BegunChunk):
 
     def end_adding(self) -> None:
         """Add no file any more: from now on, another thread may finish the chunk."""
-        self._takes_files = False
+        self._accepts_files = False
 
     def set_source(self, source_id: int | None) -> None:
         """Set `sources.id` of the files that are added from now on; None if their source is unknown."""
@@ -376,27 +376,24 @@ class OpenChunk(BegunChunk):
         return file_packer()
 
     @property
-    def takes_columns(self) -> bool:
+    def accepts_columns(self) -> bool:
         """True if files in columns can be added: to a CAF, as long as their paths are in ascending order."""
         return self._packer is not None and isinstance(self._writer, CafWriter) and self._hashes is None
 
-    def add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, end: int, max_bytes: int) -> Packed:
+    def add_columns(self, files: FilesOfFolder, max_bytes: int) -> Packed:
         """Read small files and add them, until one does not fit, or is not usual (`Outcome`).
 
         Args:
-            files: The files.
-            part: The part of them with these files. The chunk does not contain their paths.
-            begin: Position of the first file in the part's folder.
-            end: Position after the last one.
+            files: The files. The chunk does not contain their paths.
             max_bytes: Largest size that the object may have if it were finished after the last added file.
 
         Raises:
             StoreFailed, AccessDenied: The store does not accept the bytes.
         """
-        assert self._packer is not None  # noqa: S101 - `takes_columns` is true
+        assert self._packer is not None  # noqa: S101 - `accepts_columns` is true
         assert isinstance(self._writer, CafWriter)  # noqa: S101
         room = self._writer.room
-        place = Place(
+        state = PackingState(
             self._id,
             self._mapping.source_id,
             room.position,
@@ -406,42 +403,29 @@ class OpenChunk(BegunChunk):
             max_bytes - room.footer_bytes,
             SMALL_BYTES,
         )
-        pack = partial(self._packer.pack, part.listed, begin, base=files.base, skip=files.skip, place=place)
-        packed = pack(end, data=self._sink.room())
-        if packed.end == begin and packed.outcome is Outcome.NO_ROOM:  # the file is larger than the rest of a block
+        packed = self._packer.pack(files, data=self._sink.room(), state=state)
+        if packed.end == files.begin and packed.outcome is Outcome.NO_ROOM:
+            # The first file is larger than the rest of a block: one file always has room for its entry and row.
             content = bytearray(SMALL_BYTES + 1)
-            packed = pack(begin + 1, data=memoryview(content))
+            first = files.between(files.begin, files.begin + 1)
+            packed = self._packer.pack(first, data=memoryview(content), state=state)
             self._sink.write(content[: packed.data_bytes])
         else:
             self._sink.filled(packed.data_bytes)
-        if count := packed.end - begin:
-            self._writer.add_written(packed.text, count, packed.data_bytes)
-            self._mapping.add_rows(
-                packed.rows,
-                files=count,
-                size_bytes=packed.data_bytes,
-                folder=part.folder,
-                first=part.listed.path(begin),
-                last=part.listed.path(packed.end - 1),
-            )
+        added = files.between(files.begin, packed.end)
+        if added.file_count:
+            self._writer.add_written(packed.text, added.file_count, packed.data_bytes)
+            self._mapping.add_rows(packed.rows, added, packed.data_bytes)
         return packed
 
-    def prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int, end: int) -> int:
+    def prefetch(self, files: FilesOfFolder) -> int:
         """Read small files into the page cache, several at the same time, before `add_columns` reads them.
-
-        Args:
-            files: The files.
-            part: The part of them with these files.
-            begin: Position of the first file in the part's folder.
-            end: Position after the last one.
 
         Returns:
             How many times a thread waited, as it does for a file that is not in memory.
         """
-        assert self._packer is not None  # noqa: S101 - `takes_columns` is true
-        return self._packer.prefetch(
-            part.listed, begin, end, base=files.base, skip=files.skip, most_bytes=SMALL_BYTES
-        )
+        assert self._packer is not None  # noqa: S101 - `accepts_columns` is true
+        return self._packer.prefetch(files, most_bytes=SMALL_BYTES)
 
     def open(self, path: str, modified_ns: int | None) -> EntryWriter:
         """Begin a file whose content is written in blocks into the returned writer.

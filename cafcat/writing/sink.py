@@ -72,7 +72,11 @@ class BlockSink:
         return self._block[self._used :]
 
     def filled(self, size_bytes: int) -> None:
-        """Append the first bytes of `room`, but not all of its bytes: `write` passes on full blocks."""
+        """Append the first bytes of `room`.
+
+        Args:
+            size_bytes: Fewer bytes than `room` has, because only `write` passes a full block to the thread.
+        """
         if self.size_bytes < HEAD_BYTES:
             self._head += self._block[self._used : self._used + min(size_bytes, HEAD_BYTES - self.size_bytes)]
         self._used += size_bytes

@@ -56,9 +56,13 @@ def work_in_threads() -> None:
     import cafcat.operations.ingest.packer
     import cafcat.operations.ingest.worker_pool
 
-    vars(cafcat.operations.ingest.packer)["_LARGE_FILES"] = 1
-    vars(cafcat.operations.ingest.coordinator)["_WORTH_FILES"] = 1
-    vars(cafcat.operations.ingest.worker_pool)["_PIECE_FILES"] = _PIECE_FILES
+    for module, name, value in (
+        (cafcat.operations.ingest.packer, "_LARGE_FILES", 1),
+        (cafcat.operations.ingest.coordinator, "_WORKER_FILES", 1),
+        (cafcat.operations.ingest.worker_pool, "_PIECE_FILES", _PIECE_FILES),
+    ):
+        assert hasattr(module, name), name
+        setattr(module, name, value)
 
 
 def lead(order: dict[str, Any], report: int) -> None:

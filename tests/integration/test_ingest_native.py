@@ -1,4 +1,4 @@
-"""An ingest with the part in C and one without pack the same chunks, and give the same rows and reports."""
+"""An ingest with the native part and one without pack the same chunks, and give the same rows and reports."""
 
 import tarfile
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def test_the_library_packs_the_files(
 
     def counted(*arguments: Any) -> Any:
         found = add_columns(*arguments)
-        packed.append(found.end - arguments[3])
+        packed.append(found.end - arguments[1].begin)
         return found
 
     monkeypatch.setattr(OpenChunk, "add_columns", counted)
@@ -136,7 +136,8 @@ def counted_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
 
     def counted(*arguments: Any) -> Any:
         found = function(*arguments)
-        calls.append((found.end if name == "add_columns" else arguments[4]) - arguments[3])
+        files = arguments[1]
+        calls.append((found.end if name == "add_columns" else files.end) - files.begin)
         return found
 
     monkeypatch.setattr(OpenChunk, name, counted)
@@ -156,13 +157,13 @@ def let_files_wait(monkeypatch: pytest.MonkeyPatch, *, until_prefetched: bool, p
 
     def packing(*arguments: Any) -> Any:
         found = add_columns(*arguments)
-        return found._replace(waits=found.end - arguments[3] if is_waiting else 0)
+        return found._replace(waits=found.end - arguments[1].begin if is_waiting else 0)
 
     def prefetching(*arguments: Any) -> int:
         nonlocal is_waiting
         is_waiting = not until_prefetched
         prefetch(*arguments)
-        return arguments[4] - arguments[3] if prefetched else 0
+        return arguments[1].file_count if prefetched else 0
 
     monkeypatch.setattr(OpenChunk, "add_columns", packing)
     monkeypatch.setattr(OpenChunk, "prefetch", prefetching)

@@ -32,7 +32,7 @@ LARGE_BYTES = 5_000_000
 
 @pytest.fixture(params=["processes", pytest.param("threads", marks=needs_library)], autouse=True)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What two workers are. Without this fixture, they are threads wherever there is the library in C."""
+    """What two workers are. Without this fixture, they are threads wherever there is the native part."""
     if request.param == "processes":
         monkeypatch.setattr(cafcat.operations.ingest.coordinator, "_MOST_THREADS", 0)
     return str(request.param)

@@ -5,8 +5,8 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafcat.native.folder import FILE, ListedFolder
-from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.native.folder import FILE, FilesOfFolder, ListedFolder
+from cafcat.sources.local.columns import FileColumns
 
 SIZES = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 
@@ -22,7 +22,7 @@ def folder(number: int, sizes: list[int], before: int) -> FilesOfFolder:
     times = array("q", range(len(names)))
     kinds = bytes([FILE]) * len(names)
     listed = ListedFolder(text, ends.tobytes(), all_sizes.tobytes(), times.tobytes(), times.tobytes(), kinds)
-    return FilesOfFolder(f"top/{number:02}/", listed, before, len(names))
+    return FilesOfFolder(f"top/{number:02}/", listed, before, len(names), b"/there/", len(b"top/"))
 
 
 def as_one_by_one(files: FileColumns, most_files: int, most_bytes: int) -> list[list[str]]:
@@ -44,7 +44,7 @@ def test_pieces_are_as_large_as_allowed(
     folders: list[tuple[list[int], int]], most_files: int, most_bytes: int
 ) -> None:
     parts = [folder(number, sizes, before) for number, (sizes, before) in enumerate(folders)]
-    files = FileColumns(parts, b"/there/", len(b"top/"))
+    files = FileColumns(parts)
     pieces = list(files.pieces(most_files, most_bytes))
     assert [[file.path for file in piece] for piece in pieces] == as_one_by_one(files, most_files, most_bytes)
     assert [file for piece in pieces for file in piece] == list(files)

@@ -1,4 +1,4 @@
-"""Random trees of files, and a comparison of the part in C with Python, by listing and packing each file."""
+"""Random trees of files, and a comparison of the native part with Python, by listing and packing each file."""
 
 import os
 import shutil
@@ -12,9 +12,10 @@ from cafcat.catalog.binary_copy import HEADER, TRAILER
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.formats.index_text import entry_text
 from cafcat.model import Entry, NewFile, SourceFile
-from cafcat.native.pack import FilePacker, Outcome, Packed, Place, file_packer
+from cafcat.native.folder import FilesOfFolder
+from cafcat.native.pack import FilePacker, Outcome, Packed, PackingState, file_packer
 from cafcat.sources.local import column_walk
-from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.sources.local.columns import FileColumns, source_files
 from cafcat.sources.local.directory import DirectorySource
 from cafcat.sources.local.files import SMALL_BYTES
 from cafcat.support.checksums import crc32c
@@ -88,7 +89,7 @@ def _change(path: str, random: Random) -> None:
 
 
 def check_tree(folder: Path, random: Random) -> Counter[str]:
-    """List a tree and pack its files in both ways, and count how the part in C ended.
+    """List a tree and pack its files in both ways, and count how the native part ended.
 
     Some files are changed between listing and packing.
 
@@ -96,7 +97,7 @@ def check_tree(folder: Path, random: Random) -> Counter[str]:
         AssertionError: The two ways differ.
     """
     source = DirectorySource(str(folder))
-    with mock.patch.object(column_walk, "_WORTH_FILES", random.choice((1, 4, 64))):
+    with mock.patch.object(column_walk, "_LEAST_FILES", random.choice((1, 4, 64))):
         batches = source.column_batches()
         assert batches is not None
         listed = list(batches)
@@ -112,15 +113,13 @@ def check_tree(folder: Path, random: Random) -> Counter[str]:
         if isinstance(batch, FileColumns):
             for piece in [batch, *batch.pieces(random.randrange(1, 9), random.randrange(1, 5000))]:
                 for part in piece.parts:
-                    outcomes += _check_part(packer, source, piece, part, random)
+                    outcomes += _check_part(packer, source, part, random)
             assert [file for piece in batch.pieces(3, 1000) for file in piece] == list(batch)
     shutil.rmtree(folder)
     return outcomes
 
 
-def _check_part(
-    packer: FilePacker, source: DirectorySource, files: FileColumns, part: FilesOfFolder, random: Random
-) -> Counter[str]:
+def _check_part(packer: FilePacker, source: DirectorySource, part: FilesOfFolder, random: Random) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     begin = part.begin
     while begin < part.end:
@@ -129,15 +128,15 @@ def _check_part(
         position = random.choice((0, 5, 10**10)) if most_bytes == MOST_BYTES else 0
         index_bytes = random.choice((50, 10**9)) if most_bytes == MOST_BYTES else 50
         source_id = random.choice((None, 0, 77))
-        place = Place(3, source_id, position, random.random() < 0.5, index_bytes, 2**32, most_bytes, SMALL_BYTES)
+        files = part.between(begin, part.end)
+        state = PackingState(
+            3, source_id, position, random.random() < 0.5, index_bytes, 2**32, most_bytes, SMALL_BYTES
+        )
         if random.random() < 0.3:  # it changes nothing
             most = random.choice((0, 100, SMALL_BYTES))
-            packer.prefetch(part.listed, begin, part.end, base=files.base, skip=files.skip, most_bytes=most)
-        packed = packer.pack(
-            part.listed, begin, part.end, base=files.base, skip=files.skip, data=memory, place=place
-        )
-        group = files.of_part(part, begin, part.end)
-        _check_packed(source, group, packed.end - begin, packed, memory, place)
+            packer.prefetch(files, most_bytes=most)
+        packed = packer.pack(files, data=memory, state=state)
+        _check_packed(source, source_files(files), packed.end - begin, packed, memory, state)
         outcomes[packed.outcome.name] += 1
         outcomes["packed"] += packed.end - begin
         begin = packed.end + (packed.outcome is not Outcome.ALL_PACKED)
@@ -150,25 +149,25 @@ def _check_packed(
     count: int,
     packed: Packed,
     memory: memoryview,
-    place: Place,
+    state: PackingState,
 ) -> None:
     """Compare the packed files, and the reason for the end, with those of Python."""
-    mapping = Mapping(place.chunk_id)
-    mapping.set_source(place.source_id)
-    data, text, end = b"", b"", place.position
+    mapping = Mapping(state.chunk_id)
+    mapping.set_source(state.source_id)
+    data, text, end = b"", b"", state.position
     for file in files[:count]:
         read = source.opener._read_small(file)
         assert isinstance(read, NewFile), file
         data += read.content
         start, end = end, end + len(read.content)
         entry = Entry(file.path, start, end, crc32c(read.content), file.modified_ns)
-        text += entry_text(b"," if text or place.has_entries else b"", entry)
+        text += entry_text(b"," if text or state.has_entries else b"", entry)
         mapping.add(entry)
     assert bytes(memory[: packed.data_bytes]) == data
     assert packed.text == text
     assert packed.rows == b"".join(mapping.blocks())[len(HEADER) : -len(TRAILER)]
-    assert place.index_bytes + len(text) <= place.most_index_bytes
-    assert end + place.index_bytes + len(text) <= place.most_bytes or not count
+    assert state.index_bytes + len(text) <= state.most_index_bytes
+    assert end + state.index_bytes + len(text) <= state.most_bytes or not count
     if packed.outcome is Outcome.ALL_PACKED:
         return
     file = files[count]
@@ -181,5 +180,5 @@ def _check_packed(
     else:
         assert isinstance(read, NewFile)
         entry = Entry(file.path, end, end + file.size_bytes, crc32c(read.content), file.modified_ns)
-        added = file.size_bytes + len(text) + len(entry_text(b"," if text or place.has_entries else b"", entry))
-        assert end + place.index_bytes + added > place.most_bytes
+        added = file.size_bytes + len(text) + len(entry_text(b"," if text or state.has_entries else b"", entry))
+        assert end + state.index_bytes + added > state.most_bytes

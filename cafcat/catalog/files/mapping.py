@@ -1,7 +1,7 @@
 """The rows of file_locations for one chunk, in the binary format of PostgreSQL's COPY.
 
-A row is encoded once, when its entry is added. More than 16 MiB of rows are in a temporary file. Memory therefore
-does not depend on the number of files, and a commit only has to send blocks.
+A row is encoded once, when its entry is added. If the rows exceed 8 MiB, they are in a temporary file. Memory
+therefore does not depend on the number of files, and a commit only has to send blocks.
 """
 
 import zlib
@@ -12,6 +12,7 @@ from typing import Any, Final
 from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL, copy_stream
 from cafcat.catalog.files.folder_counts import FolderCounts
 from cafcat.model import Entry
+from cafcat.native.folder import FilesOfFolder
 from cafcat.support.quantities import to_microseconds
 from cafcat.support.spool import Spool
 
@@ -27,6 +28,7 @@ ALL_COLUMNS: Final = f"{COLUMNS}, ingest_run_id, current_since"
 """All columns of file_locations. The last two are NULL in the rows of a new chunk: the chunk has their values."""
 
 _MEMORY_BYTES: Final = 8 << 20
+"""Largest size of rows that are kept in memory."""
 _FLUSH_ROWS: Final = 1024
 _PICKLE_LEVEL: Final = 1
 """Level of the compression of pickled rows. Higher levels save little: paths of neighbours have common parts."""
@@ -136,27 +138,24 @@ class Mapping(Spool):
         if len(rows) >= _FLUSH_ROWS:
             self.flush()
 
-    def add_rows(self, rows: bytes, *, files: int, size_bytes: int, folder: str, first: str, last: str) -> None:
-        """Append files of one folder whose rows are encoded already, in ascending order of their paths.
+    def add_rows(self, rows: bytes, files: FilesOfFolder, size_bytes: int) -> None:
+        """Append files of one folder whose rows are encoded already.
 
         Args:
             rows: Their rows, as `add_all` makes them.
-            files: Number of files.
+            files: The files; at least one.
             size_bytes: Their total size.
-            folder: The folder, with a slash at its end.
-            first: Path of the first file.
-            last: Path of the last file.
 
         Raises:
             TemporaryFileFailed: The temporary file cannot be written.
         """
         self._rows.append(rows)
-        self._folder = self.folders.open(folder)
-        self._folder.add(files, size_bytes)
-        self.ascending = self.ascending and first > self.last_path
-        self.last_path = last
+        self._folder = self.folders.open(files.folder)
+        self._folder.add(files.file_count, size_bytes)
+        self.ascending = self.ascending and files.first_path > self.last_path
+        self.last_path = files.last_path
         self.size_bytes += size_bytes
-        self.file_count += files
+        self.file_count += files.file_count
         self.flush()
 
     def _encode(self, path: bytes, start: int, end: int, crc32c: int, modified_ns: int | None) -> bytes:
@@ -171,7 +170,7 @@ class Mapping(Spool):
     def flush(self) -> None:
         """Write all buffered rows to the spool, so that a commit needs no more space.
 
-        A spool of more than 16 MiB is a temporary file on disk.
+        Rows of more than 8 MiB (`_MEMORY_BYTES`) are in a temporary file on disk.
 
         Raises:
             TemporaryFileFailed: The temporary file cannot be written.

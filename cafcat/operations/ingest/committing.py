@@ -59,7 +59,7 @@ class ChunkInCommit:
         executor.shutdown(wait=False)  # the thread ends after this chunk
 
     def _finish(self) -> FinishedChunk:
-        with self._catalog.another() as catalog:
+        with self._catalog.second_connection() as catalog:
             return self.chunk.finish(self._on_conflict, self._abort, catalog)
 
     @property

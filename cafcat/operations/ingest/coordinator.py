@@ -19,6 +19,7 @@ from cafcat.scanning.positions import Positions
 from cafcat.session import Session, SessionFactory
 from cafcat.sources.base import (
     ColumnarSource,
+    Opener,
     ResumableSource,
     RootedSource,
     ShareableSource,
@@ -40,18 +41,18 @@ __all__ = ["Ingest"]
 
 _UNKNOWN: Final = 0
 """`sources.id` of a source that the catalog does not have."""
-_WORTH_FILES: Final = 4_000
-_WORTH_BYTES: Final = 64 << 20
-"""If the user asks for worker processes, they start when a batch has this many files or bytes to pack."""
-_WORTH_SECONDS: Final = 1.0
-_WORTH_BYTES_AT_ONCE: Final = 512 << 20
-"""Otherwise they start when this process has packed for so long, or when a batch has so many bytes: a worker
-process takes some tenths of a second to start."""
+_WORKER_FILES: Final = 4_000
+_WORKER_BYTES: Final = 64 << 20
+"""If the user asks for workers, they start when a batch has this many files or bytes to pack."""
+_WORKER_SECONDS: Final = 1.0
+_WORKER_BYTES_BY_DEFAULT: Final = 512 << 20
+"""Otherwise they start when this process has packed for so long, or when a batch has so many bytes: a process takes
+some tenths of a second to start."""
 _MOST_THREADS: Final = 2
-"""Up to so many workers are threads of this process if there is the library in C, which does most of the work. The
+"""Up to so many workers are threads of this process if there is the native part, which does most of the work. The
 Python code of more threads would wait for each other."""
 _MOST_JOBS: Final = 4
-"""Largest default number of worker processes. More are faster on some disks only, so users must ask for them."""
+"""Largest default number of workers. More are faster on some disks only, so users must ask for them."""
 
 
 class Ingest:
@@ -115,7 +116,7 @@ class Ingest:
 
     @property
     def report(self) -> IngestReport:
-        """Counts of all files and chunks so far, those of worker processes included."""
+        """Counts of all files and chunks so far, those of workers included."""
         return self._packer.report if self._pool is None else self._pool.total(self._packer.report)
 
     def run(self, sources: Iterable[Source]) -> None:
@@ -128,7 +129,7 @@ class Ingest:
         Raises:
             Conflict: The catalog has a path with other content, and `on_conflict` is FAIL.
             StoreFailed, AccessDenied: The store or a source failed.
-            Unavailable: A worker process died.
+            Unavailable: A worker died.
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
             CafcatError: Any other error with which a source ended.
         """
@@ -170,7 +171,7 @@ class Ingest:
             self.ingest_batch(source, batch)
             if self._packer.report.interrupted:
                 return
-            if not self._packer.has_open_chunks:
+            if not self._packer.has_uncommitted_chunks:
                 self.positions.save()
             listed += len(batch)
             if self._most_files is not None and listed >= self._most_files and batch:
@@ -235,10 +236,9 @@ class Ingest:
         """Pack new files in columns, as `_pack`."""
         assert isinstance(source, ColumnarSource)  # noqa: S101 - only these list files in columns
         source_id = self._source_id(source.root)
-        count, size_bytes = len(files), files.size_bytes
-        if isinstance(source, ShareableSource) and (pool := self._pool_for(count, size_bytes)) is not None:
-            self._packer.finish_chunk()
-            pool.pack_columns(source.opener, files, source_id)
+        if (workers := self._workers_for(source, len(files), files.size_bytes)) is not None:
+            pool, opener = workers
+            pool.pack_columns(opener, files, source_id)
         else:
             with self._timed():
                 self._packer.pack_columns(source, files, source_id)
@@ -281,18 +281,12 @@ class Ingest:
         return found
 
     def _pack(self, source: Source, pending: Sequence[PendingFile]) -> None:
-        """Pack new and changed files of a source in worker processes, or in this process.
-
-        Worker processes are used if the source lets other processes open its files, and if they run already or the
-        files are enough work to start them.
-        """
+        """Pack new and changed files of a source by workers, or by this packer."""
         size_bytes = sum(item.file.size_bytes for item in pending)
-        if isinstance(source, ShareableSource) and (pool := self._pool_for(len(pending), size_bytes)) is not None:
-            self._packer.finish_chunk()
-            pool.pack(source.opener, pending)
+        if (workers := self._workers_for(source, len(pending), size_bytes)) is not None:
+            pool, opener = workers
+            pool.pack(opener, pending)
         else:
-            if self._pool is not None:
-                self._pool.finish()
             with self._timed():
                 self._packer.pack(source, pending)
 
@@ -302,20 +296,31 @@ class Ingest:
         yield
         self._packing_seconds += monotonic() - begun
 
-    def _pool_for(self, files: int, size_bytes: int) -> "WorkerPool | None":
-        """Return the pool of worker processes; None if this process packs the files.
+    def _workers_for(self, source: Source, files: int, size_bytes: int) -> "tuple[WorkerPool, Opener] | None":
+        """Return the workers that pack the next files, and what opens the files; None if this packer packs them.
 
-        The pool starts with the first batch that is worth it. All later batches use it.
+        Workers are used if other processes can open the files of the source, and if the workers run already or the
+        files are enough work to start them. The open chunks of the others, packer or workers, are committed.
 
         Args:
+            source: The source.
             files: Number of files to pack.
             size_bytes: Their total size.
         """
+        if isinstance(source, ShareableSource) and (pool := self._pool_for(files, size_bytes)) is not None:
+            self._packer.finish_chunk()
+            return pool, source.opener
+        if self._pool is not None:
+            self._pool.finish()
+        return None
+
+    def _pool_for(self, files: int, size_bytes: int) -> "WorkerPool | None":
+        """Return the pool of workers, which starts with the first batch that has enough work; None before that."""
         if self._jobs is None:
-            is_worth = self._packing_seconds >= _WORTH_SECONDS or size_bytes >= _WORTH_BYTES_AT_ONCE
+            is_enough = self._packing_seconds >= _WORKER_SECONDS or size_bytes >= _WORKER_BYTES_BY_DEFAULT
         else:
-            is_worth = files >= _WORTH_FILES or size_bytes >= _WORTH_BYTES
-        if self._pool is None and self._jobs != 1 and is_worth:
+            is_enough = files >= _WORKER_FILES or size_bytes >= _WORKER_BYTES
+        if self._pool is None and self._jobs != 1 and is_enough:
             jobs = min(processors(), _MOST_JOBS) if self._jobs is None else self._jobs
             self._pool = self._start_pool(jobs) if jobs > 1 else None
         return self._pool
@@ -341,7 +346,7 @@ class Ingest:
         return self._stack.enter_context(WorkerPool(self._session, setup, jobs))
 
     def finish(self) -> None:
-        """Commit the open chunks of this process and of the worker processes. Raises the errors of `run`."""
+        """Commit the open chunks of this packer and of the workers. Raises the errors of `run`."""
         if self._pool is not None:
             self._pool.finish()
         self._packer.finish_chunk()
@@ -362,7 +367,7 @@ class Ingest:
         """
         pending: list[PendingFile] = []
         paths: set[str] = set()
-        is_open = self._packer.has_open_chunks or self._pool is not None
+        is_open = self._packer.has_uncommitted_chunks or self._pool is not None
         for n, file in enumerate(batch):
             replaces = n in existing.changed
             if not self._dry_run and (file.path in paths or (is_open and self._may_contain(file.path))):

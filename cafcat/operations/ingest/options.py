@@ -56,7 +56,7 @@ class IngestOptions(SourceOptions):
             log files in one archive; None for 1 GB.
         jobs: Number of workers that pack local folders, each into chunks of its own; 1: this process packs. None
             for one per processor, at most four. They start only if there is enough to do. Two workers are threads
-            if there is the library in C, else all workers are processes.
+            if there is the native part, else all workers are processes.
         share_password: With an executor: send the URL of the database to the workers even if it has a password.
         executor: Packs the sources with the workers of this executor, on any number of hosts: a process pool, or
             the executor of Dask, Ray, MPI or another engine. None: this process packs, with its own workers.

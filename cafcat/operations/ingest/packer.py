@@ -11,6 +11,7 @@ from cafcat.errors import Refused, SourceFailed
 from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
 from cafcat.model import FileProblem, NewFile, OnConflict, ProblemKind, SourceFile
+from cafcat.native.folder import FilesOfFolder
 from cafcat.operations.ingest.committing import ChunkInCommit
 from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
@@ -18,7 +19,7 @@ from cafcat.scanning.positions import PassedFiles, Positions
 from cafcat.scanning.problems import Problems
 from cafcat.session import Session
 from cafcat.sources.base import Opener, OpenFile
-from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.sources.local.columns import FileColumns, source_files
 from cafcat.sources.local.files import AHEAD_FILES, PROBED_FILES
 from cafcat.writing.chunk import ChunkTarget, FinishedChunk, OpenChunk
 from cafcat.writing.limits import WHOLE_FILE_BYTES, Limits
@@ -27,9 +28,11 @@ __all__ = ["Packer", "PendingFile"]
 
 _GROUP_FILES: Final = 256
 _GROUP_BYTES: Final = 1 << 20
+"""Most files, and bytes, that are added to a chunk with one call. For files in columns, this is so at first."""
 _FAST_FILES: Final = 4 * _GROUP_FILES
-"""How many files in columns are packed with one call if files do not take long, and how many are read into the page
-cache before the first of them is packed."""
+"""Most files in columns that one call packs if they are in memory."""
+_PREFETCHED_FILES: Final = 4 * _GROUP_FILES
+"""Most files that are read into the page cache before the first of them is packed."""
 _CACHED_WAITS: Final = 1 / 2
 """Waits for a file, on average, up to which files are in memory. A file on a disk or a server has at least one."""
 _LARGE_FILES: Final = 10_000
@@ -54,7 +57,7 @@ class PendingFile(NamedTuple):
 class _Pace:
     """Decides how the next files are read, by how often the files before them made the program wait.
 
-    Without waits, files are in memory. If they are on a disk, the library in C reads the next ones into the page
+    Without waits, files are in memory. If they are on a disk, the native part reads the next ones into the page
     cache, several at the same time, before it packs them. If that does not end the waits, because of a server,
     `Packer.pack` gets the next ones.
 
@@ -75,7 +78,8 @@ class _Pace:
     def note(self, files: int, waits: int) -> None:
         """Note how many files the library packed with a call, and how many times it waited for them.
 
-        Without any, the next file is not usual: `pack` gets this file, and then twice as many for each further one.
+        If `files` is 0, the library refused the next file. Then `pack` gets one file; after the next refusal two,
+        then four, up to AHEAD_FILES.
         """
         if not files:
             self.ahead, self._unusual = self._unusual, min(2 * self._unusual, AHEAD_FILES)
@@ -91,6 +95,12 @@ class _Pace:
             reads_in_python = is_slow and not self.prefetches
             self.ahead, self.most_files = (AHEAD_FILES, PROBED_FILES) if reads_in_python else (0, _FAST_FILES)
 
+    def next_ahead(self, most: int) -> int:
+        """Return how many of the next files `pack` gets now, at most so many, and count them as handled."""
+        count = min(self.ahead, most)
+        self.ahead -= count
+        return count
+
     def note_prefetched(self, files: int, waits: int) -> None:
         """Note how many files were read into the page cache, and how many times a thread waited for them.
 
@@ -100,7 +110,9 @@ class _Pace:
 
 
 class Packer:
-    """Reads files and packs them into chunks, of which at most one is open.
+    """Reads files and packs them into chunks.
+
+    Files are added to one chunk, while a thread may commit the one before it. Both are called uncommitted.
 
     Attributes:
         chunk: The chunk to which files are added; None without one.
@@ -135,19 +147,19 @@ class Packer:
         self.problems = Problems(target.catalog, self.report, session.progress)
 
     def may_contain(self, path: str) -> bool:
-        """Return False if the open chunks certainly do not contain a file of this path. True can be wrong."""
-        return any(chunk.may_contain(path) for chunk in self._open_chunks())
+        """Return False if the uncommitted chunks certainly contain no file of this path. True can be wrong."""
+        return any(chunk.may_contain(path) for chunk in self._uncommitted_chunks())
 
     def may_contain_from(self, path: str) -> bool:
         """Return False if the open chunks certainly contain no file of this path or a larger one."""
-        return any(chunk.may_contain_from(path) for chunk in self._open_chunks())
+        return any(chunk.may_contain_from(path) for chunk in self._uncommitted_chunks())
 
     @property
-    def has_open_chunks(self) -> bool:
+    def has_uncommitted_chunks(self) -> bool:
         """True if files were packed that may not be committed yet."""
-        return bool(self._open_chunks())
+        return bool(self._uncommitted_chunks())
 
-    def _open_chunks(self) -> Sequence[OpenChunk]:
+    def _uncommitted_chunks(self) -> Sequence[OpenChunk]:
         """Return the chunk to which files are added, and the one that a thread commits, as far as there are any."""
         chunks = [] if self._in_commit is None else [self._in_commit.chunk]
         return chunks if self.chunk is None else [*chunks, self.chunk]
@@ -160,7 +172,7 @@ class Packer:
 
         Args:
             opener: Opens the files.
-            pending: The files. Their paths are distinct, and not in the open chunk.
+            pending: The files. Their paths are distinct, and not in an uncommitted chunk.
 
         Raises:
             SourceBroke: No further file of the source can be read.
@@ -190,7 +202,7 @@ class Packer:
     def pack_columns(self, opener: Opener, files: FileColumns, source_id: int) -> None:
         """Read files in columns and add them to chunks, as `pack` does, until the user ends the operation.
 
-        Small files that have not changed are read and added by the library in C, in groups. `pack` gets the others,
+        Small files that have not changed are read and added by the native part, in groups. `pack` gets the others,
         and files that take long because of a server: `pack` reads several of them at the same time.
 
         Args:
@@ -205,43 +217,45 @@ class Packer:
             begin = in_memory = part.begin
             while begin < part.end and not self.is_stopping():
                 if self._pace.ahead:
-                    end = min(part.end, begin + self._pace.ahead)
-                    rest += [PendingFile(file, False, source_id) for file in files.of_part(part, begin, end)]
-                    self._pace.ahead -= end - begin
+                    end = begin + self._pace.next_ahead(part.end - begin)
+                    rest += [PendingFile(file, False, source_id) for file in source_files(part.between(begin, end))]
                     begin = end
                 elif rest:
                     self.pack(opener, rest)
                     rest = []
                 else:
+                    left = part.between(begin, part.end)
                     if self._pace.prefetches and begin >= in_memory:
-                        in_memory = self._prefetch(files, part, begin)
-                    begin = self._add_columns(files, part, begin, source_id)
+                        in_memory = self._prefetch(left)
+                    begin = self._add_columns(left, source_id)
         if rest and not self.is_stopping():
             self.pack(opener, rest)
 
-    def _prefetch(self, files: FileColumns, part: FilesOfFolder, begin: int) -> int:
-        """Read the next files of a part into the page cache. Return the position after them."""
-        end = min(part.end, begin + _FAST_FILES)
-        if self.chunk is not None and self.chunk.takes_columns:
-            self._pace.note_prefetched(end - begin, self.chunk.prefetch(files, part, begin, end))
+    def _prefetch(self, files: FilesOfFolder) -> int:
+        """Read the first of the files into the page cache. Return the position after them."""
+        end = min(files.end, files.begin + _PREFETCHED_FILES)
+        if self.chunk is not None and self.chunk.accepts_columns:
+            self._pace.note_prefetched(end - files.begin, self.chunk.prefetch(files.between(files.begin, end)))
         return end
 
-    def _add_columns(self, files: FileColumns, part: FilesOfFolder, begin: int, source_id: int) -> int:
-        """Add the next files of a part to the open chunk, or to a new one. Return the position after them."""
+    def _add_columns(self, files: FilesOfFolder, source_id: int) -> int:
+        """Add the first of the files to the open chunk, or to a new one. Return the position after them."""
         chunk = None
         with suppress(Refused):  # `pack` reports the reason
-            chunk = self._chunk_for(part.listed.path(begin), part.listed.size_of(begin))
-        if chunk is None or not chunk.takes_columns:
+            chunk = self._chunk_for(files.first_path, files.sizes()[0])
+        if chunk is None or not chunk.accepts_columns:
             self._pace.note(0, 0)
-            return begin
+            return files.begin
         chunk.set_source(source_id)
         most = min(self._pace.most_files, self._limits.max_files - chunk.file_count)
-        packed = chunk.add_columns(files, part, begin, min(part.end, begin + most), self._limits.target_bytes)
-        if packed.end > begin:
-            self._positions.passed(files.of_part(part, packed.end - 1, packed.end)[0])
-            self._progress.advance(packed.end - begin, packed.data_bytes)
+        end = min(files.end, files.begin + most)
+        packed = chunk.add_columns(files.between(files.begin, end), self._limits.target_bytes)
+        count = packed.end - files.begin
+        if count:
+            self._positions.passed(source_files(files.between(packed.end - 1, packed.end))[0])
+            self._progress.advance(count, packed.data_bytes)
             self._check(chunk)
-        self._pace.note(packed.end - begin, packed.waits)
+        self._pace.note(count, packed.waits)
         return packed.end
 
     def is_stopping(self) -> bool:
@@ -384,7 +398,9 @@ class Packer:
             return
         self._end_commit()
         self.chunk = None
-        self._in_commit = ChunkInCommit(chunk, self._target.catalog, self._on_conflict, self._positions.taken())
+        self._in_commit = ChunkInCommit(
+            chunk, self._target.catalog, self._on_conflict, self._positions.pop_passed()
+        )
 
     def finish_chunk(self) -> None:
         """Commit the open chunk, if there is one, and wait for the commit of the one before it.
@@ -408,7 +424,7 @@ class Packer:
             return
         finished = chunk.finish(self._on_conflict, self._progress)
         self.chunk = None
-        self._count_committed(chunk, finished, self._positions.taken())
+        self._count_committed(chunk, finished, self._positions.pop_passed())
 
     def _end_commit(self) -> None:
         """Wait until the thread has committed its chunk, if there is one, and count it. Raises its errors."""

@@ -31,17 +31,18 @@ __all__ = ["ColumnPiece", "Piece", "Setup", "serve"]
 
 _SENT_FILES: Final = 1000
 _SENT_BYTES: Final = 16 << 20
+"""A worker sends its counts to the coordinator after so many files or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """First message of the parent process to a worker process: how to open a session, and how to write chunks.
+    """First message of the coordinator to a worker: how to open a session, and how to write chunks.
 
     Attributes:
         open_session: Opens the session of the worker.
         store: URL of the store for new chunks.
         format: Name of the format of new chunks.
-        run: `ingest_runs.id` of the ingest.
+        run: `ingest_runs.id` of the ingest; None if chunks are packed without a run.
         limits: When a chunk is full.
         on_conflict: Action of a commit for a path that another process entered into the catalog meanwhile.
         in_threads: True if the workers are threads of the coordinator's process, which reports their warnings and
@@ -58,7 +59,7 @@ class Setup:
 
 
 class Piece:
-    """A part of the work, as it is sent to a worker process: some files to pack, and how to open them.
+    """A part of the work, as it is sent to a worker: some files to pack, and how to open them.
 
     The files are sent as plain tuples, because sending named tuples takes three times as long.
     """
@@ -70,7 +71,7 @@ class Piece:
         self._source_ids = [item.source_id for item in pending]
 
     def pack(self, packer: Packer) -> None:
-        """Pack the files in this worker process, unless the user ends the ingest.
+        """Pack the files in this worker, unless the user ends the ingest.
 
         Raises the errors of `Packer.pack`, such as SourceBroke and StoreFailed.
         """
@@ -92,23 +93,24 @@ class ColumnPiece:
         self._source_id = source_id
 
     def pack(self, packer: Packer) -> None:
-        """Pack the files in this worker process, unless the user ends the ingest. Raises as `Piece.pack`."""
+        """Pack the files in this worker, unless the user ends the ingest. Raises as `Piece.pack`."""
         if not packer.is_stopping():
             packer.pack_columns(self._opener, self._files, self._source_id)
 
 
 class Aborted(Exception):
-    """The ingest failed in the parent process or in another worker, or the parent process died."""
+    """The ingest failed in the coordinator or in another worker, or the process of the coordinator died."""
 
 
 class _Inbox:
-    """The messages that this worker process gets from its parent process.
+    """The messages that this worker gets from the coordinator.
 
-    A thread receives them, so the parent is never blocked by a full pipe while this process waits for the parent.
+    A thread receives them, so a full pipe never blocks the coordinator while this worker waits for the coordinator.
 
     Attributes:
-        is_stopped: True once the parent process has sent "stop", because the user ends the ingest.
-        is_aborted: True once the parent process has sent "abort", because the ingest failed, or once it has died.
+        is_stopped: True once the coordinator has sent "stop", because the user ends the ingest.
+        is_aborted: True once the coordinator has sent "abort", because the ingest failed, or its process has
+            died.
     """
 
     def __init__(self, pipe: WorkerPipe) -> None:
@@ -134,28 +136,28 @@ class _Inbox:
         self._messages.put(("abort", None))
 
     def receive(self) -> tuple[str, Any]:
-        """Wait for the next message of the parent process, and return its kind and value.
+        """Wait for the next message of the coordinator, and return its kind and value.
 
-        A "stop" is not returned, but sets `is_stopped`. If the parent process sent "abort" or died, the result is
-        ("abort", None).
+        A "stop" is not returned, but sets `is_stopped`. If the coordinator sent "abort", or its process died, the
+        result is ("abort", None).
         """
         return self._messages.get()
 
 
-class _ToParent(logging.Handler):
-    """Sends warnings of the logger "cafcat" to the parent process, which reports them to the user."""
+class _ToCoordinator(logging.Handler):
+    """Sends warnings of the logger "cafcat" to the coordinator, which reports them to the user."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         super().__init__(logging.WARNING)
         self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the text of a log record to the parent process, as a Warned event."""
+        """Send the text of a log record to the coordinator, as a Warned event."""
         self._pipe.send(("event", Warned(record.getMessage())))
 
 
 class _SentProgress(Progress):
-    """Progress of a worker process: sends counts and events to the parent process, which can stop the worker.
+    """Progress of a worker: sends counts and events to the coordinator, which can stop the worker.
 
     Attributes:
         report: The report of the worker's packer, which is sent before each event of a commit.
@@ -168,7 +170,7 @@ class _SentProgress(Progress):
         self.report: IngestReport | None = None
 
     def advance(self, files: int, size_bytes: int) -> None:
-        """Count files and bytes. Send the counts after 1,000 files or 16 MiB."""
+        """Count files and bytes. Send the counts after `_SENT_FILES` or `_SENT_BYTES`."""
         self._files += files
         self._bytes += size_bytes
         if self._files >= _SENT_FILES or self._bytes >= _SENT_BYTES:
@@ -180,7 +182,7 @@ class _SentProgress(Progress):
         self._files = self._bytes = 0
 
     def emit(self, event: Event) -> None:
-        """Send an event to the parent process. Before the event of a commit, send the report that counts it."""
+        """Send an event to the coordinator. Before the event of a commit, send the report that counts it."""
         if isinstance(event, ChunkCommitted):
             self.flush()
             self._pipe.send(("report", self.report))
@@ -188,33 +190,33 @@ class _SentProgress(Progress):
 
     @property
     def stopping(self) -> bool:
-        """True if the parent process has sent "stop": the user ends the ingest."""
+        """True if the coordinator has sent "stop": the user ends the ingest."""
         return self._inbox.is_stopped
 
     def checkpoint(self) -> None:
-        """Raise Aborted if the parent process has sent "abort", or has died."""
+        """Raise Aborted if the coordinator has sent "abort", or its process has died."""
         if self._inbox.is_aborted:
             raise Aborted
 
 
 def serve(pipe: WorkerPipe) -> None:
-    """Pack files that the parent process sends. This is the main function of a worker process of an ingest.
+    """Pack files that the coordinator sends. This is the main function of a worker of an ingest.
 
-    The first message from the parent is a Setup. Each further message is a pair: ("pack", Piece), ("finish", None)
+    The first message is a Setup. Each further message is a pair: ("pack", Piece or ColumnPiece), ("finish", None)
     to commit the open chunk, ("stop", None) to pack no further files, or ("abort", None). After "abort", or if the
-    parent process dies, the open chunk is abandoned.
+    process of the coordinator dies, the open chunk is abandoned.
 
-    Each message to the parent process is a pair of a kind and a value: "advance" (files and bytes), "event",
+    Each message to the coordinator is a pair of a kind and a value: "advance" (files and bytes), "event",
     "report" (all counts so far), "done" (a piece was handled), "broke" (the error of a source), "finished" (the
     open chunk was committed), or "error", after which the worker ends.
 
     Args:
-        pipe: This process's end of the pipe to the parent process.
+        pipe: This worker's end of the pipe to the coordinator.
     """
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
     if not setup.in_threads:
-        logging.getLogger("cafcat").addHandler(_ToParent(pipe))
+        logging.getLogger("cafcat").addHandler(_ToCoordinator(pipe))
     try:
         progress = _SentProgress(pipe, inbox)
         with closing(setup.open_session(progress)) as session:
@@ -223,7 +225,7 @@ def serve(pipe: WorkerPipe) -> None:
                 _serve(pipe, inbox, setup, session, progress)
     except Aborted:
         return
-    except BaseException as error:  # noqa: BLE001 - it is raised by the parent
+    except BaseException as error:  # noqa: BLE001 - the coordinator raises it
         pipe.send(("error", _sendable(error)))
 
 
@@ -268,4 +270,4 @@ def _sendable(error: BaseException) -> CafcatError:
         with suppress(Exception):
             error.__cause__ = error.__context__ = None
         return error
-    return StoreFailed(f"a worker process of the ingest failed: {error!r}")
+    return StoreFailed(f"a worker of the ingest failed: {error!r}")

@@ -1,6 +1,6 @@
-"""A pool of worker processes that pack files, for the parent process of an ingest.
+"""A pool of workers, which are threads or processes that pack files, for the coordinator of an ingest.
 
-Each process fills its own chunks. The process with the least work gets the next files.
+Each worker fills its own chunks. The worker with the fewest unfinished pieces gets the next one.
 """
 
 import time
@@ -35,22 +35,22 @@ _END_SECONDS: Final = 60.0
 
 
 class WorkerPool:
-    """Worker processes that pack files, as a context manager.
+    """Workers that pack files, as a context manager.
 
     Without an error, call `finish` before the end of the `with` block. An error that leaves the block makes the
     workers abandon their open chunks. Between two calls of `finish`, all paths must be distinct.
     """
 
     def __init__(self, session: Session, setup: Setup, count: int) -> None:
-        """Start the worker processes of the ingest.
+        """Start the workers of the ingest.
 
         Args:
             session: Receives the progress and the events of the workers.
             setup: How the workers open their sessions and write chunks.
-            count: Number of worker processes.
+            count: Number of workers.
 
         Raises:
-            Unavailable: A worker process cannot be started.
+            Unavailable: A worker cannot be started.
         """
         self._session = session
         self._workers = Workers(serve, count, label="ingest", in_threads=setup.in_threads)
@@ -163,7 +163,7 @@ class WorkerPool:
         return IngestReport(**values)
 
     def _free_worker(self) -> WorkerPipe:
-        """Wait until a worker has fewer than 8 unfinished pieces. Return the pipe of the worker with the fewest."""
+        """Wait until a worker has fewer than `_PIECES_AHEAD` unfinished pieces, and return its pipe."""
         while True:
             self._listen(self._workers.pipes, 0)
             pipe = min(self._workers.pipes, key=self._busy.__getitem__)
@@ -207,7 +207,7 @@ class WorkerPool:
             self._workers.end(at_once=False, seconds=_END_SECONDS)
 
     def _abort(self) -> None:
-        """Send "abort" to all workers, and wait up to 60 seconds until they have ended.
+        """Send "abort" to all workers, and wait until they have ended, at most `_END_SECONDS`.
 
         They abandon their open chunks. Chunks that they committed before are counted and reported.
         """

@@ -1,4 +1,4 @@
-"""Walks folders like `walk.py`, but lists each folder by the library in C, in columns (`FileColumns`)."""
+"""Walks folders like `walk.py`, but lists each folder by the native part, in columns (`FileColumns`)."""
 
 import os
 import re
@@ -9,17 +9,17 @@ from time import monotonic
 from typing import Final
 
 from cafcat.model import MAX_PATH_BYTES
-from cafcat.native.folder import FILE, FOLDER, FolderLister, ListedFolder, folder_lister
+from cafcat.native.folder import FILE, FOLDER, FilesOfFolder, FolderLister, ListedFolder, folder_lister
 from cafcat.sources.base import BATCH_FILES, BATCH_SECONDS
-from cafcat.sources.local.columns import FileColumns, FilesOfFolder
+from cafcat.sources.local.columns import FileColumns
 from cafcat.sources.local.walk import Found, Walk, unreadable
 from cafcat.sources.names import folder_prefix
 from cafcat.support.paths import is_text
 
 __all__ = ["column_walk"]
 
-_WORTH_FILES: Final = 64
-"""The catalog is asked once for each batch, which takes as long as to make objects for some ten files."""
+_LEAST_FILES: Final = 64
+"""Smallest number of files in a FileColumns. Its query takes as long as to make objects for some ten files."""
 _NO_FILE: Final = re.compile(rb"[^%c]" % FILE)
 
 
@@ -61,6 +61,7 @@ class ColumnWalk:
         self._lister = lister
         self._locator = os.path.join(locator, "")  # with a slash at its end
         self._path = folder_prefix(path)
+        self._base, self._skip = os.fsencode(self._locator), len(self._path.encode())
         self._relative_from = relative_from
         self._levels: list[_Level] = []
         self._parts: list[FilesOfFolder | Found] = []
@@ -70,8 +71,8 @@ class ColumnWalk:
     def batches(self) -> Iterator[Sequence[Found]]:
         """Yield the files and problems of `Walk.visit`, in the same order.
 
-        A batch has at most 5,000 of them, and takes no longer than two seconds. Some batches are a FileColumns;
-        others may be empty.
+        A batch has at most BATCH_FILES of them. After BATCH_SECONDS, it ends with the folder that is being listed.
+        Some batches are a FileColumns; others may be empty.
         """
         yield from self._enter(self._locator, self._path)
         while self._levels:
@@ -114,7 +115,7 @@ class ColumnWalk:
         kinds = level.listed.kinds
         after = _NO_FILE.search(kinds, level.next)
         end = min(len(kinds) if after is None else after.start(), level.next + BATCH_FILES - self._count)
-        self._parts.append(FilesOfFolder(level.path, level.listed, level.next, end))
+        self._parts.append(FilesOfFolder(level.path, level.listed, level.next, end, self._base, self._skip))
         self._count += end - level.next
         level.next = end
         yield from self._complete()
@@ -136,12 +137,11 @@ class ColumnWalk:
         Many files without a problem between them become a FileColumns; all others become lists.
         """
         parts, self._parts, self._count = self._parts, [], 0
-        base, skip = os.fsencode(self._locator), len(self._path.encode())
         batch: list[Found] = []
         for _, run in groupby(parts, key=lambda part: isinstance(part, FilesOfFolder)):
             adjacent = list(run)
-            files = FileColumns([part for part in adjacent if isinstance(part, FilesOfFolder)], base, skip)
-            if len(files) >= _WORTH_FILES:
+            files = FileColumns([part for part in adjacent if isinstance(part, FilesOfFolder)])
+            if len(files) >= _LEAST_FILES:
                 if batch:
                     yield batch
                 yield files
