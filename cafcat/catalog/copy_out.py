@@ -10,7 +10,7 @@ from psycopg.pq import ExecStatus
 from psycopg.waiting import Ready, Wait
 
 from cafcat.catalog.connection import PgConnection
-from cafcat.native.copy import row_taker
+from cafcat.native.copy import row_receiver
 
 __all__ = ["copied_blocks"]
 
@@ -46,18 +46,18 @@ def copied_blocks(
 
 
 class _Rows:
-    """Takes the rows of a running COPY from libpq, which does not wait."""
+    """The rows of a running COPY, from libpq, which does not wait."""
 
     def __init__(self, connection: PgConnection) -> None:
         self._pgconn = connection.pgconn
         self._encoding = connection.info.encoding
         self._is_read = False
-        self._taker = row_taker(_libpq(), _BLOCK_BYTES)
+        self._receiver = row_receiver(_libpq(), _BLOCK_BYTES)
 
     def copy_block(self) -> _Steps:
         """Return the next rows; b"" after the last one. `psycopg.Connection.wait` runs this generator."""
         while not self._is_read:
-            rows, self._is_read = self._take()
+            rows, self._is_read = self._received()
             if rows:
                 return rows
             if not self._is_read:
@@ -65,14 +65,14 @@ class _Rows:
         yield from self._end()
         return b""
 
-    def _take(self) -> tuple[bytes, bool]:
+    def _received(self) -> tuple[bytes, bool]:
         """Return the rows that libpq has received, up to about a block, and whether the COPY has ended."""
         address = getattr(self._pgconn, "pgconn_ptr", None)  # documented, but not in the type of PGconn
-        if self._taker is not None and address is not None:
-            taken, result = self._taker.take(address, self._pgconn.socket)
-            if result == _FAILED and not taken:
+        if self._receiver is not None and address is not None:
+            received, result = self._receiver.receive(address, self._pgconn.socket)
+            if result == _FAILED and not received:
                 self._pgconn.get_copy_data(1)  # fails again, and raises the error
-            return taken, result == _ENDED
+            return received, result == _ENDED
         rows: list[memoryview] = []
         row_bytes = block_bytes = 0
         while block_bytes < _BLOCK_BYTES:

@@ -1,11 +1,11 @@
-"""Takes the rows of a running COPY from libpq. psycopg takes one row with each call."""
+"""Receives the rows of a running COPY, many with one call. psycopg returns one row with each call."""
 
 import ctypes
 from typing import Final
 
 from cafcat.native.library import library
 
-__all__ = ["RowTaker", "row_taker"]
+__all__ = ["RowReceiver", "row_receiver"]
 
 _GET: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 _RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -28,8 +28,8 @@ class _Copying(ctypes.Structure):
     )
 
 
-class RowTaker:
-    """Takes the rows of a running COPY that libpq has received."""
+class RowReceiver:
+    """Receives the rows of a running COPY through libpq."""
 
     def __init__(self, loaded: ctypes.CDLL, libpq: ctypes.CDLL, block_bytes: int) -> None:
         """Prepare the call. Raises AttributeError if `libpq` has no functions of libpq."""
@@ -45,7 +45,7 @@ class RowTaker:
             capacity=block_bytes,
         )
 
-    def take(self, connection: int, socket: int = -1) -> tuple[bytes, int]:
+    def receive(self, connection: int, socket: int) -> tuple[bytes, int]:
         """Return rows of the server, and the last result of PQgetCopyData.
 
         The rows have at most `block_bytes`, except that the last one can be larger. The result is above 0 if libpq
@@ -53,8 +53,7 @@ class RowTaker:
 
         Args:
             connection: Address of libpq's PGconn.
-            socket: Its file descriptor. While the server sends rows without a pause of two milliseconds, the call
-                receives them. -1: it only takes what libpq has received already.
+            socket: Its file descriptor. The call returns when the server has sent nothing for two milliseconds.
         """
         copying = self._copying
         copying.connection, copying.socket = connection, socket
@@ -66,8 +65,8 @@ class RowTaker:
         return rows, int(result)
 
 
-def row_taker(libpq: str, block_bytes: int) -> RowTaker | None:
-    """Return an object that takes rows; None without the library, or if `libpq` has no functions of libpq.
+def row_receiver(libpq: str, block_bytes: int) -> RowReceiver | None:
+    """Return an object that receives rows; None without the library, or if `libpq` has no functions of libpq.
 
     Args:
         libpq: Path of the libpq that psycopg calls, or of a library that is linked with it; "" if it is unknown.
@@ -77,6 +76,6 @@ def row_taker(libpq: str, block_bytes: int) -> RowTaker | None:
     if loaded is None or not libpq:
         return None
     try:
-        return RowTaker(loaded, ctypes.CDLL(libpq), block_bytes)
+        return RowReceiver(loaded, ctypes.CDLL(libpq), block_bytes)
     except (OSError, AttributeError):
         return None

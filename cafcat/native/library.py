@@ -1,7 +1,8 @@
-"""Finds and loads the library in C, which the build of the package compiles where there is a compiler.
+"""Finds and loads the native part, which the build of the package compiles where there is a compiler.
 
-Everything works without the library, more slowly. The environment variable CAFCAT_NATIVE=0 turns it off. Any other
-value but 1 is the path of the library to load, for tests with a library that was compiled in another way.
+Everything works without the library, more slowly. CAFCAT_NATIVE=0 in the environment turns the library off. If the
+variable is unset, empty or 1, the library beside this file is loaded. Any other value is the path of the library to
+load, for tests with a library that was compiled in another way.
 """
 
 import ctypes

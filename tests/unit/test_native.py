@@ -1,4 +1,4 @@
-"""The library in C: it is loaded or not, and its checksums are those of a library that is kept."""
+"""The native part: it is loaded or not, and its checksums are those of a library that is kept."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from awscrt.checksums import crc64nvme as awscrt_crc64nvme
 
-from cafcat.native.copy import RowTaker
+from cafcat.native.copy import RowReceiver
 from cafcat.native.crc64nvme import crc64nvme_by_instructions
 from cafcat.native.library import library, turned_off, why_unused
 from cafcat.support.checksums import crc32c
@@ -108,17 +108,17 @@ class RowsInMemory:
 
 @needs_library
 @pytest.mark.parametrize("last", [0, -1, -2])
-def test_rows_of_every_size_are_taken(last: int) -> None:
+def test_rows_of_every_size_are_received(last: int) -> None:
     loaded = library()
     assert loaded is not None
     random_rows = random.Random(7)
     rows = [random_rows.randbytes(random_rows.choice([1, 3, 9, 10, 11, 400])) for _ in range(500)]
     memory = RowsInMemory([rows.copy()], last)
-    taker = RowTaker(loaded, memory, 10)  # type: ignore[arg-type]
+    receiver = RowReceiver(loaded, memory, 10)  # type: ignore[arg-type]
     taken = []
     result = 1
     while result > 0:
-        block, result = taker.take(7)
+        block, result = receiver.receive(7, memory.socket.fileno())
         taken.append(block)
     assert result == last
     assert b"".join(taken) == b"".join(rows)
@@ -132,12 +132,11 @@ def test_rows_are_received_until_the_server_pauses() -> None:
     loaded = library()
     assert loaded is not None
     with closing(RowsInMemory([[b"a"], [b"b", b"c"], [], [b"d"]], -1)) as memory:
-        taker = RowTaker(loaded, memory, 10)  # type: ignore[arg-type]
+        receiver = RowReceiver(loaded, memory, 10)  # type: ignore[arg-type]
         memory.server.send(b"..")
-        assert taker.take(7) == (b"a", 0)  # without the socket, nothing is received
-        assert taker.take(7, memory.socket.fileno()) == (b"bc", 0)
+        assert receiver.receive(7, memory.socket.fileno()) == (b"abc", 0)
         memory.server.send(b".")
-        assert taker.take(7, memory.socket.fileno()) == (b"d", -1)
+        assert receiver.receive(7, memory.socket.fileno()) == (b"d", -1)
 
 
 def test_the_library_can_be_turned_off() -> None:

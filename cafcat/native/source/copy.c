@@ -1,4 +1,4 @@
-/* Takes rows of a running COPY from libpq. */
+/* Receives rows of a running COPY through libpq. */
 #include "native.h"
 
 #include <poll.h>
@@ -13,14 +13,15 @@ struct copying {
     void (*release)(void *memory);
     int (*consume)(void *connection);
     void *connection;
-    int32_t socket;            /* of the connection; -1: do not wait */
+    int32_t socket;            /* of the connection */
     uint8_t *block;            /* memory of the caller */
     int64_t capacity;
     int64_t size;              /* result: number of bytes in the block */
     char *row;                 /* result: a row that does not fit, if the return value is above 0. The caller frees it */
 };
 
-static int take(struct copying *from)
+/* Copies the rows that libpq has received. */
+static int copy_received(struct copying *from)
 {
     int row_bytes;
     while ((row_bytes = from->get(from->connection, &from->row, 1)) > 0) {
@@ -33,13 +34,14 @@ static int take(struct copying *from)
     return row_bytes;
 }
 
-static int has_received(struct copying *from)
+/* Waits for further bytes of the server. Returns 1 if libpq has received some. */
+static int receive(struct copying *from)
 {
     struct pollfd ready = {.fd = from->socket, .events = POLLIN};
-    return from->socket >= 0 && poll(&ready, 1, WAIT_MILLISECONDS) == 1 && from->consume(from->connection);
+    return poll(&ready, 1, WAIT_MILLISECONDS) == 1 && from->consume(from->connection);
 }
 
-/* Copies rows into the block until one does not fit, or the server sends nothing for a moment.
+/* Copies rows into the block until one does not fit, or the server sends nothing for WAIT_MILLISECONDS.
  *
  * Returns the last result of PQgetCopyData: 0 if the server has to send more, -1 after the last row, -2 after an error. A
  * result above 0 is the size of the row that does not fit. */
@@ -48,7 +50,7 @@ EXPORTED int64_t cafcat_copy_rows(struct copying *from)
     int result;
     from->size = 0;
     do
-        result = take(from);
-    while (result == 0 && has_received(from));
+        result = copy_received(from);
+    while (result == 0 && receive(from));
     return result;
 }

@@ -2,8 +2,8 @@
  *
  * A run of bytes is a polynomial over two elements, and its checksum the remainder by another polynomial. Two words stand
  * for a polynomial with the same remainder as all bytes so far: they are multiplied with powers of x, which moves them
- * behind the next bytes, and added to these. Four such pairs are computed at the same time, because each multiplication
- * takes some cycles. At the end, a table computes the remainder of the last pair and of the bytes that are left.
+ * behind the next bytes, and added to these. Several such pairs (LANES) are computed at the same time, because each
+ * multiplication takes some cycles. At the end, a table computes the remainder of the last pair and of the bytes that are left.
  *
  * Bits are reversed: the lowest bit of a word has the highest power. The product of two words is therefore one power of x
  * too high, and the constants are one power lower than the distance.
@@ -146,7 +146,7 @@ __attribute__((constructor)) static void begin(void)
 #endif
 }
 
-/* Returns 1 if the processor has the multiplication. Without it, the kept library is faster. */
+/* Returns 1 if the processor has the multiplication. Without it, awscrt is faster. */
 EXPORTED int cafcat_has_fast_crc64nvme(void)
 {
     return has_hardware != 0;

@@ -1,6 +1,6 @@
 /* Writes small files into a folder: the content from the bytes of their chunk, and the name of each file later.
  *
- * new_file.py has the same in Python, also for file systems without files that have no name. */
+ * cafcat/support/new_file.py has the same in Python, also for file systems without files that have no name. */
 #define _GNU_SOURCE
 #include "native.h"
 

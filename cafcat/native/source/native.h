@@ -1,7 +1,8 @@
 /* Functions that Python calls through ctypes. They use no header of Python: one library serves every version.
  *
- * Every pointer and size comes from the Python files of cafcat/native, which have allocated the memory. No function keeps
- * memory or a pointer after it returns, or reads outside of the memory that it was given.
+ * The Python files of cafcat/native allocate the memory, and pass its addresses and sizes. No function keeps such an address
+ * after it returns. What a function leaves to its caller: a row of libpq that the caller frees (copy.c), and descriptors of new
+ * files that the caller closes (extract.c).
  */
 #ifndef CAFCAT_NATIVE_H
 #define CAFCAT_NATIVE_H

@@ -1,6 +1,8 @@
-/* Reads small files, one after the other, and makes what their chunk needs: bytes, text of the index, rows of COPY.
+/* Reads small files, one after the other, and makes what their chunk needs: bytes, text of the index, rows of COPY. Before that,
+ * threads can read files into the page cache.
  *
- * index_text.py has the format of the text, mapping.py that of the rows, files.py the rules for a changed file. */
+ * cafcat/formats/index_text.py has the format of the text, cafcat/catalog/files/mapping.py that of the rows,
+ * cafcat/sources/local/files.py the rules for a changed file. */
 #define _GNU_SOURCE /* for RUSAGE_THREAD */
 #include "native.h"
 
@@ -48,7 +50,7 @@ struct packing {
     /* Results: numbers of bytes in each part of the memory, and why the packing ended at the file `begin`. */
     int64_t data_used, text_used, rows_used;
     int32_t reason;
-    int64_t waits;             /* result: how many times the files made a thread wait, as for a disk or a server */
+    int64_t waits;             /* how many times the files made a thread wait, as for a disk or a server */
 };
 
 /* Returns how many times this thread has waited so far. Unlike a time, this does not depend on other programs. */
