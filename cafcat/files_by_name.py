@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from cafcat.catalog.files.lookup import FindFilter
+from cafcat.catalog.files.scope import FindFilter
 from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import Folder, Location
 from cafcat.reading.request import ReadRequest
@@ -122,9 +122,10 @@ class FilesByName(ABC):
         older_ns: int | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
-        ahead: bool = False,
     ) -> Generator[Sequence[str], None, None]:
         """Yield the paths of the files that `find` yields, in lists of up to 100,000, in a tenth of the time.
+
+        Threads get the next lists while the caller uses one.
 
         Args:
             prefix: A folder of the catalog, or a file; "" for all files. An unknown name yields nothing.
@@ -133,7 +134,6 @@ class FilesByName(ABC):
             older_ns: Only files modified before this time, in nanoseconds since 1970.
             min_size: Smallest size of a file, in bytes.
             max_size: Largest size of a file, in bytes.
-            ahead: True to let threads get the next lists while the caller uses one.
 
         Returns:
             The lists. Close this generator if not all of them are needed.
@@ -142,7 +142,7 @@ class FilesByName(ABC):
             InvalidInput: `name` has a slash.
         """
         where = _conditions(name, newer_ns, older_ns, min_size, max_size)
-        return self._paths_ahead(prefix, where) if ahead else self._files.path_pages(prefix, where)
+        return self._paths_ahead(prefix, where)
 
     def _paths_ahead(self, prefix: str, where: FindFilter) -> Generator[Sequence[str], None, None]:
         from cafcat.support.in_order import made_ahead

@@ -21,7 +21,7 @@ from cafcat.support.paths import names_in_list
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from cafcat.catalog.files.lookup import FindFilter
+    from cafcat.catalog.files.scope import FindFilter
     from cafcat.files_as_of import FilesAsOf
     from cafcat.reading.asynchronous import AsyncReader
     from cafcat.reading.lookup import PathListing

@@ -124,28 +124,26 @@ class Catalog:
 
         return ReadingCatalog(self, self._standby)
 
-    def for_other_thread(self) -> "Catalog":
-        """Return a catalog of the same database with connections of its own, which the caller closes.
-
-        A long transaction in one thread then does not delay the statements of another one.
-        """
-        other = Catalog(self._database, lock_timeout=self._lock_wait.limit_seconds)
-        other.announce_waits(self._lock_wait.progress)
-        return other
-
     @contextmanager
-    def another(self) -> "Iterator[Catalog]":
-        """Open a context with the catalog of `for_other_thread`, or this one if no other connection can be made.
+    def second_connection(self) -> "Iterator[Catalog]":
+        """Open a context with a catalog of the same database that has a connection of its own.
 
-        For example, the database may take no further connection.
+        A long transaction in one thread then does not delay the statements of another one. If no further connection
+        can be made, for example because of max_connections, the context is this catalog.
         """
-        with closing(self.for_other_thread()) as other:
+        with closing(self._copy()) as other:
             catalog: Catalog = other
             try:
                 other.connect()
             except CafcatError:
                 catalog = self
             yield catalog
+
+    def _copy(self) -> "Catalog":
+        """Return a catalog of the same database that has not connected yet."""
+        other = Catalog(self._database, lock_timeout=self._lock_wait.limit_seconds)
+        other.announce_waits(self._lock_wait.progress)
+        return other
 
     def connect(self) -> None:
         """Connect to the database, which is otherwise done by the first query.

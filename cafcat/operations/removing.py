@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from cafcat.catalog.files.lookup import LOOKED_UP_PATHS, PathScope, successor
 from cafcat.catalog.files.path_list import PathList, VersionList
 from cafcat.catalog.files.removal import Change
+from cafcat.catalog.files.scope import PathScope, successor
 from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput, StoreFailed, shown_path
-from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, FileProblem, ProblemKind, RetiredLocation
+from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, NO_SUCH_PREFIX, FileProblem, ProblemKind, RetiredLocation
 from cafcat.operations.reachable_stores import ReachableStores
 from cafcat.operations.rm.report import RemoveReport
 from cafcat.operations.undelete.report import UndeleteReport

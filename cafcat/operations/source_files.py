@@ -4,8 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.files.lookup import LOOKED_UP_PATHS
-from cafcat.model import Location, SourceFile
+from cafcat.model import LOOKED_UP_PATHS, Location, SourceFile
 from cafcat.scanning.batches import OpenResult, open_each
 from cafcat.sources.base import Source
 

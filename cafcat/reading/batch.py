@@ -1,4 +1,4 @@
-"""Reads many files by name: one catalog query per thousand names, and one request to the store for near files."""
+"""Reads many files by name: a catalog query for thousands of names, and one request to the store for near files."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing

@@ -55,9 +55,9 @@ def extract_tree(
         files: The files.
         output: The directory, which is created if it is missing, and whether to replace existing files.
         strip: Number of leading parts of the paths that are removed.
-        progress: Receives the progress. Its checkpoint is called between files, and between blocks of files larger
-            than 1 MiB: if it raises, the current file is dropped and the exception passes on. If `progress` is
-            stopping, the extraction ends after the current file.
+        progress: Receives the progress. Its checkpoint is called between groups of small files, between other
+            files, and between blocks of files larger than 1 MiB: if it raises, the current file is dropped and the
+            exception passes on. If `progress` is stopping, the extraction ends after the current group or file.
 
     Returns:
         The numbers of extracted and failed files; `interrupted` is true if `progress` was stopping.
@@ -76,7 +76,7 @@ def extract_tree(
         progress.begin("extract", files=file_count, size_bytes=size_bytes)
         try:
             planned = ((page.failed, list(_reads(reader, page.locations))) for page in files.pages())
-            # Only the part in C leaves the processor to other threads.
+            # Only the native part leaves the processor to other threads.
             with closing(made_ahead(planned) if tree.writes_together else planned) as pages:
                 for failed, reads in pages:
                     for name, error in failed:

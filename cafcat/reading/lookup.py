@@ -11,8 +11,8 @@ from cafcat.model import LOOKED_UP_PATHS, NO_SUCH_FILE, ChunkFiles, Folder, Loca
 from cafcat.support.paths import is_text, not_a_text
 
 if TYPE_CHECKING:
-    from cafcat.catalog.files.lookup import FindFilter
     from cafcat.catalog.files.ranges import PathRange
+    from cafcat.catalog.files.scope import FindFilter
 
 __all__ = [
     "LocationCatalog",

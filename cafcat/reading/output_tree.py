@@ -107,7 +107,7 @@ class OutputTree(Generic[Of]):
         self._files.write(self._last_folder, name, blocks, modified_ns, shown=shown, of=of)
 
     def write_together(self, folder: str, files: "SmallFiles", ofs: Sequence[Of]) -> int:
-        """Write small files of one folder with the part in C. They get their names in `commit` at the latest.
+        """Write small files of one folder with the native part. They get their names in `commit` at the latest.
 
         Args:
             folder: Path of the folder in the catalog, with a slash at its end; "" for the output folder.

@@ -5,14 +5,16 @@ from contextlib import closing
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
-from cafcat.catalog.files.lookup import PATHS, folder_range, paths_of_page, successor
+from cafcat.catalog.files.lookup import PATHS, paths_of_page
+from cafcat.catalog.files.scope import folder_range, successor
 from cafcat.support.in_order import in_order, made_ahead
 from cafcat.support.paths import folder_of
 
 if TYPE_CHECKING:
     from cafcat.catalog.catalog import Catalog
-    from cafcat.catalog.files.lookup import FindFilter, Lookup, PathPart
+    from cafcat.catalog.files.lookup import Lookup
     from cafcat.catalog.files.path_page import PathPage
+    from cafcat.catalog.files.scope import FindFilter, PathPart
 
 __all__ = ["paths_ahead"]
 
@@ -49,7 +51,7 @@ def paths_ahead(
     else:
         return
     low, high = successor(page[-1]), folder_range(folder_of(prefix))[1]
-    with catalog.another() as other:
+    with catalog.second_connection() as other:
         parts = other.files.parts(low, high, int(_PART_OF_PAGE * paths_of_page(page)))
         yield from _in_turn(parts, (files, other.files), where, paths_of_page(page))
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from cafcat.catalog.files.lookup import PathScope
 from cafcat.catalog.files.ranges import PathRange, disjoint, prefix_range, scope_ranges
+from cafcat.catalog.files.scope import PathScope
 from cafcat.errors import CafcatError, InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX
 from cafcat.reading.globs import is_glob, literal_prefix, regex_of_path_glob

@@ -13,7 +13,7 @@ __all__ = ["combined", "crc32c", "crc32c_of", "crc64nvme", "from_base64", "to_ba
 
 
 _own_bytes = [1 << 30]
-"""How many more bytes the part in C gets. awscrt takes a fifth of the time, or seven tenths if the processor has
+"""How many more bytes the native part gets. awscrt takes a fifth of the time, or seven tenths if the processor has
 AVX-512, but its import takes 45 ms."""
 
 _extend: Callable[[int, bytes], int] = google_crc32c.extend

@@ -13,7 +13,7 @@ from time import perf_counter
 
 import cafcat
 from cafcat.catalog.files.folder_changes import COUNT_FOLDERS
-from cafcat.catalog.files.lookup import folder_range
+from cafcat.catalog.files.scope import folder_range
 from cafcat.embedded.roles import SUPERUSER
 from cafcat.embedded.server import EmbeddedServer
 

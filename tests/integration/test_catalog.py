@@ -14,8 +14,8 @@ import pytest
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.chunks.commit import ChunkCommit
 from cafcat.catalog.database_url import DatabaseUrl
-from cafcat.catalog.files.lookup import FindFilter
 from cafcat.catalog.files.mapping import Mapping
+from cafcat.catalog.files.scope import FindFilter
 from cafcat.errors import CafcatError, CatalogUnavailable, Conflict, InvalidInput, NotFound
 from cafcat.model import ChunkState, ChunkSummary, Entry, Folder, OnConflict, SourceFile
 from cafcat.support.quantities import to_microseconds

@@ -10,7 +10,8 @@ import cafcat
 from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.catalog.files import lookup
-from cafcat.catalog.files.lookup import FindFilter, Lookup
+from cafcat.catalog.files.lookup import Lookup
+from cafcat.catalog.files.scope import FindFilter
 from cafcat.reading import paths_ahead as module
 from cafcat.reading.paths_ahead import paths_ahead
 from tests.worlds import catalog_world
@@ -96,7 +97,7 @@ def test_without_statistics(repository: cafcat.Repository) -> None:
 
 def test_without_another_connection(filled: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Catalog(DatabaseUrl("postgresql://127.0.0.1:1/none"))
-    monkeypatch.setattr(Catalog, "for_other_thread", lambda _: nowhere)
+    monkeypatch.setattr(Catalog, "_copy", lambda _: nowhere)
     assert flat(paths_ahead(filled, "")) == sorted(PATHS)
 
 

@@ -673,7 +673,7 @@ def test_without_another_connection(repository: cafcat.Repository, monkeypatch: 
     for n in range(3):
         commit(repository, {f"{n}": b"content"})
     nowhere = Catalog(DatabaseUrl("postgresql://127.0.0.1:1/none"))
-    monkeypatch.setattr(Catalog, "for_other_thread", lambda _: nowhere)
+    monkeypatch.setattr(Catalog, "_copy", lambda _: nowhere)
     report, _ = verify(repository, level="data")
     assert report.ok == 3
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cafcat
-from cafcat.catalog.files.lookup import FindFilter, PathScope
 from cafcat.catalog.files.ranges import scope_ranges
+from cafcat.catalog.files.scope import FindFilter, PathScope
 from cafcat.model import Folder, Location, OnConflict
 from tests.worlds.servers.services import Databases
 

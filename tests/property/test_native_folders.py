@@ -1,4 +1,4 @@
-"""The part in C lists folders and packs files exactly as Python does, in any tree, also while files change."""
+"""The native part lists folders and packs files exactly as Python does, in any tree, also while files change."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,8 +6,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafcat.catalog.files.lookup import PathScope
 from cafcat.catalog.files.ranges import PathRange, disjoint, prefix_range, scope_ranges
+from cafcat.catalog.files.scope import PathScope
 
 PATHS = [f"{first}{second}" for first in ("a", "b", "a/", "b/") for second in ("", "a", "b", "a/b", "\U0010ffff")]
 EDGES = st.sampled_from(sorted(PATHS))

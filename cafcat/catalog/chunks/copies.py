@@ -9,7 +9,7 @@ from psycopg import errors as pg
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.chunks.objects import Objects
 from cafcat.catalog.connection import Connection, PgConnection
-from cafcat.catalog.files.lookup import folder_range
+from cafcat.catalog.files.scope import folder_range
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.locking import acquire

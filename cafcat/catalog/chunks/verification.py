@@ -23,7 +23,7 @@ from cafcat.catalog.chunks.owners import owner_name
 from cafcat.catalog.chunks.rows import COPY_ROWS, ChunkRows
 from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.copy_out import copied_blocks
-from cafcat.catalog.files.lookup import folder_range
+from cafcat.catalog.files.scope import folder_range
 from cafcat.model import ChunkState, Finding, FindingKind, Verdict, VerifyLevel
 
 __all__ = [

@@ -5,8 +5,9 @@ from datetime import datetime
 from uuid import UUID
 
 from cafcat.catalog.catalog import Catalog
-from cafcat.catalog.files.lookup import PAGE_ROWS, FindFilter, PathScope, successor
+from cafcat.catalog.files.lookup import PAGE_ROWS
 from cafcat.catalog.files.ranges import PathRange, prefix_range, scope_ranges
+from cafcat.catalog.files.scope import FindFilter, PathScope, successor
 from cafcat.errors import NotFound, shown_path
 from cafcat.model import NO_SUCH_FILE, ChunkFiles, Folder, Location
 from cafcat.progress import Progress

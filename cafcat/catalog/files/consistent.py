@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connector
-from cafcat.catalog.files.lookup import MICROSECONDS, folder_range, size_of
+from cafcat.catalog.files.lookup import MICROSECONDS, size_of
+from cafcat.catalog.files.scope import folder_range
 from cafcat.catalog.history.runs import iso
 from cafcat.catalog.repeatable_read import RepeatableRead, repeatable_read
 from cafcat.model import ChunkState

@@ -10,7 +10,7 @@ from typing import Final
 
 from cafcat.catalog.connection import Connection
 from cafcat.catalog.files import folder_counts
-from cafcat.catalog.files.lookup import folder_range
+from cafcat.catalog.files.scope import folder_range
 from cafcat.errors import CatalogLocked, CatalogUnavailable
 from cafcat.model import FolderTotal
 

@@ -6,7 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from cafcat.catalog.files.lookup import PathScope, size_of, successor
+from cafcat.catalog.files.lookup import size_of
+from cafcat.catalog.files.scope import PathScope, successor
 from cafcat.model import MAX_PATH_BYTES
 from cafcat.support.paths import end_of_prefix
 

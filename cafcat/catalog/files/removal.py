@@ -12,9 +12,10 @@ from cafcat.catalog.connection import Connection, PgConnection
 from cafcat.catalog.files import removal_sql as statements
 from cafcat.catalog.files.folder_changes import record_folders
 from cafcat.catalog.files.log_units import logs_elsewhere
-from cafcat.catalog.files.lookup import PathScope, location_of, size_of
+from cafcat.catalog.files.lookup import location_of, size_of
 from cafcat.catalog.files.mapping import ALL_COLUMNS, COLUMNS
 from cafcat.catalog.files.path_list import PathList, VersionList
+from cafcat.catalog.files.scope import PathScope
 from cafcat.catalog.history.events import record_event
 from cafcat.catalog.history.journal import append
 from cafcat.catalog.layout import is_partitioned

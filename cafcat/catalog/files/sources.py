@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from cafcat.catalog.by_key import BY_INDEX
 from cafcat.catalog.connection import Connection
-from cafcat.catalog.files.lookup import folder_range, successor
+from cafcat.catalog.files.scope import folder_range, successor
 
 __all__ = ["SourceVersion", "Sources"]
 

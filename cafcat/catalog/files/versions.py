@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cafcat.catalog.connection import Connection
-from cafcat.catalog.files.lookup import LOCATION, location_of, successor
+from cafcat.catalog.files.lookup import LOCATION, location_of
 from cafcat.catalog.files.ranges import PathRange
+from cafcat.catalog.files.scope import successor
 from cafcat.model import Location
 
 __all__ = ["DeleteMarker", "Version", "VersionPage", "Versions"]

@@ -201,7 +201,7 @@ def find(
                 any_found = True
                 _show_json(call, repository, location)
         else:
-            with closing(files.find_paths(prefix, **conditions, ahead=True)) as pages:
+            with closing(files.find_paths(prefix, **conditions)) as pages:
                 for paths in pages:
                     any_found = True
                     call.output.names(paths, null=null)

@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from cafcat.catalog.files.lookup import folder_range
+from cafcat.catalog.files.scope import folder_range
 from cafcat.errors import CafcatError, NotFound
 from cafcat.support.paths import folder_of
 from cafcat.support.shell import argument, word

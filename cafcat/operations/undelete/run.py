@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from cafcat.catalog.files.lookup import successor
+from cafcat.catalog.files.scope import successor
 from cafcat.model import RetiredLocation
 from cafcat.operations.audit import recorded
 from cafcat.operations.names import check_names

@@ -4,6 +4,7 @@ The check covers that the object exists, its size, its index, and at level data 
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
@@ -55,7 +56,7 @@ def check_target(
         session: The session.
         target: The object to check.
         level: INDEX or DATA.
-        rows: The rows of the chunk, which this function closes; None to read them from the catalog.
+        rows: The rows of the chunk, which the caller closes; None to query them here.
 
     Returns:
         The result; None if the check found damage, but prune deleted the object meanwhile.
@@ -70,7 +71,7 @@ def check_target(
     is_conclusive, unchecked = True, 0
     try:
         store = session.stores[target.store]
-        with rows or catalog.verification.rows(target.chunk_id) as all_rows:
+        with nullcontext(rows) if rows else catalog.verification.rows(target.chunk_id) as all_rows:
             check = ObjectCheck(store, target, all_rows, findings, progress)
             verdict = check.run(level)
             unchecked = check.unchecked_blocks

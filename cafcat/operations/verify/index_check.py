@@ -50,7 +50,7 @@ def index_error(section: IndexSection, archive_format: Format, index_end_byte: i
 def compare_index(reader: Reader, rows: Iterable[ChunkRow], findings: Findings, progress: Progress) -> None:
     """Compare the index of a chunk with all rows of the chunk, as `compare`.
 
-    The library in C passes over the entries of a CAF that are equal to their rows.
+    The native part passes over the entries of a CAF that are equal to their rows.
 
     Raises the errors of `compare`.
     """
@@ -114,18 +114,18 @@ def _doubtful(reader: CafReader, rows: RowReader, progress: Progress) -> Iterato
                 yield rows.row(), entry
             continue
         entries: list[Entry] = []
-        place = Matched(0, 0, rows.at)
-        while place.entry < len(group):
-            matched = group.match(place, rows.text)
+        position = Matched(0, 0, rows.at)
+        while position.entry < len(group):
+            matched = group.match(position, rows.text)
             rows.at = matched.at
             progress.checkpoint()
-            progress.advance(matched.entry - place.entry, 0)
+            progress.advance(matched.entry - position.entry, 0)
             if matched.entry < len(group) and not (rows.is_cut and rows.fill()):
                 entries = entries or list(entries_of(group))
                 yield rows.row(), entries[matched.entry]
                 name = group.names.index(b"\n", matched.name) + 1
                 matched = Matched(matched.entry + 1, name, rows.at)
-            place = matched._replace(at=rows.at)
+            position = matched._replace(at=rows.at)
     while (row := rows.row()) is not None:
         yield row, None
 

@@ -93,7 +93,12 @@ class VerifyOptions:
     unpack_tars: UnpackTars = True
     restart: Annotated[bool, Flag("--restart", "Begin again, even if the same verify was interrupted.")] = False
     jobs: Annotated[
-        int | None, Flag("--jobs -j", "Number of chunks to check at once. Default: one per processor.", "N")
+        int | None,
+        Flag(
+            "--jobs -j",
+            "Number of objects to check at once. Default: one per processor, if there is enough to do.",
+            "N",
+        ),
     ] = None
     share_password: SharePassword = False
     executor: Executor | None = field(default=None, compare=False)

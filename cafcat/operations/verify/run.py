@@ -137,7 +137,7 @@ class _Verify:
             targets: The objects.
             count: About how many objects these are. A single one needs no other connection.
         """
-        other = self._catalog.another() if count > 1 else nullcontext(self._catalog)
+        other = self._catalog.second_connection() if count > 1 else nullcontext(self._catalog)
         with other as catalog, closing(_with_rows(catalog.verification, targets)) as prepared:
             for target, rows in prepared:
                 with rows:

@@ -5,7 +5,8 @@ import binascii
 from collections.abc import Sequence
 from typing import Final
 
-from cafcat.catalog.files.lookup import Lookup, successor
+from cafcat.catalog.files.lookup import Lookup
+from cafcat.catalog.files.scope import successor
 from cafcat.model import Folder, Location
 from cafcat.serve.s3.errors import S3Error
 from cafcat.serve.s3.request import S3Request

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from cafcat.catalog.files.lookup import successor
+from cafcat.catalog.files.scope import successor
 from cafcat.catalog.files.versions import DeleteMarker, Version, Versions
 from cafcat.model import Folder
 from cafcat.serve.s3.answer import Answer, xml_answer
