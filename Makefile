@@ -106,7 +106,7 @@ nightly: $(READY)  ## random histories against a dict: 10,000 steps of a state m
 schema: $(READY)  ## write migrations/schema.sql from the migrations
 	$(BIN)/python -m tests.migrations.snapshot
 
-sanitized: $(READY)  ## tests of hostile indexes with the part in C under AddressSanitizer and UBSan (needs gcc)
+sanitized: $(READY)  ## tests of hostile indexes with the native part under AddressSanitizer and UBSan (needs gcc)
 	sh tests/sanitized.sh $(BIN)
 
 wheel: $(READY)  ## wheels with the native part for x86-64 and arm64, and one without, in dist/

@@ -1,4 +1,4 @@
-"""Compiles the library in C when the package is built or installed. The build tool hatchling calls this file.
+"""Compiles the native part when the package is built or installed. The build tool hatchling calls this file.
 
 The environment variable CAFCAT_BUILD chooses the compiler:
 
