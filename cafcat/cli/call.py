@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from cafcat.cli.errors import USAGE, describe
 from cafcat.cli.groups import Group, ListGroup, Panels, verb_class
 from cafcat.cli.output import Output
-from cafcat.errors import InvalidInput, NotFound
+from cafcat.errors import CatalogUnavailable, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from cafcat.cli.job_metrics import JobMetrics
@@ -177,6 +177,22 @@ class Call:
             return
         self.output.notice(f"made a new catalog in {self.output.shown(str(self._new_home))}, which had none")
 
+    def require_home(self) -> None:
+        """Check that there can be a catalog. Commands that need files in the catalog call this.
+
+        Without this check, a mistyped home would look like an empty catalog.
+
+        Raises:
+            CatalogUnavailable: The embedded database is used, and its home does not exist.
+        """
+        settings = self.settings()
+        if settings.database_url is None and not settings.home.is_dir():
+            hint = (
+                "check --home and CAFCAT_HOME; `cafcat ingest FOLDER` makes a new catalog, and "
+                "`cafcat rebuild STORE` makes a lost one again"
+            )
+            raise CatalogUnavailable(f"there is no catalog in {settings.home}", hint=hint)
+
     def repository(self) -> "Repository":
         """Return a new repository for a `with` statement. It connects to the database at its first query."""
         from cafcat.repository import Repository
@@ -187,9 +203,13 @@ class Call:
         """Return a new repository with reading methods only, for commands that only read.
 
         The repository connects to the database at its first query. Use it in a `with` statement.
+
+        Raises:
+            CatalogUnavailable: The embedded database is used, and its home does not exist.
         """
         from cafcat.packed_files import PackedFiles
 
+        self.require_home()
         repository = PackedFiles(self.settings(), self.warn)
         return repository.fresh() if self.fresh else repository
 

@@ -127,7 +127,13 @@ def ingest(
     progress = _Progress(call, removes=options.delete)
     with (
         executor_of(cluster, share_password=options.share_password) as executor,
-        operation(call, progress, at_hand="any open chunk", if_interrupted=lambda: _committed(progress)) as session,
+        operation(
+            call,
+            progress,
+            at_hand="any open chunk",
+            if_interrupted=lambda: _committed(progress),
+            makes_catalog=True,
+        ) as session,
     ):
         from cafcat.operations.ingest.run import run
 
@@ -164,7 +170,7 @@ def _estimate(call: Call, options: IngestOptions, prices: str | None) -> int:
     given = EstimateOptions(
         options.sources, format=options.format, target_size=options.target_size, prices=prices, **shared
     )
-    with operation(call, ShownProgress(call), if_interrupted="nothing was written") as session:
+    with operation(call, ShownProgress(call), if_interrupted="nothing was written", makes_catalog=True) as session:
         report = run(session, given)
     show_estimate(call, report)
     return 0
@@ -210,7 +216,7 @@ def _summary(report: IngestReport, progress: ShownProgress, *, removes: bool) ->
     )
     earlier = plural(report.files_of_earlier_run, "file")
     meanwhile = [f"workers of the earlier run packed {earlier} meanwhile"] if report.files_of_earlier_run else []
-    return [first + ", ".join(counts), work, *meanwhile]
+    return [first + ", ".join(counts), *([work] if report.chunks_committed else []), *meanwhile]
 
 
 def _gone(report: IngestReport, *, removes: bool) -> list[str]:

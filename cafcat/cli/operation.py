@@ -31,6 +31,7 @@ def operation(
     if_interrupted: str | Callable[[], str],
     at_hand: str | None = None,
     finishes: bool = True,
+    makes_catalog: bool = False,
 ) -> Iterator["Session"]:
     """Open a session for the operation that the `with` block runs, and handle SIGINT, SIGTERM and SIGHUP.
 
@@ -46,13 +47,17 @@ def operation(
         at_hand: Name of the object that is finished after the first signal, for the message, such as "any open
             chunk". None: the first signal raises KeyboardInterrupt.
         finishes: False if the first signal drops the object instead of finishing it.
+        makes_catalog: True for an operation that has work to do in a new, empty catalog.
 
     Raises:
+        CatalogUnavailable: The embedded database is used, its home does not exist, and `makes_catalog` is false.
         typer.Exit: A KeyboardInterrupt ended the operation, and the message was printed. The exit code is 130.
     """
     from cafcat.progress import Warnings
     from cafcat.session import Session
 
+    if not makes_catalog:
+        call.require_home()
     stop = None if at_hand is None else StopOnSignal(at_hand, as_json=call.json, finishes=finishes)
     opened = closing(Session.open(call.settings(), progress, Warnings(call.warn)))
     with stop or interrupted_by_signals(), opened as session, progress:

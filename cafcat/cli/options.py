@@ -6,7 +6,7 @@ import typer
 
 __all__ = ["ONLY_IN_STORE", "InputFormat", "JoinStore", "ZeroPadding"]
 
-ONLY_IN_STORE: Final = "Only use chunks in this store: a folder, URL or name."
+ONLY_IN_STORE: Final = "Only use objects in this store: a folder, URL or name."
 """Help text of `--store` for commands that work on existing chunks."""
 
 InputFormat = Annotated[

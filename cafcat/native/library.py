@@ -51,12 +51,14 @@ def _load() -> ctypes.CDLL | str:
     is_own = chosen in (None, "", "1")
     path = Path(__file__).with_name(FILE_NAME) if is_own else Path(str(chosen))
     if not path.is_file():
-        return "this installation was built without a C compiler" if is_own else f"there is no {path}"
+        if is_own:
+            return "this installation was built without a C compiler"
+        return f"CAFCAT_NATIVE={chosen} names no file; CAFCAT_NATIVE=0 turns the native part off"
     try:
         loaded = ctypes.CDLL(str(path))
         version = int(loaded.cafcat_native_version())
     except (OSError, AttributeError) as error:
-        return f"{path} cannot be loaded: {error}"
+        return f"the library cannot be loaded: {error}"
     if version != VERSION:
         return f"{path} has version {version} instead of {VERSION}: install cafcat again"
     return loaded

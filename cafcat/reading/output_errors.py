@@ -53,4 +53,7 @@ def disk_error(error: OSError, shown: str) -> CafcatError:
         return Conflict("a file, link or folder is in the way of the output", path=shown)
     if error.errno in _NO_SUCH_NAME:
         return InvalidInput(f"the file system cannot have this name: {reason}", path=shown)
-    return OutputFailed(f"the output cannot be written: {reason}", path=shown)
+    above = os.path.dirname(os.path.abspath(shown))
+    is_missing = error.errno == errno.ENOENT and not os.path.isdir(above)
+    next_step = f"make the folder {above} first" if is_missing else None
+    return OutputFailed(f"the output cannot be written: {reason}", path=shown, hint=next_step)

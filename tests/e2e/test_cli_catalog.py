@@ -303,6 +303,19 @@ def test_without_a_url_the_embedded_database_starts_by_itself(tmp_path: Path) ->
     assert cafcat("db", "stop", "--json").document == {"stopped": False}
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["get", "f"], ["ls"], ["find"], ["verify"], ["backup"], ["sql", "-c", "SELECT 1"], ["search", "f"]],
+)
+def test_a_command_that_needs_files_makes_no_catalog(tmp_path: Path, arguments: list[str]) -> None:
+    """A mistyped home must not look like an empty catalog."""
+    cafcat = Cafcat(tmp_path, None)
+    error = cafcat(*arguments, "--home", str(tmp_path / "typo"), "--json", code=10).error
+    assert error["message"] == f"there is no catalog in {tmp_path / 'typo'}"
+    assert "check --home and CAFCAT_HOME" in error["hint"]
+    assert not (tmp_path / "typo").exists()
+
+
 @pytest.mark.parametrize("url", ["postgresql:///none?host=/nowhere", "host=127.0.0.1 port=1 dbname=x"])
 def test_a_database_that_does_not_answer(tmp_path: Path, url: str) -> None:
     cafcat = Cafcat(tmp_path, url)

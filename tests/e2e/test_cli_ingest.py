@@ -127,6 +127,12 @@ def test_options_that_select_files(cafcat: Cafcat) -> None:
     assert cafcat("cat", "d").out == b"a.txt"
 
 
+def test_a_source_that_does_not_exist(cafcat: Cafcat) -> None:
+    for typed in ("s4://bucket/x", "remote:x"):
+        assert "a bucket is written s3://BUCKET/PREFIX" in cafcat("ingest", typed, "--json", code=4).error["hint"]
+    assert cafcat("ingest", "nosuch", "--json", code=4).error["hint"] == f"the present folder is {cafcat.folder}"
+
+
 def test_on_conflict(cafcat: Cafcat) -> None:
     file = cafcat.folder / "f"
     file.write_bytes(b"one")
@@ -428,7 +434,7 @@ def test_files_that_workers_of_a_killed_command_pack_are_counted(cafcat: Cafcat)
     assert process.returncode == 0, errors
     lines = out.decode().splitlines()
     assert lines[0] == "added 0 files, replaced 0, unchanged 0, skipped 0, failed 0"
-    assert lines[2:] == ["workers of the earlier run packed 3 files meanwhile"]
+    assert lines[1:] == ["workers of the earlier run packed 3 files meanwhile"]
     assert paths(cafcat) == ["tree/a", "tree/b", "tree/c"]
     assert "meanwhile" not in cafcat(*command).text
 

@@ -175,6 +175,14 @@ def test_extract_restores_the_tree(filled: Cafcat, tmp_path: Path) -> None:
     assert (tmp_path / "dot" / "tree" / "a.txt").exists()
 
 
+def test_outputs_that_cannot_be_written_name_the_next_step(filled: Cafcat, tmp_path: Path) -> None:
+    """An unset variable in -C "$FOLDER" must not fill the present folder."""
+    error = filled("extract", "-C", "", "--json", code=2).error
+    assert (error["message"], error["hint"]) == ("-C has no folder", "for the present folder, write -C .")
+    error = filled("get", "tree/a.txt", "-o", str(tmp_path / "none/x"), "--json", code=1).error
+    assert error["hint"] == f"make the folder {tmp_path / 'none'} first"
+
+
 def test_extract_lists_existing_files_as_problems(filled: Cafcat, tmp_path: Path) -> None:
     (tmp_path / "tree/folder").mkdir(parents=True)
     (tmp_path / "tree/folder/c.txt").write_bytes(b"mine")

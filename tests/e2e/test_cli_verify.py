@@ -40,7 +40,7 @@ def test_all_keys_are_documented() -> None:
 
 
 def test_verify_of_undamaged_chunks(cafcat: Cafcat) -> None:
-    assert cafcat("verify").text == "nothing to verify\n"
+    assert cafcat("verify").text == "nothing to verify: the catalog has no chunks\n"
     pack(cafcat, {"t/a": b"first", "t/b": b"second"})
     assert re.fullmatch(r"verified 1 object \(index\): 1 ok; 2 files, \d+ B read\n", cafcat("verify").text)
     assert re.fullmatch(
@@ -210,6 +210,17 @@ def test_a_file_of_a_source_that_cannot_be_read_is_one_line(cafcat: Cafcat) -> N
     assert documents[0]["problem"]["kind"] == "symlink"
     counts = documents[-1]["summary"]
     assert (counts["unreadable"], counts["unreadable_files"], counts["equal"]) == (1, 2, 1)
+
+
+def test_sources_and_levels_that_do_not_belong_together(cafcat: Cafcat) -> None:
+    assert "verify --level source SRC" in cafcat("verify", "--level", "source", "--json", code=2).error["hint"]
+    assert "--prefix FOLDER checks the chunks" in cafcat("verify", "t", "--json", code=2).error["hint"]
+
+
+def test_a_source_without_any_packed_file(cafcat: Cafcat) -> None:
+    pack(cafcat, {"t/a": b"first"})
+    last = cafcat("verify", "--level", "source", "t", "--prefix", "other", code=3).lines[-2]
+    assert last == "verified 1 source (source): 1 without packed files; 1 file not in the catalog"
 
 
 def test_files_of_a_source_that_are_not_packed(cafcat: Cafcat) -> None:

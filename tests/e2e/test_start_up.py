@@ -44,8 +44,8 @@ NOT_WANTED = {"hashlib", "multiprocessing", "pydoc", "secrets", "sqlite3", "toml
 OWN = {
     "": "catalog catalog_queries cli embedded errors events files_by_name model packed_files progress reading "
     "session settings stores support",
-    "catalog.": "by_key catalog connection database_url files files.lookup locking schema silence "
-    "stores stores.stores",
+    "catalog.": "by_key catalog connection database_url files files.lookup files.scope locking schema "
+    "silence stores stores.stores",
     "cli.": "app call choosing errors groups output reading reading.get stopping",
     "embedded.": "connecting",
     "reading.": "content durable_files output_errors outputs reader replicas request saving",

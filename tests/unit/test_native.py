@@ -147,7 +147,10 @@ def test_the_library_can_be_turned_off() -> None:
 
 def test_the_variable_chooses_the_library() -> None:
     assert found_with("1") == found_with("")
-    assert found_with("/nowhere/x.so") == "None there is no /nowhere/x.so"
+    assert (
+        found_with("/nowhere/x.so")
+        == "None CAFCAT_NATIVE=/nowhere/x.so names no file; CAFCAT_NATIVE=0 turns the native part off"
+    )
 
 
 def found_with(value: str) -> str:

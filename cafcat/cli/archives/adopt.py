@@ -44,6 +44,7 @@ def adopt(call: Call, options: AdoptOptions) -> int:
         at_hand="any open archive",
         finishes=False,
         if_interrupted="adopted archives stay in the catalog",
+        makes_catalog=True,
     ) as session:
         from cafcat.operations.adopt.run import run
 

@@ -74,7 +74,12 @@ def restore(call: Call, options: RestoreOptions) -> int:
 
     Example: cafcat restore --from s3://bucket/chunks
     """
-    with operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session:
+    with operation(
+        call,
+        ShownProgress(call),
+        if_interrupted="the catalog is empty, as it was before",
+        makes_catalog=True,
+    ) as session:
         from cafcat.operations.restore.run import run
 
         report = run(session, options)

@@ -40,7 +40,12 @@ def rebuild(call: Call, options: RebuildOptions, *, cluster: Cluster = None) -> 
     """
     with (
         executor_of(cluster, share_password=options.share_password) as executor,
-        operation(call, ShownProgress(call), if_interrupted="the catalog is empty, as it was before") as session,
+        operation(
+            call,
+            ShownProgress(call),
+            if_interrupted="the catalog is empty, as it was before",
+            makes_catalog=True,
+        ) as session,
     ):
         from cafcat.operations.rebuild.run import run
 

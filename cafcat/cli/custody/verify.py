@@ -170,14 +170,20 @@ def _summary(report: "VerifyReport") -> str:
     away = f"; {stores} out of reach" if report.stores_out_of_reach else ""
     count = sum(verdicts.values())
     if report.level is VerifyLevel.SOURCE:  # a file that was edited at its source is no damage
-        equal = "equal in all packed files" if report.unpacked else "ok"
+        equal = (
+            "ok" if not report.unpacked else "equal in all packed files" if report.equal else "without packed files"
+        )
         words: dict[str, str] = {Verdict.DAMAGED: "differs", Verdict.OK: equal}
         verdicts = {words.get(verdict, verdict): number for verdict, number in verdicts.items()}
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items() if number)
     first = "interrupted; " if report.interrupted else "resumed; " if report.resumed else ""
     if not count:
         was_any = report.interrupted or report.stores_out_of_reach
-        return f"{first}nothing was verified{away}" if was_any else f"{first}nothing to verify"
+        return (
+            f"{first}nothing was verified{away}"
+            if was_any
+            else f"{first}nothing to verify: the catalog has no chunks"
+        )
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""
     unpacked = f"; {plural(report.unpacked, 'file')} not in the catalog" if report.unpacked else ""

@@ -73,6 +73,8 @@ def extract(
     from cafcat.cli.progress import ShownProgress
     from cafcat.cli.stopping import StopOnSignal
 
+    if not directory:
+        raise InvalidInput("-C has no folder", hint="for the present folder, write -C .")
     chosen = choose(prefixes or [""], files_from, null=null)
     files: dict[str, Any] = {
         "prefix": prefixes or "",

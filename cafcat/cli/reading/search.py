@@ -70,6 +70,7 @@ def search(
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)  # the program that searches ends with this process
+    call.require_home()
     with call.repository() as repository:
         found = repository.search(
             query,

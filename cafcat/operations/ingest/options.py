@@ -74,7 +74,7 @@ class IngestOptions(SourceOptions):
     ] = field(default=False, kw_only=True)
     max_delete: Annotated[
         int,
-        Flag("--max-delete", "Most files of a source that --delete removes, in percent.", "PERCENT"),
+        Flag("--max-delete", "Remove nothing if more than this share of a source is gone, in percent.", "PERCENT"),
     ] = field(default=_MAX_DELETE, kw_only=True)
     list_changes: bool = field(default=False, kw_only=True)
     join_store: JoinStore = field(default=False, kw_only=True)

@@ -70,7 +70,7 @@ class VerifyOptions:
         int | None,
         Flag(
             "--older-than",
-            "Only check chunks without a good result for this long, such as 90d.",
+            "Leave out chunks that had a good result in this time, such as 90d.",
             "TIME",
             parse_duration,
         ),
@@ -112,9 +112,14 @@ class VerifyOptions:
         """
         level = member_of(VerifyLevel, self.level, "level")
         single = self.chunks or self.store or self.older_than is not None or self.sample is not None
-        if bool(self.sources) is not (level is VerifyLevel.SOURCE):
-            hint = "run `cafcat verify --level source SRC...`; --prefix chooses a folder at other levels"
-            raise InvalidInput("level source requires sources, and the other levels accept none", hint=hint)
+        if level is VerifyLevel.SOURCE and not self.sources:
+            hint = "name the sources of the ingest: `cafcat verify --level source SRC...`"
+            raise InvalidInput("level source compares files with the catalog, and no source was named", hint=hint)
+        if self.sources and level is not VerifyLevel.SOURCE:
+            hint = (
+                "--prefix FOLDER checks the chunks of a folder of the catalog; --level source compares SRC with it"
+            )
+            raise InvalidInput(f"level {level} checks chunks, and accepts no source", hint=hint)
         of_source = self.include or self.exclude or self.follow_symlinks or not self.unpack_tars
         if level is not VerifyLevel.SOURCE and of_source:
             message = "--include, --exclude, --follow-symlinks and --no-unpack are for --level source only"

@@ -24,10 +24,11 @@ from cafcat.support.in_order import made_ahead
 
 __all__ = ["DirectorySource"]
 
+_OF_URL: Final = re.compile(r"[\w+.-]+://", re.ASCII)
 _OF_RCLONE: Final = re.compile(r"[\w.-]+:(?!//)", re.ASCII)
 _REMOTE_HINT: Final = (
-    "a bucket is written s3://BUCKET/PREFIX, gs://... or az://...; other remotes of rclone can be read through "
-    "`rclone mount`"
+    "a bucket is written s3://BUCKET/PREFIX, gs://... or az://..., and a file of a web server http(s)://...; "
+    "other remotes of rclone can be read through `rclone mount`"
 )
 
 
@@ -223,7 +224,8 @@ def _is_folder(typed: str) -> bool:
 def _unusable(typed: str, error: OSError) -> CafcatError:
     message = f"{printable(typed)}: {reason(error)}"
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFound(message, hint=_REMOTE_HINT if _OF_RCLONE.match(typed) else None)
+        is_url = _OF_URL.match(typed) or _OF_RCLONE.match(typed)
+        return NotFound(message, hint=_REMOTE_HINT if is_url else f"the present folder is {printable(os.getcwd())}")
     if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
         return InvalidInput(message)
     return SourceFailed(message, problem=problem_kind(error).value)
