@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -138,6 +138,16 @@ class Catalog:
             except CafcatError:
                 catalog = self
             yield catalog
+
+    def takes_connections(self, count: int) -> bool:
+        """Return True if the database takes so many further connections at the same time."""
+        with ExitStack() as opened:
+            try:
+                for _ in range(count):
+                    opened.enter_context(closing(self._copy())).connect()
+            except CafcatError:
+                return False
+        return True
 
     def _copy(self) -> "Catalog":
         """Return a catalog of the same database that has not connected yet."""

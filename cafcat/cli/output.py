@@ -228,7 +228,8 @@ class Output:
         # Where both go to one place, the message comes after what was printed before it.
         with suppress(OSError):
             sys.stdout.flush()
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):  # the exit code tells the result, too
+            print(line, file=sys.stderr, flush=True)
 
 
 def _json_line(document: Mapping[str, Any]) -> str:

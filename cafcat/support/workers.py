@@ -49,8 +49,8 @@ class Workers:
         """Start the workers.
 
         Args:
-            function: The function that each worker runs. It must be at the top level of a module. It gets the
-                worker's end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
+            function: The function that each worker runs. For processes, it must be at the top level of a module. It
+                gets the worker's end of the pipe, and ends when reading from the pipe raises EOFError or OSError.
             count: Number of workers.
             label: Name of the workers' task, for messages.
             in_threads: True for threads of this process, False for processes.

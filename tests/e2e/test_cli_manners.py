@@ -308,6 +308,12 @@ def test_output_that_cannot_be_written_is_an_error(filled: Cafcat) -> None:
         assert json.loads(process.stderr)["error"]["kind"] == "output_failed"
 
 
+def test_messages_that_cannot_be_written_leave_the_exit_code(filled: Cafcat) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(filled.command("ls", "none"), env=filled.environment, stderr=full, check=False)
+    assert process.returncode == 4
+
+
 def test_ctrl_c_in_other_verbs(filled: Cafcat) -> None:
     process = filled.popen("sql", "-c", "SELECT pg_sleep(60)")
     assert filled.database_url

@@ -26,14 +26,14 @@ def connection(database_url: str, is_native: bool) -> Iterator[PgConnection]:
         yield connection
 
 
-def test_the_library_takes_the_rows_where_there_is_one(connection: PgConnection, is_native: bool) -> None:
+def test_the_library_receives_the_rows_where_there_is_one(connection: PgConnection, is_native: bool) -> None:
     assert (library() is not None) == is_native
-    assert (_Rows(connection)._taker is not None) == is_native
+    assert (_Rows(connection)._receiver is not None) == is_native
 
 
 def test_rows_without_a_copy_are_an_error(connection: PgConnection) -> None:
     with pytest.raises(psycopg.OperationalError, match="no COPY in progress"):
-        _Rows(connection)._take()
+        _Rows(connection)._received()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 999, 200_000])

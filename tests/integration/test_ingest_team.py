@@ -17,12 +17,15 @@ import pytest
 import cafcat
 import cafcat.operations.ingest.coordinator
 import cafcat.operations.ingest.worker_pool
+from cafcat.catalog.catalog import Catalog
+from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
 from cafcat.support.checksums import crc32c
 from tests.worlds.listeners import Following, Heard
 from tests.worlds.native import needs_library
 
+ONLY_THREADS = pytest.mark.parametrize("kind", [pytest.param("threads", marks=needs_library)], indirect=True)
 ONLY_PROCESSES = pytest.mark.parametrize("kind", ["processes"], indirect=True)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 
@@ -101,6 +104,47 @@ def packers(parent: int | None = None) -> list[int]:
 
 def count_of_threads() -> int:
     return sum(thread.name == "cafcat-worker" for thread in threading.enumerate())
+
+
+@ONLY_THREADS
+def test_a_paused_run_begins_no_further_file(
+    repository: cafcat.Repository, tree: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has got all files before the pause."""
+    monkeypatch.setattr("cafcat.operations.shared_limits.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(cafcat.operations.ingest.coordinator, "_WORKER_FILES", 1)
+    paused = threading.Event()
+    reports = []
+    with cafcat.open(database_url=database_url, home=tree.parent / "other") as other:
+
+        def pause() -> None:
+            other.pause_run(other.runs(1)[0].id)
+            paused.set()
+
+        heard = repository.with_progress(Once(1, pause))
+        ingest = threading.Thread(
+            target=lambda: reports.append(heard.ingest(["tree/d001"], jobs=2, target_size=500)), daemon=True
+        )
+        ingest.start()
+        assert paused.wait(60)
+        time.sleep(0.3)
+        files = other.stats().files
+        time.sleep(1)
+        assert files == other.stats().files < 100
+        other.resume_run(other.runs(1)[0].id)
+        ingest.join(60)
+    assert reports[0].files_added == 100
+
+
+def test_without_further_connections_no_worker_starts_by_default(
+    repository: cafcat.Repository, tree: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = Catalog(DatabaseUrl("postgresql://127.0.0.1:1/none"))
+    monkeypatch.setattr(Catalog, "_copy", lambda _: nowhere)
+    monkeypatch.setattr(cafcat.operations.ingest.coordinator, "_WORKER_SECONDS", 0.0)
+    repository.ingest(["tree"], jobs=None)
+    assert len(committed(repository)) == 1
+    check(repository, store, contents(tree))
 
 
 class Once(Heard):

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 import cafcat
@@ -93,6 +95,20 @@ def test_without_statistics(repository: cafcat.Repository) -> None:
     catalog = repository.session.catalog
     assert catalog.files.parts("", None, 10) == [("", None)]
     assert flat(paths_ahead(catalog, "")) == sorted(PATHS)
+
+
+def test_a_role_that_may_not_read_statistics(databases: Databases, tmp_path: Path, short_lists: None) -> None:
+    """Some administrators take this right from everybody."""
+    with databases.fresh(databases.template()) as url:
+        name = urlsplit(url).path.removeprefix("/")
+        with psycopg.connect(databases.conninfo, dbname=name, autocommit=True) as superuser:
+            superuser.execute("REVOKE SELECT ON pg_catalog.pg_stats FROM PUBLIC")
+        with cafcat.open(database_url=url, home=tmp_path / "home", store=str(tmp_path / "store")) as repository:
+            commit(repository, PATHS)
+            catalog_world.sql(repository, "ANALYZE file_locations")
+            catalog = repository.session.catalog
+            assert catalog.files.parts("", None, 10) == [("", None)]
+            assert flat(paths_ahead(catalog, "")) == sorted(PATHS)
 
 
 def test_without_another_connection(filled: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -676,6 +676,9 @@ def test_without_another_connection(repository: cafcat.Repository, monkeypatch: 
     monkeypatch.setattr(Catalog, "_copy", lambda _: nowhere)
     report, _ = verify(repository, level="data")
     assert report.ok == 3
+    monkeypatch.setattr("cafcat.operations.verify.run._WORTH_WORKERS_FILES", 0)
+    monkeypatch.setattr("cafcat.operations.verify.worker.check_in_workers", None)  # is not called
+    assert verify(repository, level="data")[0].ok == 3
 
 
 # Other processes

@@ -1,13 +1,14 @@
 """Look-ups and listings of paths. All queries here are read-only."""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from cafcat.catalog.by_key import join_by_key
 from cafcat.catalog.connection import Connection, PreparedLookup
 from cafcat.catalog.files.scope import FindFilter, PathPart, folder_range, successor
-from cafcat.errors import NotFound
+from cafcat.errors import CatalogDenied, NotFound
 from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, ChunkFiles, Folder, Location
 from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
@@ -349,8 +350,8 @@ class Lookup:
     def parts(self, low: str, high: str | None, most_paths: int) -> list[PathPart]:
         """Split a range of paths into parts of about equal numbers of files, by the statistics of the server.
 
-        The server estimates them from time to time, so a part may have many more files. Without statistics, the
-        result is the whole range.
+        The server estimates them from time to time, so a part may have many more files. Without statistics, or if
+        the role may not read them, the result is the whole range.
 
         Args:
             low: Lowest path.
@@ -360,7 +361,8 @@ class Lookup:
         Raises:
             CatalogUnavailable, CatalogOutdated: The database does not answer, or has another schema.
         """
-        with self._connection.statement(read_only=True) as connection:
+        row = None
+        with suppress(CatalogDenied), self._connection.statement(read_only=True) as connection:
             row = connection.execute(_BOUNDS).fetchone()
         bounds, rows = row if row and row[0] and row[1] > 0 else ([], 0)
         step = max(1, int(most_paths * (len(bounds) - 1) / rows)) if rows else 1

@@ -322,6 +322,8 @@ class Ingest:
             is_enough = files >= _WORKER_FILES or size_bytes >= _WORKER_BYTES
         if self._pool is None and self._jobs != 1 and is_enough:
             jobs = min(processors(), _MOST_JOBS) if self._jobs is None else self._jobs
+            if self._jobs is None and not self._catalog.takes_connections(jobs):
+                jobs = self._jobs = 1
             self._pool = self._start_pool(jobs) if jobs > 1 else None
         return self._pool
 

@@ -16,7 +16,7 @@ from cafcat.formats import registry as formats
 from cafcat.model import OnConflict, SourceFile
 from cafcat.operations.ingest.packer import Packer, PendingFile
 from cafcat.operations.shared_limits import with_shared_limits
-from cafcat.progress import Progress
+from cafcat.progress import Pause, Progress
 from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke
 from cafcat.scanning.positions import Positions
@@ -199,7 +199,7 @@ class _SentProgress(Progress):
             raise Aborted
 
 
-def serve(pipe: WorkerPipe) -> None:
+def serve(pipe: WorkerPipe, pause: Pause | None = None) -> None:
     """Pack files that the coordinator sends. This is the main function of a worker of an ingest.
 
     The first message is a Setup. Each further message is a pair: ("pack", Piece or ColumnPiece), ("finish", None)
@@ -212,6 +212,8 @@ def serve(pipe: WorkerPipe) -> None:
 
     Args:
         pipe: This worker's end of the pipe to the coordinator.
+        pause: The pause of the coordinator's session, if the worker is a thread of its process. None: the worker
+            finds out by itself whether the run is paused.
     """
     setup: Setup = pipe.recv()
     inbox = _Inbox(pipe)
@@ -221,6 +223,7 @@ def serve(pipe: WorkerPipe) -> None:
         progress = _SentProgress(pipe, inbox)
         with closing(setup.open_session(progress)) as session:
             session.catalog.announce_waits(progress)
+            session.pause = pause or session.pause
             with nullcontext() if setup.in_threads else with_shared_limits(session, [setup.store], setup.run):
                 _serve(pipe, inbox, setup, session, progress)
     except Aborted:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -53,7 +54,8 @@ class WorkerPool:
             Unavailable: A worker cannot be started.
         """
         self._session = session
-        self._workers = Workers(serve, count, label="ingest", in_threads=setup.in_threads)
+        run = partial(serve, pause=session.pause) if setup.in_threads else serve
+        self._workers = Workers(run, count, label="ingest", in_threads=setup.in_threads)
         self._busy: Counter[WorkerPipe] = Counter()
         self._unfinished: set[WorkerPipe] = set()
         self._reports: dict[WorkerPipe, IngestReport] = {}

@@ -113,6 +113,8 @@ class _Verify:
         """Check the objects here, in worker processes or on a cluster, and yield each with its result."""
         targets = self._targets(run, scope)
         job_count = _job_count(self._options.jobs, totals, self.level)
+        if self._options.jobs is None and job_count > 1 and not self._catalog.takes_connections(job_count):
+            job_count = 1
         if self._options.executor is not None:
             from cafcat.operations.verify.cluster import check_on_cluster
 
