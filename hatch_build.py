@@ -23,7 +23,17 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _HERE = "cafcat/native"
 _FILE = f"{_HERE}/libcafcat.bin"
-_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-s", "-fvisibility=hidden")
+_FLAGS = (
+    "-std=gnu11",
+    "-D_FILE_OFFSET_BITS=64",
+    "-D_TIME_BITS=64",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-s",
+    "-fvisibility=hidden",
+)
 _GLIBC = "2.17"
 """Oldest C library of Linux on which wheels made by zig work: that of manylinux2014."""
 

@@ -136,16 +136,15 @@ class _Folder(ctypes.Structure):
 class FolderLister:
     """Lists folders, one after the other. Keeps memory for the largest one."""
 
-    def __init__(self, loaded: ctypes.CDLL, most_path_bytes: int) -> None:
+    def __init__(self, loaded: ctypes.CDLL) -> None:
         """Prepare the calls.
 
         Args:
             loaded: The library.
-            most_path_bytes: Longest path, in bytes. `list` returns None for a folder with a longer one.
         """
         self._list = loaded.cafcat_list_folder
         self._list.argtypes = [ctypes.c_int, ctypes.POINTER(_Folder)]
-        self._found = _Folder(most_path_size=most_path_bytes)
+        self._found = _Folder()
         self._allocate(_TEXT_BYTES, _NAMES)
 
     def _allocate(self, text_bytes: int, names: int) -> None:
@@ -158,12 +157,13 @@ class FolderLister:
         found.order, found.ends, found.sizes, found.modified, found.changed = map(ctypes.addressof, self._columns)
         found.kinds = ctypes.addressof(self._kinds)
 
-    def list(self, folder: int, prefix: bytes) -> ListedFolder | None:
+    def list(self, folder: int, prefix: bytes, most_path_bytes: int) -> ListedFolder | None:
         """List a folder.
 
         Args:
             folder: Descriptor of the folder.
             prefix: Bytes before each name, such as the folder's path with a slash at its end.
+            most_path_bytes: Longest path after the prefix and a name, in bytes.
 
         Returns:
             The names; None if one of them is not valid UTF-8, or makes a path that is too long.
@@ -172,7 +172,7 @@ class FolderLister:
             OSError: The folder cannot be read.
         """
         found = self._found
-        found.prefix, found.prefix_size = prefix, len(prefix)
+        found.prefix, found.prefix_size, found.most_path_size = prefix, len(prefix), most_path_bytes
         while True:
             outcome = self._list(folder, found)
             if outcome < 0:
@@ -195,7 +195,7 @@ def _copy(memory: "ctypes.Array[Any]", size_bytes: int) -> bytes:
     return ctypes.string_at(ctypes.addressof(memory), size_bytes)
 
 
-def folder_lister(most_path_bytes: int) -> FolderLister | None:
+def folder_lister() -> FolderLister | None:
     """Return a lister; None without the library."""
     loaded = library()
-    return None if loaded is None else FolderLister(loaded, most_path_bytes)
+    return None if loaded is None else FolderLister(loaded)

@@ -7,6 +7,7 @@ load, for tests with a library that was compiled in another way.
 
 import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +18,7 @@ __all__ = ["FILE_NAME", "VERSION", "library", "turned_off", "why_unused"]
 
 FILE_NAME: Final = "libcafcat.bin"
 """Name of the library, which is beside this file. Python would take a name with the end .so for a module."""
-VERSION: Final = 10
+VERSION: Final = 11
 """Version of the functions and structures that this version of cafcat calls: CAFCAT_NATIVE_VERSION in native.h."""
 
 _off = [0]  # how many `turned_off` are open
@@ -48,12 +49,17 @@ def _load() -> ctypes.CDLL | str:
     chosen = os.environ.get("CAFCAT_NATIVE")
     if chosen == "0":
         return "CAFCAT_NATIVE=0"
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":  # the library has names of files in UTF-8
+        return f"the locale encodes names of files in {encoding}, not in UTF-8"
     is_own = chosen in (None, "", "1")
     path = Path(__file__).with_name(FILE_NAME) if is_own else Path(str(chosen))
     if not path.is_file():
-        if is_own:
-            return "this installation was built without a C compiler"
-        return f"CAFCAT_NATIVE={chosen} names no file; CAFCAT_NATIVE=0 turns the native part off"
+        wrong = f"CAFCAT_NATIVE={chosen} names no file; CAFCAT_NATIVE=0 turns the native part off"
+        return "this installation was built without a C compiler" if is_own else wrong
+    return _opened(path)
+
+
+def _opened(path: Path) -> ctypes.CDLL | str:
     try:
         loaded = ctypes.CDLL(str(path))
         version = int(loaded.cafcat_native_version())

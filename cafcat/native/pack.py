@@ -11,12 +11,15 @@ __all__ = ["FilePacker", "Outcome", "Packed", "PackingState", "file_packer"]
 
 _TEXT_BYTES: Final = 256 << 10
 """Memory for the entries, and for the rows, of one call."""
+_MOST_MILLISECONDS: Final = 100
+"""Time after which a call begins no further file. Python handles signals between two calls."""
 
 
 class Outcome(IntEnum):
     """Why a call ended."""
 
     ALL_PACKED = 0
+    """There is no further file, or the time for one call is over."""
     NO_ROOM = 1
     """The memory for the bytes, the entries or the rows has no room for the next file."""
     IS_FULL = 2
@@ -92,6 +95,7 @@ class _Packing(ctypes.Structure):
         ("most_index_size", ctypes.c_int64),
         ("most_size", ctypes.c_int64),
         ("most_file_size", ctypes.c_int64),
+        ("most_milliseconds", ctypes.c_int64),
         ("data", ctypes.c_void_p),
         ("text", ctypes.c_void_p),
         ("rows", ctypes.c_void_p),
@@ -145,25 +149,29 @@ class FilePacker:
         text, rows = ctypes.string_at(self._text, to.text_used), ctypes.string_at(self._rows, to.rows_used)
         return Packed(to.begin, to.data_used, text, rows, Outcome(to.reason), to.waits)
 
-    def prefetch(self, files: FilesOfFolder, *, most_bytes: int) -> int:
-        """Read files into the page cache, several at the same time, and return how many times a thread waited.
+    def prefetch(self, files: FilesOfFolder, *, most_bytes: int) -> tuple[int, int]:
+        """Read files into the page cache, several at the same time, as long as a call may take.
 
         Files that cannot be read are left out.
 
         Args:
             files: The files.
             most_bytes: Size of the largest files that are read.
+
+        Returns:
+            The position after the last file that was read, and how many times a thread waited.
         """
         to = self._packing_of(files)
         to.most_file_size = most_bytes
         self._prefetch(to)
-        return int(to.waits)
+        return to.begin, to.waits
 
     def _packing_of(self, files: FilesOfFolder) -> _Packing:
         to, listed = self._packing, files.listed
         to.paths, to.ends, to.sizes = listed.paths, listed.ends, listed.sizes
         to.modified, to.changed = listed.modified, listed.changed
         to.begin, to.end = files.begin, files.end
+        to.most_milliseconds = _MOST_MILLISECONDS
         to.base, to.base_size, to.skip = files.base, len(files.base), files.skip
         return to
 

@@ -418,11 +418,12 @@ class OpenChunk(BegunChunk):
             self._mapping.add_rows(packed.rows, added, packed.data_bytes)
         return packed
 
-    def prefetch(self, files: FilesOfFolder) -> int:
+    def prefetch(self, files: FilesOfFolder) -> tuple[int, int]:
         """Read small files into the page cache, several at the same time, before `add_columns` reads them.
 
         Returns:
-            How many times a thread waited, as it does for a file that is not in memory.
+            The position after the last file that was read, and how many times a thread waited, as it does for a
+            file that is not in memory.
         """
         assert self._packer is not None  # noqa: S101 - `accepts_columns` is true
         return self._packer.prefetch(files, most_bytes=SMALL_BYTES)

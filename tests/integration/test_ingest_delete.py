@@ -244,8 +244,8 @@ def test_a_file_that_appears_during_the_listing_stays(
 
     listed = FolderLister.list
 
-    def listed_without(self: FolderLister, folder: int, prefix: bytes) -> ListedFolder | None:
-        found = listed(self, folder, prefix)
+    def listed_without(self: FolderLister, folder: int, prefix: bytes, most_path_bytes: int) -> ListedFolder | None:
+        found = listed(self, folder, prefix, most_path_bytes)
         if prefix == b"tree/a/":
             write(tree, "a/1")
         return found

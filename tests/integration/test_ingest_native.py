@@ -1,7 +1,11 @@
 """An ingest with the native part and one without pack the same chunks, and give the same rows and reports."""
 
+import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,11 +15,14 @@ import pytest
 import cafcat
 from cafcat.native.library import turned_off
 from cafcat.operations.ingest import packer
+from cafcat.sources.local.walk import Walk
 from cafcat.writing.chunk import OpenChunk
 from tests.worlds.catalog_world import sql
+from tests.worlds.mounts import needs_fuse
 from tests.worlds.native import needs_library
 from tests.worlds.native_packing import make_tree
 from tests.worlds.servers.services import Databases
+from tests.worlds.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = needs_library
 
@@ -159,11 +166,11 @@ def let_files_wait(monkeypatch: pytest.MonkeyPatch, *, until_prefetched: bool, p
         found = add_columns(*arguments)
         return found._replace(waits=found.end - arguments[1].begin if is_waiting else 0)
 
-    def prefetching(*arguments: Any) -> int:
+    def prefetching(*arguments: Any) -> tuple[int, int]:
         nonlocal is_waiting
         is_waiting = not until_prefetched
-        prefetch(*arguments)
-        return arguments[1].file_count if prefetched else 0
+        end, _ = prefetch(*arguments)
+        return end, arguments[1].file_count if prefetched else 0
 
     monkeypatch.setattr(OpenChunk, "add_columns", packing)
     monkeypatch.setattr(OpenChunk, "prefetch", prefetching)
@@ -230,3 +237,144 @@ def test_worker_processes_pack_the_same_files(both: list[cafcat.Repository], tre
     assert sql(native, SIZES) == sql(python, SIZES)
     assert sql(native, FOLDERS) == sql(python, FOLDERS)
     assert native.verify(level="data").damaged == 0
+
+
+def test_a_call_ends_soon_if_files_take_long(
+    both: list[cafcat.Repository], tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C has no effect within a call. Here each call has time for one file."""
+    monkeypatch.setattr("cafcat.native.pack._MOST_MILLISECONDS", 0)
+    monkeypatch.setattr(packer, "_CACHED_WAITS", 1e9)
+    packed = counted_calls(monkeypatch, "add_columns")
+    ingest_both(both, ["tree/many"])
+    assert packed == [1] * FILES
+
+
+@pytest.mark.usefixtures("many_files")
+def test_reading_into_the_page_cache_ends_soon_if_files_take_long(
+    both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here a call has time for no file."""
+    let_files_wait(monkeypatch, until_prefetched=True, prefetched=True)
+    prefetch = OpenChunk.prefetch
+    counts = []
+
+    def noted(*arguments: Any) -> Any:
+        monkeypatch.setattr("cafcat.native.pack._MOST_MILLISECONDS", 0)
+        found = prefetch(*arguments)
+        monkeypatch.setattr("cafcat.native.pack._MOST_MILLISECONDS", 100)
+        counts.append(found[0] - arguments[1].begin)
+        return found
+
+    monkeypatch.setattr(OpenChunk, "prefetch", noted)
+    ingest_both(both, ["tree/many"])
+    assert set(counts) == {0}
+
+
+@pytest.mark.parametrize("moment", ["listed", "packed"])
+@pytest.mark.parametrize("native", [True, False])
+def test_a_folder_that_became_a_link_leads_to_no_file_outside(
+    both: list[cafcat.Repository], tree: Path, moment: str, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who can write into the source replaces a folder by a link, to get files of others packed."""
+    for name in ("secret/b", "tree/s/a/b"):
+        (tree.parent / name).mkdir(parents=True)
+        for n in range(100):
+            (tree.parent / name / f"{n:03}").write_bytes(name.encode())
+
+    def swap() -> None:
+        if not (tree / "s/a").is_symlink():
+            (tree / "s/a").rename(tree.parent / "moved")
+            (tree / "s/a").symlink_to(tree.parent / "secret")
+
+    opened = Walk.opened
+
+    @contextmanager
+    def then_swapped(*arguments: Any) -> Iterator[Any]:
+        with opened(*arguments) as found:
+            yield found
+        if arguments[1].endswith("s/a/"):
+            swap()
+
+    def swapped_first(function: Any) -> Any:
+        return lambda *arguments: (swap(), function(*arguments))[1]
+
+    if moment == "listed":
+        monkeypatch.setattr(Walk, "opened", then_swapped)
+    else:
+        for name in ("pack", "pack_columns"):
+            monkeypatch.setattr(packer.Packer, name, swapped_first(getattr(packer.Packer, name)))
+    with nullcontext() if native else turned_off():
+        report = both[0].ingest(["tree/s"])
+    assert (tree / "s/a").is_symlink()
+    assert report.files_added == 0
+    assert report.files_failed == (1 if moment == "listed" else 100)
+
+
+REPEATING = """
+import stat, sys
+import mfusepy
+
+class Repeating(mfusepy.Operations):
+    def getattr(self, path, fh=None):
+        is_folder = path in ("/", "/d")
+        mode = stat.S_IFDIR | 0o755 if is_folder else stat.S_IFREG | 0o644
+        return dict(st_mode=mode, st_nlink=1, st_size=0 if is_folder else 7, st_mtime=1.7e9, st_ctime=1.7e9)
+
+    def readdir(self, path, fh):
+        names = ["d"] if path == "/" else [f"{n:03}" for n in range(100)]
+        return [".", "..", *names, *names[40:60]]
+
+    def read(self, path, size, offset, fh):
+        return b"content"[offset : offset + size]
+
+mfusepy.FUSE(Repeating(), sys.argv[1], foreground=True)
+"""
+
+
+@contextmanager
+def repeating_folder(mount: Path) -> Iterator[Path]:
+    """Mount a file system whose folder lists twenty of its hundred names twice, and yield the folder."""
+    process = subprocess.Popen([sys.executable, "-c", REPEATING, str(mount)])
+    try:
+        wait_until(lambda: os.path.ismount(mount))
+        yield mount / "d"
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+        process.wait(PATIENCE_SECONDS)
+
+
+@needs_fuse
+@pytest.mark.skipif(os.getuid() != 0, reason="umount needs root")
+def test_a_name_that_a_folder_lists_twice_is_packed_once(both: list[cafcat.Repository], tmp_path: Path) -> None:
+    """Folders of tmpfs do this if they change meanwhile, and some file systems in user space."""
+    (tmp_path / "mount").mkdir()
+    with repeating_folder(tmp_path / "mount") as folder:
+        first = both[0].ingest([folder], prefix="p")
+        assert (first.files_added, first.files_failed) == (100, 0)
+        second = both[0].ingest([folder], prefix="q", on_conflict="skip")
+        assert (second.files_added, second.files_skipped) == (100, 0)
+    assert both[0].verify(level="data").damaged == 0
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_another_name_of_a_file_of_cafcat_is_left_out(
+    both: list[cafcat.Repository], tree: Path, native: bool
+) -> None:
+    home = Path(both[0].session.settings.home)
+    home.mkdir(exist_ok=True)
+    (home / "seal.key").write_bytes(b"secret")
+    (tree / "many" / "link").hardlink_to(home / "seal.key")
+    with nullcontext() if native else turned_off():
+        report = both[0].ingest(["tree/many"])
+    assert (report.files_added, report.files_skipped) == (FILES, 1)
+
+
+def test_paths_beyond_the_limit_of_the_system(both: list[cafcat.Repository], tree: Path) -> None:
+    """The system refuses paths from 4,096 bytes on, though it opens such files relative to their folder."""
+    typed = f"{tree}{'/.' * ((4092 - len(str(tree / 'many'))) // 2)}/many"
+    native, python = both
+    report = native.ingest([typed])
+    with turned_off():
+        assert python.ingest([typed]).as_counts() == report.as_counts()
+    assert (report.files_added, report.files_failed) == (0, FILES)

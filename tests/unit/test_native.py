@@ -153,10 +153,16 @@ def test_the_variable_chooses_the_library() -> None:
     )
 
 
-def found_with(value: str) -> str:
+def test_a_locale_without_utf8_turns_the_library_off() -> None:
+    """The library has the names of files in UTF-8, the operating system those of the locale."""
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert found_with("1", **locale) == "None the locale encodes names of files in ascii, not in UTF-8"
+
+
+def found_with(value: str, **variables: str) -> str:
     """Return what another process finds with this value of CAFCAT_NATIVE: library and reason."""
     program = "from cafcat.native.library import *; print(library() and 'used', why_unused())"
-    environ = os.environ | {"CAFCAT_NATIVE": value}
+    environ = os.environ | {"CAFCAT_NATIVE": value} | variables
     command = [sys.executable, "-c", program]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
 

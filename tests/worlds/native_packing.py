@@ -134,7 +134,8 @@ def _check_part(packer: FilePacker, source: DirectorySource, part: FilesOfFolder
         )
         if random.random() < 0.3:  # it changes nothing
             most = random.choice((0, 100, SMALL_BYTES))
-            packer.prefetch(files, most_bytes=most)
+            end, _ = packer.prefetch(files, most_bytes=most)
+            assert begin <= end <= part.end
         packed = packer.pack(files, data=memory, state=state)
         _check_packed(source, source_files(files), packed.end - begin, packed, memory, state)
         outcomes[packed.outcome.name] += 1

@@ -114,6 +114,18 @@ static uint8_t look_at(struct folder *found, int folder, const char *name, int64
     return IS_FILE;
 }
 
+/* Sorts the names, and drops those that come again: a folder that changes meanwhile can list a name twice. */
+static void sort_names(struct folder *found)
+{
+    const char **const order = found->order;
+    int64_t count = 0;
+    qsort(order, (size_t)found->count, sizeof *order, by_name);
+    for (int64_t n = 0; n < found->count; n++)
+        if (!count || strcmp(order[count - 1], order[n]) != 0)
+            order[count++] = order[n];
+    found->count = count;
+}
+
 /* Lists the folder behind a descriptor, whose position changes. Returns LISTED, FOR_PYTHON, or a negative error number. If
  * the needed sizes are larger than the given ones, there is no result: the caller provides them, and calls again. */
 EXPORTED int cafcat_list_folder(int folder, struct folder *found)
@@ -132,7 +144,7 @@ EXPORTED int cafcat_list_folder(int folder, struct folder *found)
     closedir(entries);
     if (outcome != LISTED || found->needed_text_size > found->text_size || found->needed_capacity > found->capacity)
         return outcome;
-    qsort(found->order, (size_t)found->count, sizeof *found->order, by_name);
+    sort_names(found);
     int64_t end = 0;
     for (int64_t n = 0; n < found->count; n++) {
         const char *const name = found->order[n];

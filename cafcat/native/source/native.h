@@ -11,8 +11,12 @@
 #include <stdint.h>
 #include <time.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "these functions read and write numbers of processors whose first byte is the lowest one"
+#endif
+
 /* Changes with every change of a function or structure. cafcat/native/library.py has the same number. */
-#define CAFCAT_NATIVE_VERSION 10
+#define CAFCAT_NATIVE_VERSION 11
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -67,7 +71,7 @@ static inline int cafcat_row_is_not_decoded(const uint8_t *row, int64_t path_byt
 /* Returns a time of a file in nanoseconds since 1970. */
 static inline int64_t cafcat_nanoseconds(struct timespec time)
 {
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    return (int64_t)((uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec);
 }
 
 /* Returns a time as rows have it, in microseconds since 2000. `nanoseconds` are since 1970. */

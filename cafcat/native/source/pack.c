@@ -19,6 +19,11 @@
 #define MOST_ROW 128  /* row without its path */
 #define MOST_THREADS 16
 #define READ_SIZE 32768
+#ifdef CLOCK_MONOTONIC_COARSE
+#define CLOCK CLOCK_MONOTONIC_COARSE
+#else
+#define CLOCK CLOCK_MONOTONIC
+#endif
 #ifdef RUSAGE_THREAD
 #define RUSAGE_CALLER RUSAGE_THREAD
 #else
@@ -44,6 +49,7 @@ struct packing {
     int64_t index_size;        /* size of the index if it ended now */
     int64_t most_index_size, most_size;
     int64_t most_file_size;
+    int64_t most_milliseconds; /* of a call: Python handles signals between calls */
     /* Memory of the caller. */
     uint8_t *data, *text, *rows;
     int64_t data_size, text_size, rows_size;
@@ -58,6 +64,13 @@ static int64_t waits_so_far(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_CALLER, &usage) == 0 ? usage.ru_nvcsw : 0;
+}
+
+static int64_t milliseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static uint8_t *put_number(uint8_t *at, int64_t number)
@@ -171,7 +184,8 @@ static const char *path_of(const struct packing *to, int64_t n, int64_t *size)
     return to->paths + begin;
 }
 
-/* Opens the folder of the files, which is the part of their paths up to `prefix_size`. Returns -1 after an error. */
+/* Opens the folder of the files, which is the part of their paths up to `prefix_size`. Returns -1 after an error. The folder
+ * may have been replaced by a link out of the source. Files there have other times than the listing, and are not packed. */
 static int open_folder(const struct packing *to, int64_t prefix_size)
 {
     char locator[LOCATOR_SIZE];
@@ -220,11 +234,11 @@ static int open_folder_of(const struct packing *to, int64_t *prefix_size)
     return open_folder(to, *prefix_size);
 }
 
-/* Packs files of one folder from `begin` on, until one does not fit or is not usual. Moves `begin` behind the files that
- * were packed. */
+/* Packs files of one folder from `begin` on, until one does not fit or is not usual, or the time is over. Moves `begin`
+ * behind the files that were packed. */
 EXPORTED void cafcat_pack(struct packing *to)
 {
-    const int64_t waits = waits_so_far();
+    const int64_t waits = waits_so_far(), end_at = milliseconds() + to->most_milliseconds;
     int64_t prefix_size;
     const int folder = open_folder_of(to, &prefix_size);
     to->data_used = to->text_used = to->rows_used = 0;
@@ -232,6 +246,8 @@ EXPORTED void cafcat_pack(struct packing *to)
     while (to->reason == ALL_PACKED && to->begin < to->end) {
         to->reason = pack_file(to, to->begin, folder, prefix_size);
         to->begin += to->reason == ALL_PACKED;
+        if (milliseconds() >= end_at)
+            break;
     }
     if (folder >= 0)
         close(folder);
@@ -244,6 +260,7 @@ struct prefetching {
     int folder;
     int64_t prefix_size;
     int64_t next;              /* the next file */
+    int64_t end_at;            /* when no further file is begun */
     int64_t waits;             /* of all threads that have ended */
 };
 
@@ -254,7 +271,7 @@ static void *prefetch(void *argument)
     const int64_t waits = waits_so_far();
     uint8_t data[READ_SIZE];
     int64_t n, path_size;
-    while ((n = __atomic_fetch_add(&files->next, 1, __ATOMIC_RELAXED)) < to->end) {
+    while (milliseconds() < files->end_at && (n = __atomic_fetch_add(&files->next, 1, __ATOMIC_RELAXED)) < to->end) {
         const char *const path = path_of(to, n, &path_size);
         if (path_size <= files->prefix_size || to->sizes[n] > to->most_file_size)
             continue;
@@ -270,11 +287,12 @@ static void *prefetch(void *argument)
 }
 
 /* Reads the files from `begin` to `end` of one folder in several threads, and discards their bytes. If they were not in
- * memory, `cafcat_pack` then finds them there. Errors are ignored: `cafcat_pack` meets them again. */
+ * memory, `cafcat_pack` then finds them there. Errors are ignored: `cafcat_pack` meets them again. Moves `begin` behind the
+ * files that were read when the time was over. */
 EXPORTED void cafcat_prefetch(struct packing *to)
 {
     pthread_t threads[MOST_THREADS];
-    struct prefetching files = {.to = to, .next = to->begin};
+    struct prefetching files = {.to = to, .next = to->begin, .end_at = milliseconds() + to->most_milliseconds};
     int started = 0;
     to->waits = 0;
     files.folder = open_folder_of(to, &files.prefix_size);
@@ -287,5 +305,6 @@ EXPORTED void cafcat_prefetch(struct packing *to)
     while (started)
         pthread_join(threads[--started], NULL);
     close(files.folder);
+    to->begin = files.next < to->end ? files.next : to->end;
     to->waits = files.waits;
 }

@@ -235,7 +235,8 @@ class Packer:
         """Read the first of the files into the page cache. Return the position after them."""
         end = min(files.end, files.begin + _PREFETCHED_FILES)
         if self.chunk is not None and self.chunk.accepts_columns:
-            self._pace.note_prefetched(end - files.begin, self.chunk.prefetch(files.between(files.begin, end)))
+            end, waits = self.chunk.prefetch(files.between(files.begin, end))
+            self._pace.note_prefetched(end - files.begin, waits)
         return end
 
     def _add_columns(self, files: FilesOfFolder, source_id: int) -> int:

@@ -14,6 +14,7 @@ from cafcat.sources.base import BATCH_FILES, BATCH_SECONDS
 from cafcat.sources.local.columns import FileColumns
 from cafcat.sources.local.walk import Found, Walk, unreadable
 from cafcat.sources.names import folder_prefix
+from cafcat.support.beneath import PATH_MAX, Beneath
 from cafcat.support.paths import is_text
 
 __all__ = ["column_walk"]
@@ -49,7 +50,7 @@ def column_walk(walk: Walk, locator: str, path: str, relative_from: int) -> "Col
         path: Its path in the catalog.
         relative_from: Number of characters of `path` that patterns are not matched with.
     """
-    lister = folder_lister(MAX_PATH_BYTES) if walk.is_plain and is_text(path) else None
+    lister = folder_lister() if walk.is_plain and is_text(path) else None
     return None if lister is None else ColumnWalk(walk, lister, locator, path, relative_from)
 
 
@@ -61,6 +62,7 @@ class ColumnWalk:
         self._lister = lister
         self._locator = os.path.join(locator, "")  # with a slash at its end
         self._path = folder_prefix(path)
+        self._top = Beneath(self._locator)
         self._base, self._skip = os.fsencode(self._locator), len(self._path.encode())
         self._relative_from = relative_from
         self._levels: list[_Level] = []
@@ -94,12 +96,12 @@ class ColumnWalk:
 
     def _enter(self, locator: str, path: str) -> Iterator[Sequence[Found]]:
         """Begin with a folder, or add the problem that prevents this. Yields the batches that are complete."""
-        is_top = not self._levels
+        top = self._top if self._levels else None
         try:
-            with self._walk.opened(locator, is_top=is_top) as (folder, identity):
+            with self._walk.opened(locator, top) as (folder, identity):
                 problem = self._walk.own(identity, path)
                 is_listed_here = problem is None and not self._walk.has_own_files(identity)
-                listed = self._lister.list(folder, path.encode()) if is_listed_here else None
+                listed = self._list(folder, locator, path) if is_listed_here else None
         except OSError as error:
             problem, listed = unreadable(path[:-1] or locator, error), None
         if listed is not None:
@@ -107,8 +109,14 @@ class ColumnWalk:
         elif problem is not None:
             yield from self._add(problem)
         else:
-            for found in self._walk.folder(locator, path, self._relative_from, is_top=is_top):
+            for found in self._walk.folder(locator, path, self._relative_from, top):
                 yield from self._add(found)
+
+    def _list(self, folder: int, locator: str, path: str) -> ListedFolder | None:
+        """List an opened folder; None if only Python can list it, because a path in it may be too long."""
+        prefix = path.encode()
+        longest_locator = len(prefix) + PATH_MAX - len(os.fsencode(locator))
+        return self._lister.list(folder, prefix, min(MAX_PATH_BYTES, longest_locator))
 
     def _add_files(self, level: _Level) -> Iterator[Sequence[Found]]:
         """Add the next files of a folder, up to another name. Yields the batch if it is complete."""

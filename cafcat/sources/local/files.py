@@ -7,7 +7,7 @@ once (`FileOpener.read_each`), and open, fstat, read, fstat, close if it was ope
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import chain, islice
 from time import perf_counter
@@ -18,6 +18,7 @@ from cafcat.errors import SourceFailed
 from cafcat.model import NewFile, ProblemKind, SourceFile
 from cafcat.sources.base import open_or_error
 from cafcat.sources.names import printable
+from cafcat.support.beneath import Beneath
 from cafcat.support.in_order import in_order
 
 __all__ = [
@@ -82,6 +83,7 @@ class FileOpener:
         """
         self._typed = typed
         self._flags = OPEN_FLAGS if follow_symlinks else OPEN_FLAGS | os.O_NOFOLLOW
+        self._beneath = None if follow_symlinks or typed is None else Beneath(os.path.join(typed, ""))
 
     def open(self, file: SourceFile) -> "OpenLocalFile":
         """Open a file that a source found.
@@ -89,7 +91,15 @@ class FileOpener:
         Raises:
             SourceFailed: The file has vanished, cannot be opened, or is not a regular file any more.
         """
-        return OpenLocalFile(file, OPEN_FLAGS if file.locator == self._typed else self._flags)
+        return OpenLocalFile(file, self._descriptor)
+
+    def _descriptor(self, file: SourceFile) -> int:
+        """Open a file, and return its descriptor. Raises OSError."""
+        if file.locator == self._typed:
+            return os.open(file.locator, OPEN_FLAGS)
+        if self._beneath is None:
+            return os.open(file.locator, self._flags)
+        return self._beneath.open(file.locator, self._flags)
 
     def read_each(self, files: Iterable[SourceFile]) -> "Iterator[NewFile | OpenLocalFile | SourceFailed]":
         """Yield a NewFile, an opened file, or the SourceFailed of opening it, for each file, in order.
@@ -128,7 +138,7 @@ class FileOpener:
         if file.size_bytes > SMALL_BYTES:
             return file
         try:
-            descriptor = os.open(file.locator, self._flags)
+            descriptor = self._descriptor(file)
         except OSError:
             return file
         try:
@@ -158,21 +168,21 @@ class OpenLocalFile:
 
     __slots__ = ("_descriptor", "_path", "_status", "etag", "modified_ns", "size_bytes")
 
-    def __init__(self, file: SourceFile, flags: int) -> None:
+    def __init__(self, file: SourceFile, open_file: Callable[[SourceFile], int]) -> None:
         """Open a regular file of the local file system.
 
         Args:
             file: The file as it was found.
-            flags: OPEN_FLAGS, with O_NOFOLLOW unless links are followed.
+            open_file: Opens the file, and returns its descriptor.
 
         Raises:
             SourceFailed: The file cannot be opened, or is not a regular file any more.
         """
         self._path = file.path
         try:
-            self._descriptor = os.open(file.locator, flags)
+            self._descriptor = open_file(file)
         except OSError as error:
-            raise self._open_failed(error, flags) from error
+            raise self._open_failed(error, file) from error
         try:
             self._status = status = self._stat()
             if not stat.S_ISREG(status.st_mode):
@@ -274,9 +284,11 @@ class OpenLocalFile:
             sizes += f", {'more' if found_bytes > self.size_bytes else f'{found_bytes:,}'} when read"
         return self._failed(ProblemKind.CHANGED, f"changed while it was read ({sizes})")
 
-    def _open_failed(self, error: OSError, flags: int) -> SourceFailed:
-        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+    def _open_failed(self, error: OSError, file: SourceFile) -> SourceFailed:
+        if error.errno == errno.ELOOP and os.path.islink(file.locator):
             return self._failed(ProblemKind.CHANGED, "is now a symbolic link")
+        if error.errno == errno.ELOOP and os.path.exists(file.locator):
+            return self._failed(ProblemKind.CHANGED, "is now behind a symbolic link")
         return self._failed(problem_kind(error), f"cannot be opened: {reason(error)}")
 
     def _failed(self, kind: ProblemKind, message: str) -> SourceFailed:

@@ -14,6 +14,7 @@ from cafcat.sources.filter import PathFilter
 from cafcat.sources.local.files import problem_kind, reason
 from cafcat.sources.names import check_name, folder_prefix, printable
 from cafcat.sources.parts import WHOLE, Part
+from cafcat.support.beneath import Beneath
 
 __all__ = ["Found", "Walk", "unreadable"]
 
@@ -63,12 +64,14 @@ class Walk:
         """
         self._own: set[_Identity] = set()
         self._own_parents: set[_Identity] = set()
+        self._has_linked_own = False
         for path in own_paths:
             with contextlib.suppress(OSError):
                 status = os.stat(path)
                 self._own.add(_identity(status))
                 if not stat.S_ISDIR(status.st_mode):
                     self._own_parents.add(_identity(os.stat(os.path.dirname(path))))
+                    self._has_linked_own = self._has_linked_own or status.st_nlink > 1
         self._follow = follow_symlinks
         self._filter = filter
         self._part = part or WHOLE
@@ -103,8 +106,8 @@ class Walk:
 
     @property
     def is_plain(self) -> bool:
-        """True if all files are listed, and no links are followed."""
-        return not self._follow and self._filter is None and self._part == WHOLE
+        """True if all files are listed, no links are followed, and no file of cafcat itself has another name."""
+        return not self._follow and self._filter is None and self._part == WHOLE and not self._has_linked_own
 
     def level(self, locator: str, path: str, relative_from: int) -> tuple[list[Found], list[str]]:
         """Return the files in a folder, without those of the folders below it, and the locators of these folders.
@@ -115,7 +118,7 @@ class Walk:
             relative_from: Number of characters of `path` that patterns are not matched with.
         """
         levels: list[_Level] = []
-        if problem := self._descend(levels, locator, path, is_top=True):
+        if problem := self._descend(levels, locator, path, None):
             return [problem], []
         found: list[Found] = []
         folders: list[str] = []
@@ -128,18 +131,19 @@ class Walk:
                 found.append(self.file(locator + name, path + name, self._follow))
         return found, folders
 
-    def folder(self, locator: str, path: str, relative_from: int, *, is_top: bool = True) -> Iterator[Found]:
+    def folder(self, locator: str, path: str, relative_from: int, top: Beneath | None = None) -> Iterator[Found]:
         """Yield the files of a folder, depth first.
 
         Args:
             locator: Path of the folder, with "/" at its end.
             path: Its path in the catalog, with "/" at its end.
             relative_from: Number of characters of `path` that patterns are not matched with.
-            is_top: True if the folder may be a symbolic link, because its path was typed.
+            top: The folder that the walk began with; None if this is the one.
         """
         levels: list[_Level] = []
-        if problem := self._descend(levels, locator, path, is_top=is_top):
+        if problem := self._descend(levels, locator, path, top):
             yield problem
+        top = top or Beneath(locator)
         while levels:
             names, locator, path, _ = levels[-1]
             while names:
@@ -148,17 +152,17 @@ class Walk:
                     continue
                 if name[-1] != "/":
                     yield self.file(locator + name, path + name, self._follow)
-                elif problem := self._descend(levels, locator + name, path + name, is_top=False):
+                elif problem := self._descend(levels, locator + name, path + name, top):
                     yield problem
                 else:
                     break
             else:
                 levels.pop()
 
-    def _descend(self, levels: list[_Level], locator: str, path: str, *, is_top: bool) -> FileProblem | None:
+    def _descend(self, levels: list[_Level], locator: str, path: str, top: Beneath | None) -> FileProblem | None:
         """Add a folder to the levels. Return None, or the problem if the folder cannot or must not be entered."""
         try:
-            with self.opened(locator, is_top=is_top) as (folder, identity):
+            with self.opened(locator, top) as (folder, identity):
                 if problem := self.own(identity, path):
                     return problem
                 if self._follow and any(level.identity == identity for level in levels):
@@ -170,18 +174,21 @@ class Walk:
         return None
 
     @contextlib.contextmanager
-    def opened(self, locator: str, *, is_top: bool) -> Iterator[tuple[int, _Identity]]:
+    def opened(self, locator: str, top: Beneath | None) -> Iterator[tuple[int, _Identity]]:
         """Open a folder, and yield its descriptor and its identity.
 
         Args:
             locator: Path of the folder, with "/" at its end.
-            is_top: True if the folder may be a symbolic link, because its path was typed.
+            top: The folder that the walk began with; None if this is the one, which may be a symbolic link, because
+                its path was typed.
 
         Raises:
             OSError: The folder cannot be opened.
         """
-        # With the slash, the folder may be a symbolic link.
-        folder = os.open(locator if is_top else locator[:-1], self._open_flags)
+        if top is None or self._follow:
+            folder = os.open(locator, self._open_flags)  # with the slash, the folder may be a symbolic link
+        else:
+            folder = top.open(locator[:-1], self._open_flags)
         try:
             yield folder, _identity(os.fstat(folder))
         finally:
