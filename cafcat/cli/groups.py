@@ -1,6 +1,6 @@
 """How the help shows commands: whole summaries, and panels of options."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, ClassVar, Final
 
@@ -46,6 +46,16 @@ class Verb(TyperCommand):
     panels: ClassVar[Panels] = {}
     hints: ClassVar[Mapping[str, str]] = {}
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create the command as typer does. Errors about a value then name the option."""
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            if (
+                parameter.param_type_name == "option"
+                and (parse := getattr(parameter.type, "func", None)) is not None
+            ):
+                parameter.type.func = _naming(parse, parameter.opts[0])  # type: ignore[attr-defined]
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Raises InvalidInput with a hint for those of other programs."""
         given = tuple(args)  # the list gets shorter while it is parsed
@@ -82,6 +92,18 @@ class Verb(TyperCommand):
             if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
+
+
+def _naming(parse: Callable[[str], Any], option: str) -> Callable[[str], Any]:
+    """Return a function that parses the value of an option, and names the option in an error."""
+
+    def parsed(value: str) -> Any:
+        try:
+            return parse(value)
+        except InvalidInput as error:
+            raise InvalidInput(f"{option}: {error.message}", hint=error.hint) from error
+
+    return parsed
 
 
 def _drop_poor_guesses(error: typer.TyperException, option: str | None) -> None:

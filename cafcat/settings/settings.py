@@ -82,7 +82,8 @@ class Settings:
         tracing: True if reads and commits are recorded as spans of OpenTelemetry.
         stores: The named stores of the configuration file, by name.
         origins: Where each setting came from: "flag", "environment CAFCAT_X", "file PATH: key" or "default". Named
-            stores have the keys "stores.NAME".
+            stores have the keys "stores.NAME". The key "config" has the path of the configuration file, which need
+            not exist.
     """
 
     home: Path
@@ -174,6 +175,7 @@ class Settings:
             values["store"] = str(Path(os.path.realpath(home)) / Path(values["store"]).relative_to(home))
         origins = {name: given[name].origin if name in given else "default" for name in KEYS}
         origins |= {f"stores.{name}": f"file {file}: stores.{name}" for name in stores}
+        origins["config"] = str(file or home / CONFIG_NAME)
         return cls(home=home, **values, stores=stores, origins=origins)
 
     @property

@@ -125,7 +125,8 @@ def test_times_of_a_query_are_written_as_those_of_find(cafcat: Cafcat) -> None:
     assert cafcat("query", "logs", ".", "7d", "1d", "--json").documents == []
     text = cafcat("query", "logs", ".", "2026-11-21T10:00:00+02:00", "2026-11-22", "--sql").text
     assert "end_at >= timestamptz '2026-11-21 08:00:00+00:00'" in text
-    assert cafcat("query", "logs", ".", "x", "1d", code=2).err == cafcat("find", "--newer", "x", code=2).err
+    error = cafcat("query", "logs", ".", "x", "1d", code=2).err
+    assert cafcat("find", "--newer", "x", code=2).err == error.replace("cafcat: ", "cafcat: --newer: ")
     refused = "the query begins after it ends: its first time is later than its last time"
     assert refused in cafcat("query", "logs", ".", "2026-11-22", "2026-11-21", code=2).err
 

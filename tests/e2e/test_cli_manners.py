@@ -95,7 +95,7 @@ def test_a_verb_of_other_programs_is_explained(alone: Cafcat, word: str) -> None
         (["ingest", "photos", "--exclude-file", "list"], "--exclude-file", "repeat --exclude PATTERN"),
         (["rm", "-rf", "photos"], "-f", "--yes removes folders without a question"),
         (["get", "-dash.txt"], "-d", "write -- before names that begin with a dash"),
-        (["config", "get", "store"], "(get store)", "change them in cafcat.toml"),
+        (["config", "get", "store"], "(get store)", "change them in the file that its first line names"),
         (["db", "migrate"], "'migrate'", "`cafcat db upgrade` brings the database"),
         (["runs", "2"], "'2'", "`cafcat runs show 2` shows number 2"),
         (["restore", "--list"], "--list", "`cafcat backup --list` lists the backups"),
@@ -174,6 +174,9 @@ def test_config_shows_where_each_value_comes_from(alone: Cafcat) -> None:
     assert document["target_size"] == {"value": 1_000_000, "origin": f"file {config}: target_size"}
     assert document["store"] == {"value": str(alone.folder / "elsewhere"), "origin": "flag"}
     assert document["home"] == {"value": str(alone.folder / "home"), "origin": "environment CAFCAT_HOME"}
+    assert alone("config").lines[0] == f"config = {config}  (read)"
+    config_of_other_home = alone("config", "--home", "other").lines[0]
+    assert config_of_other_home == f"config = {alone.folder / 'other' / 'cafcat.toml'}  (does not exist)"
     assert document["database_url"] == {"value": None, "origin": "default"}
     assert alone("--profile", "p", "config", "--json").document["target_size"]["value"] == 2_000_000
     assert "target_size = 1000000" in alone("config").text
@@ -306,6 +309,21 @@ def test_output_that_cannot_be_written_is_an_error(filled: Cafcat) -> None:
             filled.command("ls", "--json"), env=filled.environment, stdout=full, stderr=subprocess.PIPE, check=False
         )
         assert json.loads(process.stderr)["error"]["kind"] == "output_failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["verify", "--sample", "5"], "--sample: not a share above 0%, up to 100%: '5'; write 20% or 0.5%"),
+        (["find", ".", "--newer", "yesterday"], "--newer: not a date: 'yesterday'; write 2026-"),
+        (["find", ".", "--min-size", "2MB", "--max-size", "1MB"], "no file meets both --min-size and --max-size"),
+        (["find", ".", "--newer", "7d", "--older", "30d"], "no file meets both --newer and --older"),
+        (["find", "tree", "a.jpg"], "a quoted pattern chooses files in it: `cafcat find FOLDER --name '*.jpg'`"),
+        (["ls", "tree", "other"], "ls lists one folder"),
+    ],
+)
+def test_wrong_values_and_the_next_step(filled: Cafcat, arguments: list[str], expected: str) -> None:
+    assert expected in filled(*arguments, code=2).err
 
 
 def test_messages_that_cannot_be_written_leave_the_exit_code(filled: Cafcat) -> None:

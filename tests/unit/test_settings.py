@@ -82,6 +82,7 @@ def test_defaults(tmp_path: Path) -> None:
         "lock_timeout": "default",
         "bandwidth": "default",
         "tracing": "default",
+        "config": str(tmp_path / "cafcat.toml"),
     }
 
 
@@ -113,6 +114,7 @@ def test_flags_win_over_environment_over_file_over_defaults(write: Write, tmp_pa
         "lock_timeout": "default",
         "bandwidth": "default",
         "tracing": "default",
+        "config": str(file),
     }
 
 

@@ -1,5 +1,6 @@
 """The command `cafcat config`: its flags and output."""
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -37,7 +38,10 @@ def config(call: Call) -> None:
     origins = settings.origins
     values = _values(settings)
     stores = {name: _options(store) for name, store in settings.stores.items()}
-    document: dict[str, Any] = {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
+    file = origins["config"]
+    is_there = os.path.isfile(file)
+    document: dict[str, Any] = {"config": {"value": file, "origin": "read" if is_there else "does not exist"}}
+    document |= {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
     document["stores"] = {
         name: {**options, "origin": origins[f"stores.{name}"]} for name, options in stores.items()
     }
@@ -47,7 +51,8 @@ def config(call: Call) -> None:
     if settings.store_name is not None:
         shown["store"] = f"{settings.store_name}: the store of this name in the catalog, else {values['store']}"
     shown |= {f"stores.{name}": _line(options) for name, options in stores.items()}
-    lines = [f"{name} = {text}  ({origins[name]})" for name, text in shown.items()]
+    lines = [f"config = {file}  ({document['config']['origin']})"]
+    lines += [f"{name} = {text}  ({origins[name]})" for name, text in shown.items()]
     lines.append("native = used  (default)" if reason is None else f"native = not used  ({reason})")
     call.output.show(document, map(call.output.shown, lines))
 
@@ -87,5 +92,5 @@ def _shown(name: str, value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat config` to the commands of the program."""
-    edit = "`cafcat config` shows all settings; change them in cafcat.toml"
+    edit = "`cafcat config` shows all settings; change them in the file that its first line names"
     verb(app, "config", config, hints={"": edit})

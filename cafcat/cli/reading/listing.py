@@ -20,7 +20,7 @@ from cafcat.cli.reading.missing_names import (
     means_everything,
 )
 from cafcat.cli.reading.url import Expires, Presign, seconds_signed
-from cafcat.errors import NotFound
+from cafcat.errors import InvalidInput, NotFound
 from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
 from cafcat.support.arguments import parse_date, parse_text
 from cafcat.support.quantities import format_size, parse_size
@@ -186,6 +186,14 @@ def find(
 
     Example: cafcat find photos --name '*.jpg' --min-size 1MB
     """
+    if min_size is not None and max_size is not None and min_size > max_size:
+        raise InvalidInput(
+            "no file meets both --min-size and --max-size", hint="the smallest size is the larger one"
+        )
+    if newer is not None and older is not None and newer >= older:
+        raise InvalidInput(
+            "no file meets both --newer and --older", hint="files between two dates: --newer FIRST --older LAST"
+        )
     conditions: dict[str, Any] = {
         "name": name,
         "newer_ns": newer,
@@ -310,8 +318,10 @@ def _command(repository: "PackedFiles", location: Location, seconds: int | None)
 
 def register(app: typer.Typer) -> None:
     """Add `cafcat ls`, `find`, `stat` and `locate` to the commands of the program."""
-    verb(app, "ls", ls, reads=True, hints=OLDER_VERSIONS)
+    one_folder = "ls lists one folder; `cafcat stat PATH...` shows several files"
+    verb(app, "ls", ls, reads=True, hints={"": one_folder, **OLDER_VERSIONS})
     two_dashes = "options have two dashes: `cafcat find FOLDER --name PATTERN`"
-    verb(app, "find", find, reads=True, hints={"-n": two_dashes, **OLDER_VERSIONS})
+    one_folder = "find lists one folder; a quoted pattern chooses files in it: `cafcat find FOLDER --name '*.jpg'`"
+    verb(app, "find", find, reads=True, hints={"-n": two_dashes, "": one_folder, **OLDER_VERSIONS})
     verb(app, "stat", stat, reads=True)
     verb(app, "locate", locate, reads=True)
