@@ -36,10 +36,12 @@ def _end(code: int) -> None:
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
-        sys.stderr.flush()
     except (OSError, ValueError):
         sys.exit(code)  # Python reports the error
-    os._exit(code)
+    try:
+        sys.stderr.flush()
+    finally:
+        os._exit(code)  # the code tells the result, even if nothing can be written
 
 
 def _open_standard_files() -> None:
