@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import cafcat
+from cafcat.native.folder import FilesOfFolder
 from cafcat.native.library import turned_off
 from cafcat.operations.ingest import packer
 from cafcat.sources.local.walk import Walk
@@ -191,6 +192,23 @@ def test_files_on_a_disk_are_read_into_the_page_cache(
     ingest_both(both, ["tree/many"])
     assert sum(packed) == 3000
     assert prefetched == [1024, 1024, 3000 - 256 - 2 * 1024]
+
+
+@pytest.mark.usefixtures("many_files")
+def test_only_files_that_were_read_into_the_page_cache_are_packed_from_there(
+    both: list[cafcat.Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call ends after some time, perhaps before all files are read. The others would wait for the disk."""
+    let_files_wait(monkeypatch, until_prefetched=True, prefetched=True)
+    prefetch = OpenChunk.prefetch
+
+    def of_some(chunk: OpenChunk, files: FilesOfFolder) -> tuple[int, int]:
+        return prefetch(chunk, files.between(files.begin, min(files.begin + 300, files.end)))
+
+    monkeypatch.setattr(OpenChunk, "prefetch", of_some)
+    packed = counted_calls(monkeypatch, "add_columns")
+    ingest_both(both, ["tree/many"])
+    assert packed == [256, *[300] * 9, 44]
 
 
 @pytest.mark.usefixtures("many_files")

@@ -224,10 +224,10 @@ class Packer:
                     self.pack(opener, rest)
                     rest = []
                 else:
-                    left = part.between(begin, part.end)
                     if self._pace.prefetches and begin >= in_memory:
-                        in_memory = self._prefetch(left)
-                    begin = self._add_columns(left, source_id)
+                        in_memory = self._prefetch(part.between(begin, part.end))
+                    end = in_memory if begin < in_memory else part.end
+                    begin = self._add_columns(part.between(begin, end), source_id)
         if rest and not self.is_stopping():
             self.pack(opener, rest)
 
