@@ -182,7 +182,7 @@ def _summary(report: "VerifyReport") -> str:
         return (
             f"{first}nothing was verified{away}"
             if was_any
-            else f"{first}nothing to verify: the catalog has no chunks"
+            else f"{first}nothing to verify: no chunk was chosen, or the catalog has none"
         )
     gone = f"; {report.gone} deleted meanwhile" if report.gone else ""
     absent = f"; {plural(report.absent, 'file')} not in the source any more" if report.absent else ""

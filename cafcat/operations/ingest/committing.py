@@ -68,7 +68,7 @@ class ChunkInCommit:
         return self._finished.done()
 
     def wait(self, progress: Progress) -> None:
-        """Wait until `is_done`. Raises what the checkpoint of `progress` raises, which is called meanwhile."""
+        """Wait until `is_done`. Call the checkpoint of `progress` meanwhile, and raise its errors."""
         while not self.is_done:
             wait([self._finished], _CHECKPOINT_SECONDS)
             progress.checkpoint()
