@@ -116,13 +116,14 @@ def acquire(
     reported_holders = ""
     while True:
         left = max(0.0, begun + limit - time.monotonic())
+        # Statements without parameters share a round trip to the server.
+        connection.execute(f"SAVEPOINT attempt; {lock_timeout_sql(min(left, ATTEMPT_SECONDS))}".encode())
         try:
-            with connection.transaction():
-                set_lock_timeout(connection, min(left, ATTEMPT_SECONDS))
-                cursor = connection.execute(statement.encode(), parameters or None)
-            set_lock_timeout(connection, limit)
+            cursor = connection.execute(statement.encode(), parameters or None)
+            connection.execute(f"RELEASE SAVEPOINT attempt; {lock_timeout_sql(limit)}".encode())
             return cursor
         except pg.LockNotAvailable as error:
+            connection.execute(b"ROLLBACK TO SAVEPOINT attempt; RELEASE SAVEPOINT attempt")
             holders = _holders(connection)
             now = time.monotonic()
             if now >= begun + limit:
