@@ -15,15 +15,17 @@ __all__ = ["COUNTED_FOLDERS", "COUNT_FOLDERS", "copy_folders", "record_folders"]
 
 _CHANGES_PER_FOLDER: Final = """
 SELECT sum(p.files)::bigint, sum(p.bytes)::bigint, d.depth,
-       substring(p.folder FROM format('^(?:[^/]*/){{%s}}', d.depth))
-FROM (SELECT coalesce(substring(file_path FROM '^.*/'), '') AS folder, sum(files) AS files, sum(bytes) AS bytes
+       array_to_string(p.names[1:d.depth] || ''::text, '/')
+FROM (SELECT string_to_array(coalesce(substring(file_path FROM '^.*/'), ''), '/') AS names,
+             sum(files) AS files, sum(bytes) AS bytes
       FROM ({files}) AS changed GROUP BY 1) AS p
-CROSS JOIN LATERAL generate_series(0, length(p.folder) - length(replace(p.folder, '/', ''))) AS d (depth)
+CROSS JOIN LATERAL generate_series(0, greatest(cardinality(p.names) - 1, 0)) AS d (depth)
 GROUP BY 3, 4 HAVING sum(p.files) <> 0 OR sum(p.bytes) <> 0
 """
 """SQL query of the changes of each folder: files, bytes, depth, path. {files} is a query of the changes of files.
 
-First the files of each folder are added up, and then each folder is added to all folders above it.
+First the files of each folder are added up, and then each folder is added to all folders above it. `names` are the
+names in the path of a folder, and an empty text after its last slash.
 """
 COUNTED_FOLDERS: Final = _CHANGES_PER_FOLDER.format(
     files=f"SELECT file_path, 1 AS files, {size_of()} AS bytes FROM file_locations"  # noqa: S608
