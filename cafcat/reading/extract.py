@@ -6,7 +6,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Final
 
-from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput
+from cafcat.errors import CafcatError, Conflict, Corrupt, InvalidInput, OutputFailed
 from cafcat.model import FileProblem, Location, ProblemKind
 from cafcat.native.extract import SmallFiles
 from cafcat.progress import Progress
@@ -20,6 +20,7 @@ from cafcat.reading.request import ReadRequest
 from cafcat.reading.tree_files import TreeFiles
 from cafcat.reports import ExtractReport
 from cafcat.support.in_order import made_ahead
+from cafcat.support.quantities import is_int64
 
 __all__ = ["REPORTED_FAILURES", "Extraction", "extract_tree", "plan_tree", "report_failure"]
 
@@ -181,9 +182,14 @@ class Extraction:
                 yield folder, portion
 
     def _folder_of_small(self, request: ReadRequest) -> str | None:
-        """Return the folder of a file that `OutputTree.write_together` can write, with a slash at its end."""
+        """Return the folder of a file that `OutputTree.write_together` can write, with a slash at its end.
+
+        Its time has to fit into 64 bits, which ends in the year 2262.
+        """
         location = request.location
-        if location.decoding is not None or location.modified_ns is None or location.size_bytes > _SMALL_BYTES:
+        if location.decoding is not None or location.size_bytes > _SMALL_BYTES:
+            return None
+        if location.modified_ns is None or not is_int64(location.modified_ns):
             return None
         path = stripped(location.path, self._strip)
         name = path[path.rfind("/") + 1 :]
@@ -290,7 +296,7 @@ class Extraction:
         report_failure(self.report, self._progress, location.path, error)
 
     def _is_there(self, location: Location) -> bool:
-        with suppress(Conflict):
+        with suppress(Conflict, OutputFailed):  # a file that cannot be read counts as another one
             name = stripped(location.path, self._strip)
             return self._tree.has(name, location.size_bytes, location.crc32c)
         return False

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from cafcat.errors import InvalidInput
 
-__all__ = ["format_size", "parse_rate", "parse_size", "plural", "to_microseconds", "to_nanoseconds"]
+__all__ = ["format_size", "is_int64", "parse_rate", "parse_size", "plural", "to_microseconds", "to_nanoseconds"]
 
 _PREFIXES = "kMGTPE"
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:([kmgtpe])(i?))?b?", re.ASCII | re.IGNORECASE)
@@ -79,6 +79,11 @@ def to_microseconds(modified_ns: int) -> int:
 def to_nanoseconds(microseconds: int | None) -> int | None:
     """Convert a time of the catalog from microseconds to nanoseconds since 1970 UTC. None stays None."""
     return None if microseconds is None else microseconds * 1000
+
+
+def is_int64(number: int) -> bool:
+    """Return True if a number fits into 64 bits with a sign, as nanoseconds of the years 1678 to 2261 do."""
+    return -(1 << 63) <= number < 1 << 63
 
 
 def plural(count: int, word: str) -> str:

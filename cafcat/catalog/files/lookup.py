@@ -101,7 +101,7 @@ def _of_many(statement: str) -> tuple[PreparedLookup, PreparedLookup]:
 # file: it takes 2.5 instead of 1.5 µs a file for a thousand files.
 _LOCATE_MANY, _LOCATE_MANY_PARTITIONED = _of_many(f"""
 WITH found AS MATERIALIZED ({{files}})
-SELECT l.caf_file_id, l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS} * 1000, l.content_bytes,
+SELECT l.caf_file_id, l.file_path, l.start_byte, l.end_byte, l.crc32c, {MICROSECONDS}, l.content_bytes,
        l.decoding, NULL::uuid, NULL, NULL, NULL
 FROM found AS l
 UNION ALL SELECT id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, uuid, store, object_key, format
@@ -223,9 +223,11 @@ class Lookup:
         rows = self._connection.select(selection, _array(sorted(paths)))
         chunks = {row[0]: row[8:] for row in rows if row[1] is None}
         locations = {}
-        for chunk, path, start, end, crc32c, modified_ns, content_bytes, decoding, _, _, _, _ in rows:
+        for chunk, path, start, end, crc32c, microseconds, content_bytes, decoding, _, _, _, _ in rows:
             if path is not None and chunk in chunks:
                 uuid, store, key, archive_format = chunks[chunk]
+                # Nanoseconds after 2262 do not fit into a bigint of the server.
+                modified_ns = None if microseconds is None else microseconds * 1000
                 locations[path] = Location(
                     path, start, end, crc32c, modified_ns, uuid, store, key, archive_format, content_bytes, decoding
                 )

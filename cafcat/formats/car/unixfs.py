@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from cafcat.formats.car import dag_pb, varint
+from cafcat.support.quantities import is_int64
 
 __all__ = [
     "DIRECTORY",
@@ -26,8 +27,6 @@ DIRECTORY: Final = b"\x08\x01"
 _MAX_FANOUT: Final = 1024
 _SECOND: Final = 1_000_000_000
 _FIXED32: Final = struct.Struct("<I")
-_INT64_MIN: Final = -(1 << 63)
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 class Kind(IntEnum):
@@ -140,7 +139,7 @@ def _modified_ns(message: int | bytes | None) -> int | None:
     if seconds is None or fraction >= _SECOND:
         raise ValueError("a modification time has no seconds, or a fraction of at least one second")
     time = seconds * _SECOND + fraction
-    return time if _INT64_MIN <= time <= _INT64_MAX else None
+    return time if is_int64(time) else None
 
 
 def file_data(file_bytes: int, block_bytes: list[int], modified_ns: int | None = None) -> bytes:
@@ -154,7 +153,7 @@ def file_data(file_bytes: int, block_bytes: list[int], modified_ns: int | None =
     """
     parts = [b"\x08\x02", dag_pb.number_field(3, file_bytes)]
     parts += [dag_pb.number_field(4, size) for size in block_bytes]
-    if modified_ns is not None and _INT64_MIN <= modified_ns <= _INT64_MAX:
+    if modified_ns is not None and is_int64(modified_ns):
         time = _time(modified_ns)
         parts += [b"\x42", varint.encode(len(time)), time]
     return b"".join(parts)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from cafcat.formats.databundle.layout import file_key, record_key
 from cafcat.formats.databundle.messages import FILE_TYPE_URL, REGULAR, messages
 from cafcat.formats.index_text import longest_text_bytes
+from cafcat.support.quantities import is_int64
 
 __all__ = ["MAX_RECORD_ROW_BYTES", "PackedFile", "file_row", "max_row_bytes", "record_row", "row"]
 
@@ -13,9 +14,6 @@ MAX_RECORD_ROW_BYTES = 64
 _LONGEST_MEMBERS = 1024
 """Upper bound in bytes for the row of a file without its path: numbers, 24 runs of zeros, tags and sizes (at most
 760)."""
-
-_INT64_MIN = -(1 << 63)
-_INT64_MAX = (1 << 63) - 1
 
 
 class PackedFile(NamedTuple):
@@ -56,7 +54,7 @@ def file_row(path: str, packed: PackedFile, size_bytes: int, checksum: int, modi
     file = classes.BundleFile(
         start_byte=packed.start_byte, end_byte=packed.end_byte, decoding=packed.decoding or ""
     )
-    if modified_ns is not None and _INT64_MIN <= modified_ns <= _INT64_MAX:
+    if modified_ns is not None and is_int64(modified_ns):
         file.modified_ns = modified_ns
     metadata = classes.FileMetadata(
         type=REGULAR,

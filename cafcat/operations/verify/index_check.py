@@ -26,6 +26,8 @@ _PENDING: Final = 50_000
 """Largest number of rows and entries without an equal counterpart so far that wait in memory."""
 _ADVANCE_FILES: Final = 4096
 """Number of files after which progress is reported."""
+_LARGEST_TIME: Final = (1 << 63) // 1000
+"""Microseconds since 1970, or before, from which on nanoseconds need not fit into 64 bits."""
 
 
 def index_error(section: IndexSection, archive_format: Format, index_end_byte: int) -> str | None:
@@ -164,6 +166,15 @@ def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:
     return modified_ns is not None and modified_ns // 1000 == modified_us
 
 
+def _compared_time(modified_us: int | None) -> int | None:
+    """Return a time, in microseconds since 1970, as rows and entries are compared.
+
+    None for a time before 1677 or after 2262: its nanoseconds do not fit into 64 bits, and the writers of archives
+    leave it out.
+    """
+    return None if modified_us is None or abs(modified_us) >= _LARGEST_TIME else modified_us
+
+
 _Key = tuple[str, int, int, int | None, int | None, int | None, str | None]
 
 
@@ -181,10 +192,10 @@ class _Difference:
     def add(self, row: ChunkRow | None, entry: Entry | None) -> None:
         """Add a row, an entry, or both. The two need not belong together."""
         if row is not None:
-            self._add_one_side((*row[:5], *row[6:]), +1)
+            self._add_one_side((*row[:4], _compared_time(row[4]), *row[6:]), +1)
         if entry is not None:
             time = None if entry[4] is None else to_microseconds(entry[4])
-            self._add_one_side((*entry[:4], time, *entry[5:]), -1)
+            self._add_one_side((*entry[:4], _compared_time(time), *entry[5:]), -1)
 
     def _add_one_side(self, key: _Key, side: int) -> None:
         if self._sort is not None:
