@@ -59,7 +59,7 @@ times = st.sampled_from([None, 0, 999, 1000, -1, -1001, 10**18 + 5])
 changes = st.lists(
     st.tuples(
         st.integers(0, 40),
-        st.sampled_from(["drop", "twice", "path", "shorter", "start", "end", "crc", "time", "size"]),
+        st.sampled_from(["drop", "twice", "path", "shorter", "joined", "start", "end", "crc", "time", "size"]),
     )
 )
 
@@ -70,6 +70,7 @@ changes = st.lists(
 @example(["ab", "b"], [0] * 30, [(1, "drop")], 1 << 20)
 @example(["ab", "b"], [0] * 30, [(0, "path")], 1 << 20)
 @example(["ab", "b"], [0] * 30, [(0, "shorter")], 1 << 20)
+@example(["ab", "b"], [0] * 30, [(0, "joined")], 1 << 20)
 @example(["ab", "b"], [0] * 30, [(0, "start")], 1 << 20)
 @example(["ab", "b"], [0] * 30, [(0, "end")], 1 << 20)
 @example(["ab", "b"], [0] * 30, [(0, "crc")], 1 << 20)
@@ -93,6 +94,7 @@ def test_any_rows(
             rows[place] = {
                 "path": row._replace(path=row.path + "x"),
                 "shorter": row._replace(path=row.path[:-1]),
+                "joined": row._replace(path=f"{row.path}\n{entries[min(place + 1, len(entries) - 1)].path}"),
                 "start": row._replace(start_byte=row.start_byte + 1),
                 "end": row._replace(end_byte=row.end_byte + 1),
                 "crc": row._replace(crc32c=row.crc32c ^ 1),

@@ -175,7 +175,9 @@ EXPORTED int64_t cafcat_match_rows(const struct columns *found, int64_t count, i
         const uint8_t *const row = rows + *at, *const path = found->names + *name;
         const int64_t path_bytes = cafcat_row_path_bytes(row, rows_size - *at);
         if (path_bytes < 0 || path_bytes >= found->names_bytes - *name || path[path_bytes] != '\n'
-            || memcmp(path, row + ROW_HEAD_BYTES, (size_t)path_bytes) != 0 || !is_equal(found, n, row, path_bytes))
+            || memcmp(path, row + ROW_HEAD_BYTES, (size_t)path_bytes) != 0
+            || memchr(path, '\n', (size_t)path_bytes) != NULL /* a row for several names */
+            || !is_equal(found, n, row, path_bytes))
             break;
         *name += path_bytes + 1;
         *at += ROW_HEAD_BYTES + path_bytes + ROW_TAIL_BYTES;
