@@ -60,15 +60,15 @@ class OutputTree(Generic[Of]):
             output: Path of the folder, whether to replace existing files in it, and permissions of new files.
 
         Raises:
-            Conflict: A file is in the way.
+            Conflict: A file, or a link to nothing, is in the way.
             InvalidInput: The file system cannot have such a name.
             OutputFailed: The folder cannot be created or opened.
         """
         self._output = output
         directory = output.path
-        if directory.is_file():
-            raise Conflict("this is a file, and the output needs a folder", path=output.shown)
         with disk_errors(output.shown):
+            if os.path.lexists(directory) and not directory.is_dir():
+                raise Conflict("this is no folder, and the output needs one", path=output.shown)
             directory.mkdir(parents=True, exist_ok=True, mode=output.folder_mode)
             self._root = OpenFolder.at(directory)
         self._prefix = str(directory / "x")[:-1]

@@ -1,5 +1,6 @@
 """The files of an extract: names after the removal of parts, filters, and pages."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -75,6 +76,15 @@ def test_files_come_in_full_pages(
     assert below(tmp_path / "listed") == set(names)
     with pytest.raises(InvalidInput, match="have the same name"):
         local.extract("f*", tmp_path / "none", strip=1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
+def test_an_existing_file_that_cannot_be_read_is_a_failed_one(local: cafcat.Repository, tmp_path: Path) -> None:
+    commit(local, {"a": b"a", "b": b"b"})
+    local.extract("a", tmp_path / "out")
+    (tmp_path / "out/a").chmod(0)
+    report = local.extract("", tmp_path / "out")
+    assert (report.files, report.files_there, [one.path for one in report.failed]) == (1, 0, ["a"])
 
 
 def test_an_empty_catalog_has_all_files(local: cafcat.Repository, tmp_path: Path) -> None:

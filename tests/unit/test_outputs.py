@@ -178,10 +178,13 @@ def test_files_are_written_into_their_own_folders(tmp_path: Path) -> None:
 
 
 def test_a_file_in_place_of_the_output_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").write_bytes(b"file")
-    for overwrite in (False, True):
-        with pytest.raises(Conflict, match="this is a file, and the output needs a folder"):
-            OutputTree(Output(tmp_path / "out", overwrite))
+    (tmp_path / "file").write_bytes(b"file")
+    (tmp_path / "link").symlink_to("nothing")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("file", "link", "fifo"):
+        for overwrite in (False, True):
+            with pytest.raises(Conflict, match="this is no folder, and the output needs one"):
+                OutputTree(Output(tmp_path / name, overwrite))
 
 
 def test_link_in_place_of_a_folder_is_refused_after_other_folders(tmp_path: Path) -> None:
