@@ -21,7 +21,9 @@ from cafcat.catalog.catalog import Catalog
 from cafcat.catalog.database_url import DatabaseUrl
 from cafcat.errors import CatalogLocked, Conflict, InvalidInput, StoreFailed, Unavailable
 from cafcat.model import ChunkState, OnConflict, ProblemKind, RunState
+from cafcat.reports import IngestReport
 from cafcat.support.checksums import crc32c
+from cafcat.support.workers import WorkerPipe, Workers
 from tests.worlds.listeners import Following, Heard
 from tests.worlds.native import needs_library
 
@@ -220,10 +222,33 @@ def test_dead_worker_loses_only_its_open_chunk(
     assert packers() == []
     run = repository.runs(1)[0]
     assert run.state is RunState.FAILED
-    assert run.chunks_committed >= len(committed(repository)) - 1  # the dead worker may not have reported its last
+    assert run.chunks_committed == len(committed(repository))
     repository.recover()
     assert repository.ingest(["tree"], jobs=2).files_failed == 0
     check(repository, store, contents(tree))
+
+
+@ONLY_PROCESSES
+def test_a_chunk_counts_that_a_dead_worker_did_not_report(
+    repository: cafcat.Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker can be killed after the commit of a chunk, and before its message about the chunk."""
+    receive = Workers.receive
+
+    def without_reports(workers: Workers, pipe: WorkerPipe) -> tuple[str, object]:
+        kind, value = receive(workers, pipe)
+        return ("advance", (0, 0)) if kind == "report" else (kind, value)
+
+    monkeypatch.setattr(Workers, "receive", without_reports)
+    with pytest.raises(Unavailable) as raised:
+        repository.with_progress(Once(1400, lambda: os.kill(packers()[0], signal.SIGKILL))).ingest(
+            ["tree"], jobs=2, target_size=60_000
+        )
+    run = repository.runs(1)[0]
+    files = len(list(repository.list()))
+    assert (run.chunks_committed, run.files_added) == (len(committed(repository)), files)
+    assert isinstance(raised.value.report, IngestReport)
+    assert raised.value.report.files_added == files > 0
 
 
 def test_its_workers_wait_for_a_lock_for_a_limited_time(

@@ -164,9 +164,10 @@ class _IngestRun:
                 sources.finish_listings()
         except BaseException as error:
             state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
-            self._finish(ingest.report, state, str(error) or type(error).__name__)
+            report = self._with_all_commits(ingest.report)
+            self._finish(report, state, str(error) or type(error).__name__)
             if isinstance(error, CafcatError):
-                error.report = ingest.report
+                error.report = report
             raise
         finally:
             self._session.progress.end()
@@ -258,6 +259,21 @@ class _IngestRun:
             options=recorded,
             version=__version__,
         )
+
+    def _with_all_commits(self, report: IngestReport) -> IngestReport:
+        """Return the report of a failed ingest, with the counts of all chunks that the catalog has of the run.
+
+        A worker process that was killed can have committed a chunk before it could report the chunk. If the catalog
+        does not answer, the counts stay as they are.
+        """
+        if report.run is None or self._executor is not None:  # calls of an executor are counted by their shards
+            return report
+        with suppress(CafcatError):
+            found = self._session.catalog.runs.run(report.run)
+            if found.chunks_committed > report.chunks_committed:
+                names = ("chunks_committed", "files_added", "files_replaced", "bytes_added")
+                return replace(report, **{name: getattr(found, name) for name in names})
+        return report
 
     def _finish(self, report: IngestReport, state: RunState, error: str | None = None) -> None:
         """Record the end of the run in `ingest_runs`, unless it is a dry run.
