@@ -110,7 +110,9 @@ _OPEN: Final = _OpenBlocks()
 
 
 @contextmanager
-def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None = None) -> Iterator[None]:
+def with_shared_limits(
+    session: Session, urls: Iterable[str], run_id: int | None = None, *, reports_pauses: bool = True
+) -> Iterator[None]:
     """Keep to the limits of the catalog, and to the setting `bandwidth`, inside the `with` block.
 
     A thread renews the shares with a connection of its own.
@@ -119,6 +121,8 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
         session: The session. While its run is paused, `Session.should_end` waits.
         urls: URLs of the stores and sources that the block uses.
         run_id: `ingest_runs.id` of the run; None if it cannot be paused.
+        reports_pauses: True to warn when the run is paused and goes on. False in a worker process, because its
+            coordinator warns.
     """
     shared = SharedLimits(urls, run_id=run_id, pause=session.pause)
 
@@ -129,7 +133,8 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
     with _OPEN.block(give_back):
         shared.renew(session.catalog)
         ended = Event()
-        thread = Thread(target=_keep, args=(session, shared, ended), name="cafcat-limits", daemon=True)
+        arguments = (session, shared, ended, reports_pauses)
+        thread = Thread(target=_keep, args=arguments, name="cafcat-limits", daemon=True)
         thread.start()
         try:
             with TRAFFIC.bandwidth(session.settings.bandwidth):
@@ -140,7 +145,7 @@ def with_shared_limits(session: Session, urls: Iterable[str], run_id: int | None
             session.pause.set(is_paused=False)
 
 
-def _keep(session: Session, shared: SharedLimits, ended: Event) -> None:
+def _keep(session: Session, shared: SharedLimits, ended: Event, reports_pauses: bool) -> None:
     """Renew the shares until the event is set. A catalog that does not answer is asked again."""
     from cafcat.settings.database import Database
 
@@ -154,4 +159,5 @@ def _keep(session: Session, shared: SharedLimits, ended: Event) -> None:
                 continue
             if session.pause.is_paused != was_paused:
                 was_paused = session.pause.is_paused
-                session.warn("the run is paused" if was_paused else "the run goes on")
+                if reports_pauses:
+                    session.warn("the run is paused" if was_paused else "the run goes on")

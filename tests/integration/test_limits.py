@@ -20,6 +20,7 @@ from cafcat.operations.shared_limits import SharedLimits, with_shared_limits
 from cafcat.repository import Repository
 from cafcat.support.traffic import TRAFFIC, Share
 from tests.integration.test_s3_ingest import Bucket
+from tests.worlds.listeners import Heard
 from tests.worlds.servers.s3_proxy import Fault, Request, S3Proxy
 from tests.worlds.servers.s3_server import S3Server
 from tests.worlds.servers.web_server import Handler, WebServer, web_server  # noqa: F401 - a fixture
@@ -299,6 +300,22 @@ def test_a_paused_run_packs_nothing_until_it_is_resumed(
         assert other.runs(1)[0].state is RunState.FINISHED
         with pytest.raises(NotFound, match="no running ingest"):
             other.pause_run(run.id)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_one_process_of_a_run_reports_its_pause(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, reports: bool
+) -> None:
+    monkeypatch.setattr("cafcat.operations.shared_limits.RENEW_SECONDS", 0.05)
+    heard = Heard()
+    session = repository.with_progress(heard).session
+    run = session.catalog.runs.begin_run(sources=[], options={}, version="0")
+    with with_shared_limits(session, [], run, reports_pauses=reports):
+        repository.pause_run(run)
+        wait_until(lambda: session.pause.is_paused)
+        repository.resume_run(run)
+        wait_until(lambda: not session.pause.is_paused)
+    assert heard.warnings == (["the run is paused", "the run goes on"] if reports else [])
 
 
 def _busy(seconds: float) -> Callable[[Request], Fault | None]:
