@@ -3,12 +3,13 @@
 import ctypes
 import os
 from array import array
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Self
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Self
 
 from cafcat.native.library import library
 
-__all__ = ["FILE", "FOLDER", "FilesOfFolder", "FolderLister", "ListedFolder", "folder_lister", "numbers"]
+__all__ = ["FILE", "FOLDER", "FolderLister", "ListedFiles", "ListedFolder", "folder_lister", "joined", "numbers"]
 
 FILE: Final = 0
 FOLDER: Final = 1
@@ -46,24 +47,26 @@ class ListedFolder(NamedTuple):
         return self.paths[ends[position - 1] if position else 0 : ends[position] - 1].decode()
 
 
-class FilesOfFolder(NamedTuple):
-    """Adjacent files of one folder.
+class ListedFiles(NamedTuple):
+    """Adjacent files of one folder, or of several folders that were joined.
 
     Attributes:
-        folder: Path of the folder in the catalog, with a slash at its end.
-        listed: The names in the folder.
+        listed: The names in the folder; for several folders, only the files.
         begin: Position of the first of these files among the names.
         end: Position after the last one.
         base: A folder above all files for the operating system, with a slash at its end.
         skip: Number of bytes of each path before the name below `base`.
+        folders: Path of each folder in the catalog, with a slash at its end.
+        folder_ends: For each folder, the position after its names.
     """
 
-    folder: str
     listed: ListedFolder
     begin: int
     end: int
     base: bytes
     skip: int
+    folders: Sequence[str]
+    folder_ends: Sequence[int]
 
     @property
     def file_count(self) -> int:
@@ -88,21 +91,49 @@ class FilesOfFolder(NamedTuple):
         """Return the files between two positions among the names."""
         return self._replace(begin=begin, end=end)
 
-    def alone(self) -> Self:
+    def in_folders(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the path of each folder of these files, and the positions of its first file and after its last."""
+        begin, number = self.begin, bisect_right(self.folder_ends, self.begin)
+        while begin < self.end:
+            end = min(self.folder_ends[number], self.end)
+            yield self.folders[number], begin, end
+            begin, number = end, number + 1
+
+    def alone(self) -> "ListedFiles":
         """Return these files without the other names of their folder, for another process."""
-        listed, begin, end = self.listed, self.begin, self.end
-        if end - begin == len(listed.kinds):
-            return self
-        ends = numbers(listed.ends)
-        first = ends[begin - 1] if begin else 0
-        moved = array("q", [position - first for position in ends[begin:end]]).tobytes()
-        sizes, modified, changed = (
-            column[begin * _NUMBER_BYTES : end * _NUMBER_BYTES]
-            for column in (listed.sizes, listed.modified, listed.changed)
-        )
-        paths, kinds = listed.paths[first : ends[end - 1]], listed.kinds[begin:end]
-        alone = ListedFolder(paths, moved, sizes, modified, changed, kinds)
-        return self._replace(listed=alone, begin=0, end=end - begin)
+        return self if self.file_count == len(self.listed.kinds) else joined([self])
+
+
+def joined(parts: Sequence[ListedFiles]) -> ListedFiles:
+    """Return files of several folders below one `base` as one object, in the same order, without other names.
+
+    Args:
+        parts: The files of each folder; at least one file.
+    """
+    ends = array("q")
+    paths: list[bytes] = []
+    sizes: list[bytes] = []
+    modified: list[bytes] = []
+    changed: list[bytes] = []
+    folders: list[str] = []
+    folder_ends: list[int] = []
+    for part in parts:
+        listed, begin, end = part.listed, part.begin, part.end
+        part_ends = numbers(listed.ends)
+        first = part_ends[begin - 1] if begin else 0
+        ends_before, files_before = ends[-1] if ends else 0, len(ends)
+        ends.extend([position - first + ends_before for position in part_ends[begin:end]])
+        paths.append(listed.paths[first : part_ends[end - 1]])
+        for column, whole in ((sizes, listed.sizes), (modified, listed.modified), (changed, listed.changed)):
+            column.append(whole[begin * _NUMBER_BYTES : end * _NUMBER_BYTES])
+        for path, _, folder_end in part.in_folders():
+            folders.append(path)
+            folder_ends.append(folder_end - begin + files_before)
+    kinds = bytes([FILE]) * len(ends)
+    listed = ListedFolder(
+        b"".join(paths), ends.tobytes(), b"".join(sizes), b"".join(modified), b"".join(changed), kinds
+    )
+    return ListedFiles(listed, 0, len(ends), parts[0].base, parts[0].skip, folders, folder_ends)
 
 
 def numbers(column: bytes) -> "memoryview[int]":
@@ -149,13 +180,14 @@ class FolderLister:
 
     def _allocate(self, text_bytes: int, names: int) -> None:
         found = self._found
-        self._texts = [ctypes.create_string_buffer(text_bytes) for _ in range(2)]
-        self._columns = [(ctypes.c_int64 * names)() for _ in range(5)]
-        self._kinds = ctypes.create_string_buffer(names)
+        texts = [ctypes.create_string_buffer(text_bytes) for _ in range(2)]
+        columns = [(ctypes.c_int64 * names)() for _ in range(5)]
+        kinds = ctypes.create_string_buffer(names)
+        self._memory = (*texts, *columns, kinds)
         found.text_size, found.capacity = text_bytes, names
-        found.read, found.paths = map(ctypes.addressof, self._texts)
-        found.order, found.ends, found.sizes, found.modified, found.changed = map(ctypes.addressof, self._columns)
-        found.kinds = ctypes.addressof(self._kinds)
+        found.read, found.paths = map(ctypes.addressof, texts)
+        found.order, found.ends, found.sizes, found.modified, found.changed = map(ctypes.addressof, columns)
+        found.kinds = ctypes.addressof(kinds)
 
     def list(self, folder: int, prefix: bytes, most_path_bytes: int) -> ListedFolder | None:
         """List a folder.
@@ -185,14 +217,13 @@ class FolderLister:
 
     def _copied(self, count: int) -> ListedFolder:
         """Return the result in memory of its own: the next call changes that of the columns."""
-        ends, sizes, modified, changed = [_copy(column, count * _NUMBER_BYTES) for column in self._columns[1:]]
-        text_bytes = self._columns[1][count - 1] if count else 0
-        paths, kinds = _copy(self._texts[1], text_bytes), _copy(self._kinds, count)
-        return ListedFolder(paths, ends, sizes, modified, changed, kinds)
-
-
-def _copy(memory: "ctypes.Array[Any]", size_bytes: int) -> bytes:
-    return ctypes.string_at(ctypes.addressof(memory), size_bytes)
+        found, copy, column_bytes = self._found, ctypes.string_at, count * _NUMBER_BYTES
+        ends = copy(found.ends, column_bytes)
+        paths = copy(found.paths, numbers(ends)[-1] if count else 0)
+        sizes, modified = copy(found.sizes, column_bytes), copy(found.modified, column_bytes)
+        return ListedFolder(
+            paths, ends, sizes, modified, copy(found.changed, column_bytes), copy(found.kinds, count)
+        )
 
 
 def folder_lister() -> FolderLister | None:

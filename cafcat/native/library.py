@@ -18,7 +18,7 @@ __all__ = ["FILE_NAME", "VERSION", "library", "turned_off", "why_unused"]
 
 FILE_NAME: Final = "libcafcat.bin"
 """Name of the library, which is beside this file. Python would take a name with the end .so for a module."""
-VERSION: Final = 12
+VERSION: Final = 13
 """Version of the functions and structures that this version of cafcat calls: CAFCAT_NATIVE_VERSION in native.h."""
 
 _off = [0]  # how many `turned_off` are open

@@ -4,7 +4,7 @@ import ctypes
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from cafcat.native.folder import FilesOfFolder
+from cafcat.native.folder import ListedFiles
 from cafcat.native.library import library
 
 __all__ = ["FilePacker", "Outcome", "Packed", "PackingState", "file_packer"]
@@ -129,7 +129,7 @@ class FilePacker:
         self._text, self._rows = map(ctypes.addressof, self._memory)
         self._packing = _Packing(text=self._text, rows=self._rows, text_size=_TEXT_BYTES, rows_size=_TEXT_BYTES)
 
-    def pack(self, files: FilesOfFolder, *, data: memoryview, state: PackingState) -> Packed:
+    def pack(self, files: ListedFiles, *, data: memoryview, state: PackingState) -> Packed:
         """Read files, and make their entries and rows, until one does not fit or is not usual.
 
         A file that changed since it was listed is not usual.
@@ -149,7 +149,7 @@ class FilePacker:
         text, rows = ctypes.string_at(self._text, to.text_used), ctypes.string_at(self._rows, to.rows_used)
         return Packed(to.begin, to.data_used, text, rows, Outcome(to.reason), to.waits)
 
-    def prefetch(self, files: FilesOfFolder, *, most_bytes: int) -> tuple[int, int]:
+    def prefetch(self, files: ListedFiles, *, most_bytes: int) -> tuple[int, int]:
         """Read files into the page cache, several at the same time, as long as a call may take.
 
         Files that cannot be read are left out.
@@ -166,7 +166,7 @@ class FilePacker:
         self._prefetch(to)
         return to.begin, to.waits
 
-    def _packing_of(self, files: FilesOfFolder) -> _Packing:
+    def _packing_of(self, files: ListedFiles) -> _Packing:
         to, listed = self._packing, files.listed
         to.paths, to.ends, to.sizes = listed.paths, listed.ends, listed.sizes
         to.modified, to.changed = listed.modified, listed.changed

@@ -17,7 +17,7 @@ from cafcat.errors import CafcatError, NotFound
 from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.formats.caf.writer import CafWriter
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
-from cafcat.native.folder import FilesOfFolder
+from cafcat.native.folder import ListedFiles
 from cafcat.native.pack import FilePacker, Outcome, Packed, PackingState, file_packer
 from cafcat.progress import Progress
 from cafcat.sources.local.files import SMALL_BYTES
@@ -380,7 +380,7 @@ class OpenChunk(BegunChunk):
         """True if files in columns can be added: to a CAF, as long as their paths are in ascending order."""
         return self._packer is not None and isinstance(self._writer, CafWriter) and self._hashes is None
 
-    def add_columns(self, files: FilesOfFolder, max_bytes: int) -> Packed:
+    def add_columns(self, files: ListedFiles, max_bytes: int) -> Packed:
         """Read small files and add them, until one does not fit, or is not usual (`Outcome`).
 
         Args:
@@ -418,7 +418,7 @@ class OpenChunk(BegunChunk):
             self._mapping.add_rows(packed.rows, added, packed.data_bytes)
         return packed
 
-    def prefetch(self, files: FilesOfFolder) -> tuple[int, int]:
+    def prefetch(self, files: ListedFiles) -> tuple[int, int]:
         """Read small files into the page cache, several at the same time, before `add_columns` reads them.
 
         Returns:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.bench.bench import CAFCAT, Bench
 from tests.bench.caching import forget_all
 from tests.bench.data import DataSet, read_all, small_files
-from tests.bench.table import Row, Target, at_most, better_of, figure, pair_ratios
+from tests.bench.table import NO_TARGET, Row, Target, at_most, better_of, figure, pair_ratios
 from tests.bench.timing import Way, in_turn, run, seconds_of, shell, timed
 
 TAR = "tar + sync"
@@ -16,6 +16,7 @@ DD = "dd oflag=direct"
 JOBS = {"-j1": ("-j", "1"), "-j2": ("-j", "2")}
 TARGETS = {"-j1": at_most(1.0), "-j2": at_most(0.7)}
 COLD_TARGETS = {"-j1": at_most(0.8), "-j2": at_most(0.5)}
+FOLDERS = 20_000
 FEW_FILES = 10_000
 FEW_SECONDS = 0.3
 NO_JOBS = "not built: ingest has no -j"
@@ -29,7 +30,8 @@ _DD = 'dd if="$1" of="$2" bs=4M oflag=direct conv=fsync status=none'
 def small(bench: Bench) -> Iterator[Row]:
     """Pack (a) from the page cache, with one process and with two."""
     read_all(bench.small.paths())
-    yield from _against_tar(bench, "packing.small", "ingest (a), warm", TARGETS, _tars(bench, bench.small))
+    tars = _tars(bench, bench.small)
+    yield from _against_tar(bench, bench.small, "packing.small", "ingest (a), warm", TARGETS, tars)
 
 
 def small_cold(bench: Bench) -> Iterator[Row]:
@@ -40,7 +42,18 @@ def small_cold(bench: Bench) -> Iterator[Row]:
         bench.say(f"packing.small_cold: {how}")
     before = partial(_cool, bench, data)
     work = f"ingest (a), cold ({how}; programs warm)"
-    yield from _against_tar(bench, "packing.small_cold", work, COLD_TARGETS, _tars(bench, data, before), before)
+    tars = _tars(bench, data, before)
+    yield from _against_tar(bench, data, "packing.small_cold", work, COLD_TARGETS, tars, before)
+
+
+def folders(bench: Bench) -> Iterator[Row]:
+    """Pack folders of a single small file each, from the page cache."""
+    data = small_files(bench.folder / "folders", FOLDERS, folder_files=1)
+    read_all(data.paths())
+    work = f"ingest of {FOLDERS:,} folders of one file, warm"
+    targets = dict.fromkeys(JOBS, NO_TARGET)
+    yield from _against_tar(bench, data, "packing.folders", work, targets, _tars(bench, data))
+    data.remove()
 
 
 def few(bench: Bench) -> Iterator[Row]:
@@ -64,7 +77,7 @@ def large(bench: Bench) -> Iterator[Row]:
     yield from _against_dd(bench, "packing.large", "ingest (c), 64 MiB each", bench.large)
 
 
-ROWS = (small, small_cold, few, medium, large)
+ROWS = (small, small_cold, folders, few, medium, large)
 
 
 def tar(bench: Bench, data: DataSet, script: str = _TAR, before: Callable[[], object] | None = None) -> float:
@@ -94,6 +107,7 @@ def ways_to_ingest(bench: Bench, data: DataSet, before: Callable[[], object] | N
 
 def _against_tar(
     bench: Bench,
+    data: DataSet,
     name: str,
     work: str,
     targets: dict[str, Target],
@@ -101,12 +115,12 @@ def _against_tar(
     before: Callable[[], object] | None = None,
 ) -> Iterator[Row]:
     """Yield rows against the faster way to use tar."""
-    measured = in_turn(tars | ways_to_ingest(bench, bench.small, before), bench.rounds)
+    measured = in_turn(tars | ways_to_ingest(bench, data, before), bench.rounds)
     base = better_of({peer: measured[peer] for peer in tars})
     for option, target in targets.items():
         row = Row(f"{name} {option}", f"{work}, {option}", base, target, missing=NO_JOBS)
         if option in measured:
-            absolute = _absolute(bench.small, measured, option, *tars)
+            absolute = _absolute(data, measured, option, *tars)
             row = row._replace(ratios=pair_ratios(measured[option], measured[base]), absolute=absolute)
         yield row
 

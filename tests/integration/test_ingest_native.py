@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import cafcat
-from cafcat.native.folder import FilesOfFolder
+from cafcat.native.folder import ListedFiles
 from cafcat.native.library import turned_off
 from cafcat.operations.ingest import packer
 from cafcat.sources.local.walk import Walk
@@ -93,6 +93,24 @@ def test_a_tree_and_its_changes(both: list[cafcat.Repository], tree: Path, optio
         (tree / "many" / f"{n:04}").write_bytes(b"changed")
     (tree / "new").write_bytes(b"new")
     ingest_both(both, ["tree"], **options)
+
+
+def test_one_call_packs_files_of_many_folders(
+    both: list[cafcat.Repository], tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packer, "_CACHED_WAITS", 1e9)
+    for n in range(300):
+        folder = tree / "few" / f"{n // 60}" / f"{n:03}"
+        (folder / "in").mkdir(parents=True)
+        for name in ("a", "in/b", "z")[: n % 4]:
+            (folder / name).write_bytes(Random(n).randbytes(n))
+    (tree / "few/0/007/unusual").write_bytes(bytes(1 << 20))
+    (tree / "few/0/009/\n").write_bytes(b"escaped")
+    calls = counted_calls(monkeypatch, "add_columns")
+    ingest_both(both, ["tree/few"])
+    assert sum(calls) > 400
+    assert len(calls) < 20
+    ingest_both(both, ["tree"])
 
 
 def test_two_sources_of_which_the_second_sorts_before_the_first(both: list[cafcat.Repository], tree: Path) -> None:
@@ -208,7 +226,7 @@ def test_only_files_that_were_read_into_the_page_cache_are_packed_from_there(
     let_files_wait(monkeypatch, until_prefetched=True, prefetched=True)
     prefetch = OpenChunk.prefetch
 
-    def of_some(chunk: OpenChunk, files: FilesOfFolder) -> tuple[int, int]:
+    def of_some(chunk: OpenChunk, files: ListedFiles) -> tuple[int, int]:
         return prefetch(chunk, files.between(files.begin, min(files.begin + 300, files.end)))
 
     monkeypatch.setattr(OpenChunk, "prefetch", of_some)

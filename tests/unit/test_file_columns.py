@@ -5,13 +5,13 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafcat.native.folder import FILE, FilesOfFolder, ListedFolder
+from cafcat.native.folder import FILE, ListedFiles, ListedFolder
 from cafcat.sources.local.columns import FileColumns
 
 SIZES = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 
 
-def folder(number: int, sizes: list[int], before: int) -> FilesOfFolder:
+def folder(number: int, sizes: list[int], before: int) -> ListedFiles:
     """Return the files of a folder, of which the first ones do not belong to the part."""
     names = [f"top/{number:02}/{name:02}" for name in range(before + len(sizes))]
     text, ends = b"", array("q")
@@ -22,7 +22,7 @@ def folder(number: int, sizes: list[int], before: int) -> FilesOfFolder:
     times = array("q", range(len(names)))
     kinds = bytes([FILE]) * len(names)
     listed = ListedFolder(text, ends.tobytes(), all_sizes.tobytes(), times.tobytes(), times.tobytes(), kinds)
-    return FilesOfFolder(f"top/{number:02}/", listed, before, len(names), b"/there/", len(b"top/"))
+    return ListedFiles(listed, before, len(names), b"/there/", len(b"top/"), [f"top/{number:02}/"], [len(names)])
 
 
 def as_one_by_one(files: FileColumns, most_files: int, most_bytes: int) -> list[list[str]]:

@@ -12,7 +12,7 @@ from cafcat.catalog.binary_copy import HEADER, TRAILER
 from cafcat.catalog.files.mapping import Mapping
 from cafcat.formats.index_text import entry_text
 from cafcat.model import Entry, NewFile, SourceFile
-from cafcat.native.folder import FilesOfFolder
+from cafcat.native.folder import ListedFiles
 from cafcat.native.pack import FilePacker, Outcome, Packed, PackingState, file_packer
 from cafcat.sources.local import column_walk
 from cafcat.sources.local.columns import FileColumns, source_files
@@ -97,7 +97,10 @@ def check_tree(folder: Path, random: Random) -> Counter[str]:
         AssertionError: The two ways differ.
     """
     source = DirectorySource(str(folder))
-    with mock.patch.object(column_walk, "_LEAST_FILES", random.choice((1, 4, 64))):
+    with (
+        mock.patch.object(column_walk, "_LEAST_FILES", random.choice((1, 4, 64))),
+        mock.patch.object(column_walk, "_SMALL_FOLDER", random.choice((0, 3, 32))),
+    ):
         batches = source.column_batches()
         assert batches is not None
         listed = list(batches)
@@ -119,8 +122,12 @@ def check_tree(folder: Path, random: Random) -> Counter[str]:
     return outcomes
 
 
-def _check_part(packer: FilePacker, source: DirectorySource, part: FilesOfFolder, random: Random) -> Counter[str]:
+def _check_part(packer: FilePacker, source: DirectorySource, part: ListedFiles, random: Random) -> Counter[str]:
     outcomes: Counter[str] = Counter()
+    begin = random.randrange(part.begin, part.end)
+    of_files = [path.rpartition("/")[0] + "/" for path, *_ in source_files(part.between(begin, part.end))]
+    of_folders = [[path] * (end - first) for path, first, end in part.between(begin, part.end).in_folders()]
+    assert [path for paths in of_folders for path in paths] == of_files
     begin = part.begin
     while begin < part.end:
         memory = memoryview(bytearray(random.choice((1, 200, 5000, SMALL_BYTES + 1))))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from cafcat.catalog.binary_copy import EPOCH_MICROSECONDS, NULL, copy_stream
 from cafcat.catalog.files.folder_counts import FolderCounts
 from cafcat.model import Entry
-from cafcat.native.folder import FilesOfFolder
+from cafcat.native.folder import ListedFiles, numbers
 from cafcat.support.quantities import to_microseconds
 from cafcat.support.spool import Spool
 
@@ -138,8 +138,8 @@ class Mapping(Spool):
         if len(rows) >= _FLUSH_ROWS:
             self.flush()
 
-    def add_rows(self, rows: bytes, files: FilesOfFolder, size_bytes: int) -> None:
-        """Append files of one folder whose rows are encoded already.
+    def add_rows(self, rows: bytes, files: ListedFiles, size_bytes: int) -> None:
+        """Append files whose rows are encoded already.
 
         Args:
             rows: Their rows, as `add_all` makes them.
@@ -150,8 +150,10 @@ class Mapping(Spool):
             TemporaryFileFailed: The temporary file cannot be written.
         """
         self._rows.append(rows)
-        self._folder = self.folders.open(files.folder)
-        self._folder.add(files.file_count, size_bytes)
+        sizes = numbers(files.listed.sizes)
+        for folder, begin, end in files.in_folders():
+            self._folder = self.folders.open(folder)
+            self._folder.add(end - begin, sum(sizes[begin:end]))
         self.ascending = self.ascending and files.first_path > self.last_path
         self.last_path = files.last_path
         self.size_bytes += size_bytes

@@ -16,7 +16,7 @@
 #endif
 
 /* Changes with every change of a function or structure. cafcat/native/library.py has the same number. */
-#define CAFCAT_NATIVE_VERSION 12
+#define CAFCAT_NATIVE_VERSION 13
 
 #define EXPORTED __attribute__((visibility("default")))
 

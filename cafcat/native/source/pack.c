@@ -184,33 +184,55 @@ static const char *path_of(const struct packing *to, int64_t n, int64_t *size)
     return to->paths + begin;
 }
 
-/* Opens the folder of the files, which is the part of their paths up to `prefix_size`. Returns -1 after an error. The folder
- * may have been replaced by a link out of the source. Files there have other times than the listing, and are not packed. */
-static int open_folder(const struct packing *to, int64_t prefix_size)
+/* The open folder of a file. */
+struct open_folder {
+    int file;         /* descriptor; -1 without an open folder */
+    const char *path; /* path of the folder in the paths of the files */
+    int64_t size;     /* its size, with the slash */
+};
+
+/* Opens what has the first `size` bytes of a path. Returns -1 after an error. A folder may have been replaced by a link out of
+ * the source. Files there have other times than the listing, and are not packed. */
+static int open_path(const struct packing *to, const char *path, int64_t size, int flags)
 {
     char locator[LOCATOR_SIZE];
-    int64_t path_size;
-    const char *const path = path_of(to, to->begin, &path_size);
-    if (prefix_size < to->skip || to->base_size + prefix_size - to->skip >= LOCATOR_SIZE)
+    if (size < to->skip || to->base_size + size - to->skip >= LOCATOR_SIZE)
         return -1;
     uint8_t *const end = put_text(put_text((uint8_t *)locator, to->base, (size_t)to->base_size), path + to->skip,
-                                  (size_t)(prefix_size - to->skip));
+                                  (size_t)(size - to->skip));
     *end = 0;
-    return open(locator, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return open(locator, flags);
 }
 
-/* Packs a file. The folder is that of the file, whose name begins at `prefix_size` of its path. */
-static int pack_file(struct packing *to, int64_t n, int folder, int64_t prefix_size)
+/* Opens the folder of a file, unless it is open. Returns 0 after an error. */
+static int enter_folder_of(const struct packing *to, int64_t n, struct open_folder *folder)
+{
+    int64_t size;
+    const char *const path = path_of(to, n, &size);
+    while (size > 0 && path[size - 1] != '/')
+        size--;
+    if (folder->file >= 0 && size == folder->size && memcmp(path, folder->path, (size_t)size) == 0)
+        return 1;
+    if (folder->file >= 0)
+        close(folder->file);
+    folder->path = path;
+    folder->size = size;
+    folder->file = open_path(to, path, size, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return folder->file >= 0;
+}
+
+/* Packs a file, and opens its folder. */
+static int pack_file(struct packing *to, int64_t n, struct open_folder *folder)
 {
     int64_t path_size;
     const char *const path = path_of(to, n, &path_size);
     const int64_t size = to->sizes[n], start = to->position + to->data_used;
-    if (size > to->most_file_size || path_size <= prefix_size || !needs_no_escape((const uint8_t *)path, path_size))
+    if (size > to->most_file_size || !needs_no_escape((const uint8_t *)path, path_size))
         return IS_UNUSUAL;
     if (size >= to->data_size - to->data_used || path_size + MOST_TEXT > to->text_size - to->text_used
         || path_size + MOST_ROW > to->rows_size - to->rows_used)
         return NO_ROOM;
-    if (!read_file(to, n, folder, path + prefix_size, to->data + to->data_used))
+    if (!enter_folder_of(to, n, folder) || !read_file(to, n, folder->file, path + folder->size, to->data + to->data_used))
         return IS_UNUSUAL;
     const uint32_t checksum = cafcat_crc32c(to->data + to->data_used, (size_t)size, 0);
     uint8_t *const text = to->text + to->text_used;
@@ -225,40 +247,28 @@ static int pack_file(struct packing *to, int64_t n, int folder, int64_t prefix_s
     return ALL_PACKED;
 }
 
-/* Opens the folder of the file `begin`. Sets *prefix_size to the size of its path in the paths of the files. */
-static int open_folder_of(const struct packing *to, int64_t *prefix_size)
-{
-    const char *const path = path_of(to, to->begin, prefix_size);
-    while (*prefix_size > 0 && path[*prefix_size - 1] != '/')
-        --*prefix_size;
-    return open_folder(to, *prefix_size);
-}
-
-/* Packs files of one folder from `begin` on, until one does not fit or is not usual, or the time is over. Moves `begin`
+/* Packs files from `begin` on, until one does not fit or is not usual, or the time is over. Moves `begin`
  * behind the files that were packed. */
 EXPORTED void cafcat_pack(struct packing *to)
 {
     const int64_t waits = waits_so_far(), end_at = milliseconds() + to->most_milliseconds;
-    int64_t prefix_size;
-    const int folder = open_folder_of(to, &prefix_size);
+    struct open_folder folder = {.file = -1};
     to->data_used = to->text_used = to->rows_used = 0;
-    to->reason = folder < 0 ? IS_UNUSUAL : ALL_PACKED;
+    to->reason = ALL_PACKED;
     while (to->reason == ALL_PACKED && to->begin < to->end) {
-        to->reason = pack_file(to, to->begin, folder, prefix_size);
+        to->reason = pack_file(to, to->begin, &folder);
         to->begin += to->reason == ALL_PACKED;
         if (milliseconds() >= end_at)
             break;
     }
-    if (folder >= 0)
-        close(folder);
+    if (folder.file >= 0)
+        close(folder.file);
     to->waits = waits_so_far() - waits;
 }
 
 /* Files that several threads read. */
 struct prefetching {
     const struct packing *to;
-    int folder;
-    int64_t prefix_size;
     int64_t next;              /* the next file */
     int64_t end_at;            /* when no further file is begun */
     int64_t waits;             /* of all threads that have ended */
@@ -273,9 +283,7 @@ static void *prefetch(void *argument)
     int64_t n, path_size;
     while (milliseconds() < files->end_at && (n = __atomic_fetch_add(&files->next, 1, __ATOMIC_RELAXED)) < to->end) {
         const char *const path = path_of(to, n, &path_size);
-        if (path_size <= files->prefix_size || to->sizes[n] > to->most_file_size)
-            continue;
-        const int file = openat(files->folder, path + files->prefix_size, READ_FLAGS);
+        const int file = to->sizes[n] > to->most_file_size ? -1 : open_path(to, path, path_size, READ_FLAGS);
         if (file < 0)
             continue;
         for (int64_t left = to->sizes[n], count = 1; left > 0 && count > 0; left -= count)
@@ -286,7 +294,7 @@ static void *prefetch(void *argument)
     return NULL;
 }
 
-/* Reads the files from `begin` to `end` of one folder in several threads, and discards their bytes. If they were not in
+/* Reads the files from `begin` to `end` in several threads, and discards their bytes. If they were not in
  * memory, `cafcat_pack` then finds them there. Errors are ignored: `cafcat_pack` meets them again. Moves `begin` behind the
  * files that were read when the time was over. */
 EXPORTED void cafcat_prefetch(struct packing *to)
@@ -294,17 +302,12 @@ EXPORTED void cafcat_prefetch(struct packing *to)
     pthread_t threads[MOST_THREADS];
     struct prefetching files = {.to = to, .next = to->begin, .end_at = milliseconds() + to->most_milliseconds};
     int started = 0;
-    to->waits = 0;
-    files.folder = open_folder_of(to, &files.prefix_size);
-    if (files.folder < 0)
-        return;
     while (started < MOST_THREADS && started + 1 < to->end - to->begin
            && pthread_create(&threads[started], NULL, prefetch, &files) == 0)
         started++;
     prefetch(&files);
     while (started)
         pthread_join(threads[--started], NULL);
-    close(files.folder);
     to->begin = files.next < to->end ? files.next : to->end;
     to->waits = files.waits;
 }

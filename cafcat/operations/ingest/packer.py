@@ -11,7 +11,7 @@ from cafcat.errors import Refused, SourceFailed
 from cafcat.events import ChunkCommitted
 from cafcat.formats.base import NullSink, Writer
 from cafcat.model import FileProblem, NewFile, OnConflict, ProblemKind, SourceFile
-from cafcat.native.folder import FilesOfFolder
+from cafcat.native.folder import ListedFiles
 from cafcat.operations.ingest.committing import ChunkInCommit
 from cafcat.reports import IngestReport
 from cafcat.scanning.batches import SourceBroke, blocks_of, read_each
@@ -231,7 +231,7 @@ class Packer:
         if rest and not self.is_stopping():
             self.pack(opener, rest)
 
-    def _prefetch(self, files: FilesOfFolder) -> int:
+    def _prefetch(self, files: ListedFiles) -> int:
         """Read the first of the files into the page cache. Return the position after them."""
         end = min(files.end, files.begin + _PREFETCHED_FILES)
         if self.chunk is not None and self.chunk.accepts_columns:
@@ -239,7 +239,7 @@ class Packer:
             self._pace.note_prefetched(end - files.begin, waits)
         return end
 
-    def _add_columns(self, files: FilesOfFolder, source_id: int) -> int:
+    def _add_columns(self, files: ListedFiles, source_id: int) -> int:
         """Add the first of the files to the open chunk, or to a new one. Return the position after them."""
         chunk = None
         with suppress(Refused):  # `pack` reports the reason

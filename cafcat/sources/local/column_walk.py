@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from time import monotonic
 from typing import Final
 
 from cafcat.model import MAX_PATH_BYTES
-from cafcat.native.folder import FILE, FOLDER, FilesOfFolder, FolderLister, ListedFolder, folder_lister
+from cafcat.native.folder import FILE, FOLDER, FolderLister, ListedFiles, ListedFolder, folder_lister, joined
 from cafcat.sources.base import BATCH_FILES, BATCH_SECONDS
 from cafcat.sources.local.columns import FileColumns
 from cafcat.sources.local.walk import Found, Walk, unreadable
@@ -21,6 +21,8 @@ __all__ = ["column_walk"]
 
 _LEAST_FILES: Final = 64
 """Smallest number of files in a FileColumns. Its query takes as long as to make objects for some ten files."""
+_SMALL_FOLDER: Final = 32
+"""Number of files below which adjacent folders are joined, so that one call packs files of many folders."""
 _NO_FILE: Final = re.compile(rb"[^%c]" % FILE)
 
 
@@ -66,7 +68,7 @@ class ColumnWalk:
         self._base, self._skip = os.fsencode(self._locator), len(self._path.encode())
         self._relative_from = relative_from
         self._levels: list[_Level] = []
-        self._parts: list[FilesOfFolder | Found] = []
+        self._parts: list[ListedFiles | Found] = []
         self._count = 0
         self._begun = monotonic()
 
@@ -123,7 +125,9 @@ class ColumnWalk:
         kinds = level.listed.kinds
         after = _NO_FILE.search(kinds, level.next)
         end = min(len(kinds) if after is None else after.start(), level.next + BATCH_FILES - self._count)
-        self._parts.append(FilesOfFolder(level.path, level.listed, level.next, end, self._base, self._skip))
+        self._parts.append(
+            ListedFiles(level.listed, level.next, end, self._base, self._skip, [level.path], [len(kinds)])
+        )
         self._count += end - level.next
         level.next = end
         yield from self._complete()
@@ -146,9 +150,9 @@ class ColumnWalk:
         """
         parts, self._parts, self._count = self._parts, [], 0
         batch: list[Found] = []
-        for _, run in groupby(parts, key=lambda part: isinstance(part, FilesOfFolder)):
+        for _, run in groupby(parts, key=lambda part: isinstance(part, ListedFiles)):
             adjacent = list(run)
-            files = FileColumns([part for part in adjacent if isinstance(part, FilesOfFolder)])
+            files = FileColumns(_joined_if_small([part for part in adjacent if isinstance(part, ListedFiles)]))
             if len(files) >= _LEAST_FILES:
                 if batch:
                     yield batch
@@ -157,6 +161,15 @@ class ColumnWalk:
             elif files.parts:
                 batch += files
             else:
-                batch += [found for found in adjacent if not isinstance(found, FilesOfFolder)]
+                batch += [found for found in adjacent if not isinstance(found, ListedFiles)]
         if batch or not parts:  # an empty batch lets the caller look whether the user ends the ingest
             yield batch
+
+
+def _joined_if_small(parts: Iterable[ListedFiles]) -> list[ListedFiles]:
+    """Return files of folders, of which adjacent ones with few files are joined."""
+    found: list[ListedFiles] = []
+    for is_small, run in groupby(parts, key=lambda part: part.file_count < _SMALL_FOLDER):
+        adjacent = list(run)
+        found += [joined(adjacent)] if is_small else adjacent
+    return found

@@ -8,19 +8,19 @@ from itertools import accumulate
 from typing import overload
 
 from cafcat.model import SourceFile
-from cafcat.native.folder import FilesOfFolder, numbers
+from cafcat.native.folder import ListedFiles, numbers
 
 __all__ = ["FileColumns", "source_files"]
 
 
 class FileColumns(Sequence[SourceFile]):
-    """Files in ascending order of their paths, in parts of one folder each.
+    """Files in ascending order of their paths, in parts of one folder, or of several small folders.
 
     Attributes:
         parts: The files; at least one in each part.
     """
 
-    def __init__(self, parts: Sequence[FilesOfFolder]) -> None:
+    def __init__(self, parts: Sequence[ListedFiles]) -> None:
         self.parts = parts
 
     @property
@@ -51,7 +51,7 @@ class FileColumns(Sequence[SourceFile]):
             most_files: Largest number of files in a piece.
             most_bytes: Largest size of its files; a piece of one file may be larger.
         """
-        parts: list[FilesOfFolder] = []
+        parts: list[ListedFiles] = []
         count = size_bytes = 0
         for part in self.parts:
             sums = list(accumulate(part.sizes(), initial=0))
@@ -89,8 +89,8 @@ class FileColumns(Sequence[SourceFile]):
         return [file for part in self.parts for file in source_files(part)]
 
 
-def source_files(files: FilesOfFolder) -> list[SourceFile]:
-    """Return adjacent files of a folder as objects."""
+def source_files(files: ListedFiles) -> list[SourceFile]:
+    """Return listed files as objects."""
     listed, begin, end = files.listed, files.begin, files.end
     columns = (
         numbers(column)[begin:end] for column in (listed.ends, listed.sizes, listed.modified, listed.changed)
