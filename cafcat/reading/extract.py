@@ -28,6 +28,8 @@ REPORTED_FAILURES: Final = 1000
 """Most failed files that the report lists; further ones are only counted."""
 _TOGETHER: Final = 500
 """Most small files that are written together. The checkpoint is called between them."""
+_LEAST_TOGETHER: Final = 4
+"""Fewer files of a folder take as long, or longer, if they are written together."""
 _SMALL_BYTES: Final = 1 << 20
 """For files of more than this size, in bytes, `checkpoint` is also called between blocks. Smaller files are written
 fast enough."""
@@ -203,7 +205,8 @@ class Extraction:
                 self.report.interrupted = True
                 return
             written = 0
-            if folder is not None and self._tree.writes_together:
+            left = len(requests) - position
+            if folder is not None and left >= _LEAST_TOGETHER and self._tree.writes_together:
                 written = self._write_together(folder, requests[position:], served)
             if not written:
                 written = 1
