@@ -30,6 +30,12 @@ _MAKE_IT: Final = (
     "then run `cafcat db init`"
 )
 _CHECK_LOGIN: Final = "check user and password in the database URL, and the rules in the server's pg_hba.conf"
+_FULL: Final = re.compile("too many (clients|connections)|remaining connection slots|no more connections")
+"""Messages of PostgreSQL and PgBouncer if no further connection is allowed."""
+_ALLOW_MORE: Final = (
+    "use fewer workers (-j), end other programs that use the database, or let the server, the database or the role "
+    "have more connections"
+)
 _PORTS: Final = re.compile(r"[0-9 ]*(?:,[0-9 ]*)*")
 
 
@@ -128,7 +134,7 @@ def _connection_error(text: str) -> CafcatError:
     if "authentication failed" in text or "no password supplied" in text or "no pg_hba.conf entry" in text:
         return AccessDenied(f"the database refused the login: {text}", hint=_CHECK_LOGIN)
     if "FATAL:" in text:
-        hint = _MAKE_IT if "does not exist" in text else None
+        hint = _MAKE_IT if "does not exist" in text else _ALLOW_MORE if _FULL.search(text) else None
         return CatalogUnavailable(f"the database refused the connection: {text}", hint=hint)
     reason = text.partition(" Is the server running")[0]  # the hint of libpq has the same advice as CHECK_SERVER
     return CatalogUnavailable(f"no answer from the database: {reason}", hint=CHECK_SERVER)

@@ -249,6 +249,18 @@ with Connection(DatabaseUrl(sys.argv[1])).transaction() as connection:
 """A user interrupts a query that the server has not answered: the rollback fails."""
 
 
+def test_a_database_without_a_free_connection(catalog: Catalog, url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        limit = f'ALTER DATABASE "{connection.info.dbname}" CONNECTION LIMIT'
+        connection.execute(f"{limit} 0".encode())
+        try:
+            with pytest.raises(CatalogUnavailable, match="too many connections for") as raised:
+                catalog.runs.runs(1)
+        finally:
+            connection.execute(f"{limit} -1".encode())
+    assert "fewer workers (-j)" in str(raised.value.hint)
+
+
 def test_an_interrupted_query_prints_no_log_of_psycopg(url: str) -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, url], capture_output=True, text=True)
     assert done.stderr.endswith("KeyboardInterrupt\n")
