@@ -64,20 +64,27 @@ def in_order(
             _close(future)
 
 
-def made_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+def made_ahead(items: Iterator[Item], *, at_once: bool = False) -> Generator[Item, None, None]:
     """Yield the items of an iterator. While the caller uses one of them, a thread makes the next one.
 
-    The first item is made in the caller's thread: if it is the only one, no thread starts. An exception of the
-    iterator is raised where its item would be yielded. If this generator is closed, it waits for the thread.
+    An exception of the iterator is raised where its item would be yielded. If this generator is closed, it waits
+    for the thread.
+
+    Args:
+        items: The iterator.
+        at_once: True to make the second item while the caller uses the first one. False to make it when the caller
+            asks for it: if there is only one item, no thread starts.
     """
     end = object()
-    first = next(items, end)
-    if first is not end:
+    if not at_once:
+        first = next(items, end)
+        if first is end:
+            return
         yield first  # type: ignore[misc]
-        for item in in_order(lambda _: next(items, end), repeat(None), most_in_flight=1, most_begun=2):
-            if item is end:
-                return
-            yield item  # type: ignore[misc]
+    for item in in_order(lambda _: next(items, end), repeat(None), most_in_flight=1, most_begun=2):
+        if item is end:
+            return
+        yield item  # type: ignore[misc]
 
 
 def _close(future: "Future[Any]") -> None:

@@ -11,12 +11,14 @@ from cafcat.support.in_order import made_ahead
 PATIENCE_SECONDS = 60
 
 
-def test_items_come_in_order() -> None:
-    assert list(made_ahead(iter(range(100)))) == list(range(100))
-    assert list(made_ahead(iter([]))) == []
+@pytest.mark.parametrize("at_once", [False, True])
+def test_items_come_in_order(at_once: bool) -> None:
+    assert list(made_ahead(iter(range(100)), at_once=at_once)) == list(range(100))
+    assert list(made_ahead(iter([]), at_once=at_once)) == []
 
 
-def test_the_next_item_is_made_while_the_caller_uses_one() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_next_item_is_made_while_the_caller_uses_one(at_once: bool) -> None:
     made = [Event() for _ in range(4)]
 
     def items() -> Iterator[int]:
@@ -24,8 +26,10 @@ def test_the_next_item_is_made_while_the_caller_uses_one() -> None:
             event.set()
             yield n
 
-    found = made_ahead(items())
-    assert [next(found), next(found)] == [0, 1]
+    found = made_ahead(items(), at_once=at_once)
+    assert next(found) == 0
+    assert made[1].wait(PATIENCE_SECONDS if at_once else 0) == at_once
+    assert next(found) == 1
     assert made[2].wait(PATIENCE_SECONDS)
 
 

@@ -138,7 +138,7 @@ class DirectorySource:
     def column_batches(self) -> Iterator[Sequence[SourceFile | FileProblem]] | None:
         """Return the files and problems of `files` in batches, mostly in columns; None if it has to list them."""
         walk = column_walk(self._walk, self._typed, self._path, self._relative_from) if self._is_folder else None
-        return None if walk is None else made_ahead(walk.batches())
+        return None if walk is None else made_ahead(walk.batches(), at_once=True)
 
     @property
     def top_folder(self) -> str | None:
