@@ -18,9 +18,10 @@ LOCATIONS = ("file_locations", "retired_locations")
 FOLDER_TOTALS = """
 INSERT INTO folder_totals (files, bytes, depth, folder_path)
 SELECT sum(p.files), sum(p.bytes), d.depth, array_to_string(p.names[1:d.depth] || ''::text, '/')
-FROM (SELECT string_to_array(coalesce(substring(file_path FROM '^.*/'), ''), '/') AS names, count(*) AS files,
-             sum(coalesce(content_bytes, end_byte - start_byte)) AS bytes
-      FROM file_locations GROUP BY 1) AS p
+FROM (SELECT string_to_array(folder, '/') AS names, files, bytes
+      FROM (SELECT coalesce(substring(file_path FROM '^.*/'), '') AS folder, count(*) AS files,
+                   sum(coalesce(content_bytes, end_byte - start_byte)) AS bytes
+            FROM file_locations GROUP BY 1) AS f OFFSET 0) AS p
 CROSS JOIN LATERAL generate_series(0, greatest(cardinality(p.names) - 1, 0)) AS d (depth)
 GROUP BY 3, 4
 """

@@ -16,16 +16,18 @@ __all__ = ["COUNTED_FOLDERS", "COUNT_FOLDERS", "copy_folders", "record_folders"]
 _CHANGES_PER_FOLDER: Final = """
 SELECT sum(p.files)::bigint, sum(p.bytes)::bigint, d.depth,
        array_to_string(p.names[1:d.depth] || ''::text, '/')
-FROM (SELECT string_to_array(coalesce(substring(file_path FROM '^.*/'), ''), '/') AS names,
-             sum(files) AS files, sum(bytes) AS bytes
-      FROM ({files}) AS changed GROUP BY 1) AS p
+FROM (SELECT string_to_array(folder, '/') AS names, files, bytes
+      FROM (SELECT coalesce(substring(file_path FROM '^.*/'), '') AS folder,
+                   sum(files) AS files, sum(bytes) AS bytes
+            FROM ({files}) AS changed GROUP BY 1) AS f OFFSET 0) AS p
 CROSS JOIN LATERAL generate_series(0, greatest(cardinality(p.names) - 1, 0)) AS d (depth)
 GROUP BY 3, 4 HAVING sum(p.files) <> 0 OR sum(p.bytes) <> 0
 """
 """SQL query of the changes of each folder: files, bytes, depth, path. {files} is a query of the changes of files.
 
 First the files of each folder are added up, and then each folder is added to all folders above it. `names` are the
-names in the path of a folder, and an empty text after its last slash.
+names in the path of a folder, and an empty text after its last slash; nothing for files without a folder. OFFSET 0
+lets the server split each path once.
 """
 COUNTED_FOLDERS: Final = _CHANGES_PER_FOLDER.format(
     files=f"SELECT file_path, 1 AS files, {size_of()} AS bytes FROM file_locations"  # noqa: S608
