@@ -108,7 +108,7 @@ def joined(parts: Sequence[ListedFiles]) -> ListedFiles:
     """Return files of several folders below one `base` as one object, in the same order, without other names.
 
     Args:
-        parts: The files of each folder; at least one file.
+        parts: The parts to join, in order: at least one, each with at least one file.
     """
     ends = array("q")
     paths: list[bytes] = []

@@ -29,7 +29,7 @@ REPORTED_FAILURES: Final = 1000
 _TOGETHER: Final = 500
 """Most small files that are written together. The checkpoint is called between them."""
 _LEAST_TOGETHER: Final = 4
-"""Fewer files of a folder take as long, or longer, if they are written together."""
+"""Least number of files that are written together. Fewer take no less time than one after the other."""
 _SMALL_BYTES: Final = 1 << 20
 """For files of more than this size, in bytes, `checkpoint` is also called between blocks. Smaller files are written
 fast enough."""
@@ -186,7 +186,7 @@ class Extraction:
     def _folder_of_small(self, request: ReadRequest) -> str | None:
         """Return the folder of a file that `OutputTree.write_together` can write, with a slash at its end.
 
-        Its time has to fit into 64 bits, which ends in the year 2262.
+        None for a file that is encoded or large, or whose time is unknown or does not fit into 64 bits.
         """
         location = request.location
         if location.decoding is not None or location.size_bytes > _SMALL_BYTES:
@@ -299,7 +299,12 @@ class Extraction:
         report_failure(self.report, self._progress, location.path, error)
 
     def _is_there(self, location: Location) -> bool:
-        with suppress(Conflict, OutputFailed):  # a file that cannot be read counts as another one
-            name = stripped(location.path, self._strip)
-            return self._tree.has(name, location.size_bytes, location.crc32c)
+        """Return True if the output has this file already. A file that may not be read counts as another one."""
+        name = stripped(location.path, self._strip)
+        with suppress(Conflict):
+            try:
+                return self._tree.has(name, location.size_bytes, location.crc32c)
+            except OutputFailed as error:
+                if not isinstance(error.__cause__, PermissionError):
+                    raise
         return False

@@ -72,8 +72,8 @@ def made_ahead(items: Iterator[Item], *, at_once: bool = False) -> Generator[Ite
 
     Args:
         items: The iterator.
-        at_once: True to make the second item while the caller uses the first one. False to make it when the caller
-            asks for it: if there is only one item, no thread starts.
+        at_once: True to begin the second item before the caller gets the first one. False to begin it when the
+            caller asks for it: if there is only one item, no thread starts.
     """
     end = object()
     if not at_once:

@@ -1,8 +1,10 @@
 """The files of an extract: names after the removal of parts, filters, and pages."""
 
+import errno
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -78,11 +80,19 @@ def test_files_come_in_full_pages(
         local.extract("f*", tmp_path / "none", strip=1)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
-def test_an_existing_file_that_cannot_be_read_is_a_failed_one(local: cafcat.Repository, tmp_path: Path) -> None:
+def test_an_existing_file_that_cannot_be_read_is_a_failed_one(
+    local: cafcat.Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit(local, {"a": b"a", "b": b"b"})
     local.extract("a", tmp_path / "out")
-    (tmp_path / "out/a").chmod(0)
+    open_file = os.open
+
+    def denied(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if path == "a" and not flags & os.O_DIRECTORY:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return open_file(path, flags, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", denied)  # root may read every file
     report = local.extract("", tmp_path / "out")
     assert (report.files, report.files_there, [one.path for one in report.failed]) == (1, 0, ["a"])
 

@@ -184,14 +184,14 @@ static const char *path_of(const struct packing *to, int64_t n, int64_t *size)
     return to->paths + begin;
 }
 
-/* The open folder of a file. */
+/* The folder that is open. */
 struct open_folder {
-    int file;         /* descriptor; -1 without an open folder */
-    const char *path; /* path of the folder in the paths of the files */
-    int64_t size;     /* its size, with the slash */
+    int file;         /* descriptor; -1 if none is open */
+    const char *path; /* its path, which is a part of the paths of the files */
+    int64_t size;     /* size of its path, with the slash */
 };
 
-/* Opens what has the first `size` bytes of a path. Returns -1 after an error. A folder may have been replaced by a link out of
+/* Opens the file or folder that the first `size` bytes of a path name. Returns -1 after an error. A folder may have been replaced by a link out of
  * the source. Files there have other times than the listing, and are not packed. */
 static int open_path(const struct packing *to, const char *path, int64_t size, int flags)
 {
@@ -221,7 +221,7 @@ static int enter_folder_of(const struct packing *to, int64_t n, struct open_fold
     return folder->file >= 0;
 }
 
-/* Packs a file, and opens its folder. */
+/* Packs a file. Opens its folder first, unless the folder is open. */
 static int pack_file(struct packing *to, int64_t n, struct open_folder *folder)
 {
     int64_t path_size;

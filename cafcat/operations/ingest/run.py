@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cafcat import __version__
 from cafcat.catalog.chunks.owners import owner_name
-from cafcat.errors import CafcatError, InvalidInput
+from cafcat.errors import CafcatError, CatalogUnavailable, InvalidInput
 from cafcat.formats import registry as formats
 from cafcat.formats.registry import LOGS
 from cafcat.model import RunState
@@ -164,7 +164,7 @@ class _IngestRun:
                 sources.finish_listings()
         except BaseException as error:
             state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
-            report = self._with_all_commits(ingest.report)
+            report = self._with_all_commits(ingest.report, error)
             self._finish(report, state, str(error) or type(error).__name__)
             if isinstance(error, CafcatError):
                 error.report = report
@@ -260,13 +260,19 @@ class _IngestRun:
             version=__version__,
         )
 
-    def _with_all_commits(self, report: IngestReport) -> IngestReport:
-        """Return the report of a failed ingest, with the counts of all chunks that the catalog has of the run.
+    def _with_all_commits(self, report: IngestReport, error: BaseException) -> IngestReport:
+        """Return the report of a failed ingest of files, with all chunks that the catalog has of the run.
 
-        A worker process that was killed can have committed a chunk before it could report the chunk. If the catalog
-        does not answer, the counts stay as they are.
+        A worker process that was killed can have committed a chunk before it could report the chunk. Calls of an
+        executor are counted by their shards. If the catalog does not answer, the counts stay as they are.
+
+        Args:
+            report: The report of this process and its workers.
+            error: Why the ingest failed.
         """
-        if report.run is None or self._executor is not None:  # calls of an executor are counted by their shards
+        if report.run is None or self._is_of_logs or self._executor is not None:
+            return report
+        if isinstance(error, CatalogUnavailable):
             return report
         with suppress(CafcatError):
             found = self._session.catalog.runs.run(report.run)

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import starmap
 from queue import SimpleQueue
 from threading import Thread
@@ -224,17 +225,13 @@ def serve(pipe: WorkerPipe, pause: Pause | None = None) -> None:
         with closing(setup.open_session(progress)) as session:
             session.catalog.announce_waits(progress)
             session.pause = pause or session.pause
-            with nullcontext() if setup.in_threads else _own_limits(session, setup):
+            own_limits = partial(with_shared_limits, session, [setup.store], setup.run, reports_pauses=False)
+            with nullcontext() if setup.in_threads else own_limits():
                 _serve(pipe, inbox, setup, session, progress)
     except Aborted:
         return
     except BaseException as error:  # noqa: BLE001 - the coordinator raises it
         pipe.send(("error", _sendable(error)))
-
-
-def _own_limits(session: Session, setup: Setup) -> AbstractContextManager[None]:
-    """Return a context in which this worker process has shares of its own in the limits of the catalog."""
-    return with_shared_limits(session, [setup.store], setup.run, reports_pauses=False)
 
 
 def _serve(pipe: WorkerPipe, inbox: _Inbox, setup: Setup, session: Session, progress: _SentProgress) -> None:

@@ -27,7 +27,8 @@ _PENDING: Final = 50_000
 _ADVANCE_FILES: Final = 4096
 """Number of files after which progress is reported."""
 _LARGEST_TIME: Final = (1 << 63) // 1000
-"""Microseconds since 1970, or before, from which on nanoseconds need not fit into 64 bits."""
+"""Times at least so many microseconds before or after 1970 may not fit into 64 bits as nanoseconds."""
+_NO_TIME: Final = "no time from 1678 to 2261"
 
 
 def index_error(section: IndexSection, archive_format: Format, index_end_byte: int) -> str | None:
@@ -167,10 +168,10 @@ def _same_time(modified_us: int | None, modified_ns: int | None) -> bool:
 
 
 def _compared_time(modified_us: int | None) -> int | None:
-    """Return a time, in microseconds since 1970, as rows and entries are compared.
+    """Return a time, in microseconds since 1970, in the form in which rows and entries are compared.
 
-    None for a time before 1677 or after 2262: its nanoseconds do not fit into 64 bits, and the writers of archives
-    leave it out.
+    None for a time before 1678 or after 2261, also for two different ones: nanoseconds of such times may not fit
+    into 64 bits, and then the writers of archives leave the time out.
     """
     return None if modified_us is None or abs(modified_us) >= _LARGEST_TIME else modified_us
 
@@ -272,4 +273,4 @@ def _shown(key: _Key) -> str:
     _, start, end, checksum, time, content_bytes, decoding = key
     shown = "no checksum" if checksum is None else f"CRC-32C {checksum:08x}"
     encoded = "" if decoding is None else f", {content_bytes} bytes by {decoding}"
-    return f"[{start}, {end}), {shown}, {'no time' if time is None else f'time {time} µs'}{encoded}"
+    return f"[{start}, {end}), {shown}, {_NO_TIME if time is None else f'time {time} µs'}{encoded}"

@@ -22,7 +22,7 @@ __all__ = ["column_walk"]
 _LEAST_FILES: Final = 64
 """Smallest number of files in a FileColumns. Its query takes as long as to make objects for some ten files."""
 _SMALL_FOLDER: Final = 32
-"""Number of files below which adjacent folders are joined, so that one call packs files of many folders."""
+"""Adjacent parts with fewer files than this are joined, so that one call packs files of many folders."""
 _NO_FILE: Final = re.compile(rb"[^%c]" % FILE)
 
 
@@ -167,7 +167,7 @@ class ColumnWalk:
 
 
 def _joined_if_small(parts: Iterable[ListedFiles]) -> list[ListedFiles]:
-    """Return files of folders, of which adjacent ones with few files are joined."""
+    """Return the parts in the same order. Adjacent parts with few files become one part."""
     found: list[ListedFiles] = []
     for is_small, run in groupby(parts, key=lambda part: part.file_count < _SMALL_FOLDER):
         adjacent = list(run)
