@@ -301,10 +301,11 @@ class Extraction:
     def _is_there(self, location: Location) -> bool:
         """Return True if the output has this file already. A file that may not be read counts as another one."""
         name = stripped(location.path, self._strip)
-        with suppress(Conflict):
-            try:
-                return self._tree.has(name, location.size_bytes, location.crc32c)
-            except OutputFailed as error:
-                if not isinstance(error.__cause__, PermissionError):
-                    raise
-        return False
+        try:
+            return self._tree.has(name, location.size_bytes, location.crc32c)
+        except Conflict:
+            return False
+        except OutputFailed as error:
+            if isinstance(error.__cause__, PermissionError):
+                return False
+            raise

@@ -415,7 +415,7 @@ class OpenChunk(BegunChunk):
         added = files.between(files.begin, packed.end)
         if added.file_count:
             self._writer.add_written(packed.text, added.file_count, packed.data_bytes)
-            self._mapping.add_rows(packed.rows, added, packed.data_bytes)
+            self._mapping.add_rows(packed.rows, added)
         return packed
 
     def prefetch(self, files: ListedFiles) -> tuple[int, int]:

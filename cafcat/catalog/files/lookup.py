@@ -12,6 +12,7 @@ from cafcat.errors import CatalogDenied, NotFound
 from cafcat.model import NO_SUCH_FILE, NO_SUCH_PREFIX, ChunkFiles, Folder, Location
 from cafcat.support.paging import pages_of
 from cafcat.support.paths import file_of, folder_of
+from cafcat.support.quantities import to_nanoseconds
 
 if TYPE_CHECKING:
     from cafcat.catalog.files.path_page import PathPage
@@ -226,8 +227,9 @@ class Lookup:
         for chunk, path, start, end, crc32c, microseconds, content_bytes, decoding, _, _, _, _ in rows:
             if path is not None and chunk in chunks:
                 uuid, store, key, archive_format = chunks[chunk]
-                # Nanoseconds after 2262 do not fit into a bigint of the server.
-                modified_ns = None if microseconds is None else microseconds * 1000
+                modified_ns = to_nanoseconds(
+                    microseconds
+                )  # after 2262, they do not fit into a bigint of the server
                 locations[path] = Location(
                     path, start, end, crc32c, modified_ns, uuid, store, key, archive_format, content_bytes, decoding
                 )
@@ -584,7 +586,7 @@ def _array(texts: Sequence[str]) -> str:
 def location_of(row: Sequence[Any]) -> Location:
     """Return the Location that a row of a query with the columns LOCATION describes."""
     path, start, end, crc32c, microseconds, chunk, store, key, archive_format, content_bytes, decoding = row
-    modified_ns = None if microseconds is None else microseconds * 1000
+    modified_ns = to_nanoseconds(microseconds)
     return Location(
         path, start, end, crc32c, modified_ns, chunk, store, key, archive_format, content_bytes, decoding
     )

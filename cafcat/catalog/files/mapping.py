@@ -138,13 +138,12 @@ class Mapping(Spool):
         if len(rows) >= _FLUSH_ROWS:
             self.flush()
 
-    def add_rows(self, rows: bytes, files: ListedFiles, size_bytes: int) -> None:
+    def add_rows(self, rows: bytes, files: ListedFiles) -> None:
         """Append files whose rows are encoded already.
 
         Args:
             rows: Their rows, as `add_all` makes them.
             files: The files; at least one.
-            size_bytes: Their total size.
 
         Raises:
             TemporaryFileFailed: The temporary file cannot be written.
@@ -152,11 +151,12 @@ class Mapping(Spool):
         self._rows.append(rows)
         sizes = numbers(files.listed.sizes)
         for folder, begin, end in files.in_folders():
+            size_bytes = sum(sizes[begin:end])
             self._folder = self.folders.open(folder)
-            self._folder.add(end - begin, sum(sizes[begin:end]))
+            self._folder.add(end - begin, size_bytes)
+            self.size_bytes += size_bytes
         self.ascending = self.ascending and files.first_path > self.last_path
         self.last_path = files.last_path
-        self.size_bytes += size_bytes
         self.file_count += files.file_count
         self.flush()
 

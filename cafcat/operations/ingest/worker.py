@@ -2,9 +2,8 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import starmap
 from queue import SimpleQueue
 from threading import Thread
@@ -225,8 +224,10 @@ def serve(pipe: WorkerPipe, pause: Pause | None = None) -> None:
         with closing(setup.open_session(progress)) as session:
             session.catalog.announce_waits(progress)
             session.pause = pause or session.pause
-            own_limits = partial(with_shared_limits, session, [setup.store], setup.run, reports_pauses=False)
-            with nullcontext() if setup.in_threads else own_limits():
+            limits: AbstractContextManager[None] = nullcontext()
+            if not setup.in_threads:
+                limits = with_shared_limits(session, [setup.store], setup.run, reports_pauses=False)
+            with limits:
                 _serve(pipe, inbox, setup, session, progress)
     except Aborted:
         return
