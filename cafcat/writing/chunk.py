@@ -18,7 +18,7 @@ from cafcat.formats.base import EntryWriter, FinishedArchive, Format
 from cafcat.formats.caf.writer import CafWriter
 from cafcat.model import NO_UNITS, ChunkSummary, NewFile, OnConflict
 from cafcat.native.folder import ListedFiles
-from cafcat.native.pack import FilePacker, Outcome, Packed, PackingState, file_packer
+from cafcat.native.pack import FilePacker, Packed, PackingState, file_packer
 from cafcat.progress import Progress
 from cafcat.sources.local.files import SMALL_BYTES
 from cafcat.stores.base import Store
@@ -404,14 +404,7 @@ class OpenChunk(BegunChunk):
             SMALL_BYTES,
         )
         packed = self._packer.pack(files, data=self._sink.room(), state=state)
-        if packed.end == files.begin and packed.outcome is Outcome.NO_ROOM:
-            # The first file is larger than the rest of a block: one file always has room for its entry and row.
-            content = bytearray(SMALL_BYTES + 1)
-            first = files.between(files.begin, files.begin + 1)
-            packed = self._packer.pack(first, data=memoryview(content), state=state)
-            self._sink.write(content[: packed.data_bytes])
-        else:
-            self._sink.filled(packed.data_bytes)
+        self._sink.filled(packed.data_bytes)
         added = files.between(files.begin, packed.end)
         if added.file_count:
             self._writer.add_written(packed.text, added.file_count, packed.data_bytes)

@@ -6,6 +6,7 @@ from threading import Thread
 from typing import Final
 
 from cafcat.errors import CafcatError, StoreFailed
+from cafcat.sources.local.files import SMALL_BYTES
 from cafcat.stores.base import HEAD_BYTES, Upload
 from cafcat.support.checksums import combined, crc64nvme
 
@@ -43,8 +44,9 @@ class BlockSink:
         self._free: SimpleQueue[memoryview] = SimpleQueue()
         self._full: SimpleQueue[memoryview | None] = SimpleQueue()
         for _ in range(_BLOCKS):
-            # Direct I/O requires page-aligned memory. Anonymous maps begin at a page boundary.
-            self._free.put(memoryview(mmap.mmap(-1, BLOCK_BYTES)))
+            # Direct I/O requires page-aligned memory. Anonymous maps begin at a page boundary. The memory after a
+            # block lets a small file end after the block.
+            self._free.put(memoryview(mmap.mmap(-1, BLOCK_BYTES + SMALL_BYTES)))
         self._block = self._free.get()
         self._used = 0
         self._thread = Thread(target=self._drain, name="cafcat-sink", daemon=True)
@@ -68,19 +70,21 @@ class BlockSink:
         self.size_bytes += len(data)
 
     def room(self) -> memoryview:
-        """Return the free part of the block, which has at least one byte, to write into. Then call `filled`."""
+        """Return memory to write the next bytes into, more than SMALL_BYTES. Then call `filled`."""
         return self._block[self._used :]
 
     def filled(self, size_bytes: int) -> None:
         """Append the first bytes of `room`.
 
-        Args:
-            size_bytes: Fewer bytes than `room` has, because only `write` passes a full block to the thread.
+        Raises:
+            StoreFailed, AccessDenied: As `write`.
         """
         if self.size_bytes < HEAD_BYTES:
             self._head += self._block[self._used : self._used + min(size_bytes, HEAD_BYTES - self.size_bytes)]
         self._used += size_bytes
         self.size_bytes += size_bytes
+        if self._used >= BLOCK_BYTES:
+            self._pass_block()
 
     def rewrite_head(self, data: bytes) -> None:
         """Set the bytes with which `finish` replaces the first bytes of the object.
@@ -100,10 +104,16 @@ class BlockSink:
             self._used += len(part)
             rest = rest[len(part) :]
             if self._used == BLOCK_BYTES:
-                self._full.put(self._block)
-                self._block = self._free.get()
-                self._used = 0
-                self._raise_error()
+                self._pass_block()
+
+    def _pass_block(self) -> None:
+        """Pass the full block to the thread, and begin the next one with the bytes after the full one."""
+        block, begun = self._block, self._used - BLOCK_BYTES
+        self._full.put(block)
+        self._block = self._free.get()
+        self._block[:begun] = block[BLOCK_BYTES : self._used]  # the thread does not use these bytes
+        self._used = begun
+        self._raise_error()
 
     def finish(self) -> int:
         """Write the last block, and wait until the upload has all bytes. The caller then commits the upload.
@@ -146,7 +156,7 @@ class BlockSink:
     def _drain(self) -> None:
         while (block := self._full.get()) is not None:
             if self._error is None:
-                self._store(block)
+                self._store(block[:BLOCK_BYTES])
             self._free.put(block)
 
     def _store(self, block: memoryview) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cafcat.sources.local.files import SMALL_BYTES
 from cafcat.stores.base import HEAD_BYTES
 from cafcat.stores.local.store import LocalStore
 from cafcat.support.checksums import crc64nvme
@@ -28,3 +29,24 @@ def test_checksum_is_that_of_the_final_bytes(
     expected = head + data[len(head) :]
     assert (tmp_path / "object").read_bytes() == expected
     assert checksum == crc64nvme(expected)
+
+
+@pytest.mark.parametrize("step_bytes", [1 << 20, SMALL_BYTES, BLOCK_BYTES, BLOCK_BYTES + SMALL_BYTES])
+def test_bytes_after_a_full_block_begin_the_next_one(tmp_path: Path, step_bytes: int) -> None:
+    data = (bytes(range(251)) * (5 * BLOCK_BYTES // 251))[: 5 * BLOCK_BYTES - 77]
+    upload = LocalStore(tmp_path).create("object")
+    sink = BlockSink(upload)
+    position = 0
+    while position < len(data):
+        room = sink.room()
+        assert len(room) > SMALL_BYTES
+        part = data[position : position + min(step_bytes, len(room))]
+        room[: len(part)] = part
+        sink.filled(len(part))
+        sink.write(data[position + len(part) : position + len(part) + 3])
+        position += len(part) + 3
+        assert sink.size_bytes == min(position, len(data))
+    checksum = sink.finish()
+    upload.commit(checksum)
+    assert (tmp_path / "object").read_bytes() == data
+    assert checksum == crc64nvme(data)
