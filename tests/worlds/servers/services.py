@@ -90,7 +90,9 @@ class Databases:
             if connection.info.parameter_status("is_superuser") != "on":
                 return self.conninfo
             role = sql.Identifier(OWNER)
-            with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+            # Of two processes that run these statements at the same time, one fails. The connection's end unlocks.
+            connection.execute("SELECT pg_advisory_lock(hashtext('the owner of the test databases'))")
+            with contextlib.suppress(psycopg.errors.DuplicateObject):
                 connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, OWNER))
             if connection.info.server_version >= 150000:  # for tests that break what triggers guard
                 connection.execute(sql.SQL("GRANT SET ON PARAMETER session_replication_role TO {}").format(role))
