@@ -123,6 +123,8 @@ class RecoverOutcome(StrEnum):
 class ChunkRecovered(NamedTuple):
     """`recover` committed, abandoned or cleaned up a chunk whose writer died; or would do so (dry run).
 
+    Operations that write into a store recover such chunks first, and emit this event, too.
+
     Attributes:
         uuid: Uuid of the chunk.
         store: URL of the store.
@@ -142,6 +144,8 @@ class ChunkRecovered(NamedTuple):
 
 class CopyRecovered(NamedTuple):
     """`recover` committed, abandoned or cleaned up a copy whose writer died; or would do so (dry run).
+
+    Operations that write into a store recover such copies first, and emit this event, too.
 
     Attributes:
         copy_of: Uuid of the chunk.

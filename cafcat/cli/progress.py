@@ -130,7 +130,11 @@ class ShownProgress(Progress):
             self._job.count(event)
 
     def show(self, event: Event) -> None:
-        """Show an event of one operation. This method does nothing; commands override it for their operation."""
+        """Show an event of one operation. This method does nothing; commands override it for their operation.
+
+        An operation that writes first recovers leftovers of dead writers, and emits the events of `recover`, too.
+        So methods ignore the events of other operations.
+        """
 
     def problem(self, problem: FileProblem) -> None:
         """Count a problem of a file, and print it.

@@ -115,6 +115,26 @@ def test_json_output(cafcat: Cafcat) -> None:
     assert (summary["files_adopted"], summary["bytes_adopted"], summary["dry_run"]) == (1, 7, False)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ingest whole",
+        "copy --all --to store",
+        "repack --yes",
+        "repair --from-copy --yes",
+        "store migrate store ./new",
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_verbs_that_write_recover_leftovers_first(cafcat: Cafcat, words: str, as_json: bool) -> None:
+    """The progress of each verb also gets the events of the recovery."""
+    leave_whole(cafcat)
+    leave_half(cafcat)
+    recovered = "recovered the leftovers of an earlier run: 1 chunk adopted (1 file), 1 chunk abandoned"
+    assert recovered in cafcat(*words.split(), "-v", *(["--json"] if as_json else [])).err
+    assert cafcat("cat", "whole").out == b"content"
+
+
 def test_untouched_leftovers_are_reported(cafcat: Cafcat) -> None:
     leave_half(cafcat, lease="1 hour")
     store = cafcat.folder / "store"

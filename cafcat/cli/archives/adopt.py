@@ -23,7 +23,8 @@ class _Progress(ShownProgress):
     """Progress of `cafcat adopt`. With -v, prints each adopted archive: on stderr, with --json on stdout."""
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ArchiveAdopted)  # noqa: S101 - adopt reports no other events
+        if not isinstance(event, ArchiveAdopted):
+            return
         if not self._call.verbose:
             return
         if self._call.json:

@@ -158,7 +158,8 @@ class _Differences(ShownProgress):
         self._left = limit
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, CatalogsDiffer)  # noqa: S101 - compare reports no other events
+        if not isinstance(event, CatalogsDiffer):
+            return
         if self._left <= 0 or (self._call.quiet and not self._call.json):
             return
         self._left -= 1

@@ -40,7 +40,8 @@ class _Progress(ShownProgress):
     """Progress of `cafcat store migrate`. With -v, prints each migrated chunk: on stderr, with --json on stdout."""
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ChunkMigrated)  # noqa: S101 - store migrate reports no other events
+        if not isinstance(event, ChunkMigrated):
+            return
         chunk = event
         if self._call.verbose and self._call.json:
             self._call.output.document(chunk._asdict())

@@ -32,7 +32,8 @@ class _Progress(ShownProgress):
         self._dry_run = dry_run
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ChunkCopied)  # noqa: S101 - copy reports no other events
+        if not isinstance(event, ChunkCopied):
+            return
         if self._call.verbose and self._call.json:
             self._call.output.document(event._asdict())
         elif self._call.verbose:

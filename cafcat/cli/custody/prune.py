@@ -35,7 +35,8 @@ class _Progress(ShownProgress):
             self._job = None
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ChunkPruned)  # noqa: S101 - prune reports no other events
+        if not isinstance(event, ChunkPruned):
+            return
         if self._call.verbose and self._call.json:
             self._call.output.document(event._asdict())
         elif self._call.verbose:

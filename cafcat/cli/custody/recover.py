@@ -29,8 +29,8 @@ class _Progress(ShownProgress):
         self._would = "would be " if dry_run else ""
 
     def show(self, event: Event) -> None:
-        # recover reports no other events
-        assert isinstance(event, ChunkRecovered | CopyRecovered | ObjectLeftAlone)  # noqa: S101
+        if not isinstance(event, ChunkRecovered | CopyRecovered | ObjectLeftAlone):
+            return
         if self._call.verbose and self._call.json:
             self._call.output.document(event._asdict())
         elif self._call.verbose:

@@ -34,7 +34,8 @@ class _Progress(ShownProgress):
         self._dry_run = dry_run
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ChunkChosen)  # noqa: S101 - repack reports no other events
+        if not isinstance(event, ChunkChosen):
+            return
         if self._call.json:
             if self._dry_run or self._call.verbose:
                 self._call.output.document({"chosen": _document(event)})

@@ -48,7 +48,8 @@ class _Progress(ShownProgress):
         self.damaged_copies: set[str] = set()
 
     def show(self, event: Event) -> None:
-        assert isinstance(event, ObjectChecked)  # noqa: S101 - verify reports no other events
+        if not isinstance(event, ObjectChecked):
+            return
         checked = event
         of_rows = [finding for finding in checked.findings if finding.kind is FindingKind.MAPPING]
         self.has_wrong_rows = self.has_wrong_rows or bool(of_rows)
