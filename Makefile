@@ -16,7 +16,7 @@ SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**9))')
 # Which part of the slow tests.
 PART := 0/1
 
-.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash explore fuzz nightly schema sanitized wheel clean
+.PHONY: help demo test-fast test test-slow test-all test-all-pythons test-newest-python test-s3 check fmt bench bench-quick bench-catalog bench-s3 bench-scattered bench-doors crash together explore fuzz nightly schema sanitized wheel clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -87,6 +87,9 @@ bench-doors: $(READY)  ## servers, batches, mounts and data sets against their p
 
 crash: $(READY)  ## SIGKILL before and after every write, request and statement of every verb; then a check of the remains
 	$(BIN)/python -m tests.crash.campaign
+
+together: $(READY)  ## several commands at the same time, some of them killed; then every byte is compared; SEED=n
+	$(BIN)/python -m tests.crash.together --seed $(SEED)
 
 explore: $(READY)  ## property tests with random examples; SEED=n repeats a run
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-seed=$(SEED) \
