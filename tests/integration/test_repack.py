@@ -330,6 +330,24 @@ def test_chunk_of_another_running_repack_is_left_alone(local: cafcat.Repository,
     assert repack(local).chunks == 1
 
 
+def test_a_chunk_that_another_repack_begins_with_after_the_plan_is_left_alone(
+    local: cafcat.Repository, folder: Folder
+) -> None:
+    wasted(local)
+    options = RepackOptions(max_unused=0.0)
+    mover = Repack(local.session, options, Limits(4000))
+    plan = mover.plan(options, None)
+    [(chunk_id,)] = sql(local, "SELECT id FROM chunks")
+    chunk = OpenChunk(chunk_target(local.session.catalog, local.session.stores[folder.url], "repack"), moves=True)
+    chunk.move_from(chunk_id)
+    report = mover.run(plan, dry_run=False)
+    assert (report.taken, report.chunks_written, report.files_moved) == (1, 0, 0)
+    chunk.abandon("the test is over")
+    assert repack(local).chunks_retired == 1
+    late = mover.run(plan, dry_run=False)
+    assert (late.taken, late.chunks_written, late.files_moved) == (0, 0, 0)
+
+
 def test_an_ingest_waits_for_the_commit_and_wins(local: cafcat.Repository, folder: Folder, open_at: Opener) -> None:
     """The ingest commits the same paths while the move is committed. The later commit counts."""
     other = open_at(folder)

@@ -106,7 +106,8 @@ def _summary(report: "RepackReport", options: RepackOptions) -> list[str]:
             "run cafcat repair --chunk with the chunk that the problem names"
         )
     if report.taken:
-        lines.append(f"{plural(report.taken, 'chunk')} left alone: their files are being copied right now")
+        whose = "its" if report.taken == 1 else "their"
+        lines.append(f"{plural(report.taken, 'chunk')} left alone: {whose} files are being copied right now")
     lines += not_copied_yet(report.copies_in)
     if report.waiting:
         lines.append(f"{plural(report.waiting, 'chunk')} left for another time: --max-repack-size")

@@ -206,7 +206,7 @@ class Repack:
         rewriter.finish()
 
     def _repack_chunk(self, store: Store, chunk: RewritableChunk, rewriter: Rewriter, report: RepackReport) -> None:
-        if self._is_missing(store, chunk, report):
+        if self._is_taken(chunk, report) or self._is_missing(store, chunk, report):
             return
         files = live_files(self._catalog, chunk.id)
         archive_format = formats.by_name(chunk.format)
@@ -218,6 +218,17 @@ class Repack:
                 self._report_failure(store, chunk, file, error, report)
             if not is_moved or rewriter.is_stopping():
                 return
+
+    def _is_taken(self, chunk: RewritableChunk, report: RepackReport) -> bool:
+        """Return True if another process began to copy the files of a chunk after the plan was made.
+
+        Such a chunk is counted in the report, unless all its files were moved already.
+        """
+        found = self._catalog.rewriting.by_id([chunk.id])
+        if not found:
+            return True
+        report.taken += found[0].is_being_rewritten
+        return found[0].is_being_rewritten
 
     def _is_missing(self, store: Store, chunk: RewritableChunk, report: RepackReport) -> bool:
         """Return True if the object of a chunk is missing, and note that once for all its files in the report."""
