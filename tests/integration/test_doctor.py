@@ -258,9 +258,9 @@ def test_leftovers_of_dead_writers(local: cafcat.Repository) -> None:
         in found(local.doctor(), "writers")[0][1]
     )
     end_leases(local)
-    assert complaint(local.doctor(), "writers") == "warning: writers have died, and left unfinished: chunk 1"
+    assert complaint(local.doctor(), "writers") == "warning: writers have died, and left unfinished: 1 chunk"
     sql(local, "UPDATE chunks SET state = 'abandoned', abandoned_at = now(), lease_expires_at = NULL")
-    assert "perhaps still in a store: chunk 1" in complaint(local.doctor(), "writers")
+    assert "perhaps still in a store: 1 chunk" in complaint(local.doctor(), "writers")
 
 
 def test_runs_that_died(local: cafcat.Repository) -> None:
@@ -269,7 +269,7 @@ def test_runs_that_died(local: cafcat.Repository) -> None:
     [(owner,)] = sql(local, "SELECT owner FROM ingest_runs")
     dead = owner.rpartition("/")[0] + "/1]"  # a process with this id that started at another time
     sql(local, "UPDATE ingest_runs SET owner = %s", dead)
-    assert complaint(local.doctor(), "runs") == "warning: the processes of these runs have died: 1"
+    assert complaint(local.doctor(), "runs") == "warning: the processes of these runs have died: run 1"
 
 
 def test_shards_without_a_worker(local: cafcat.Repository) -> None:
@@ -477,6 +477,17 @@ def test_a_store_of_another_catalog(local: cafcat.Repository, databases: Databas
         cafcat.open(database_url=url, home=settings.home, store=settings.store) as other,
     ):
         assert "belongs to another catalog" in complaint(other.doctor(), "stores")
+
+
+def test_a_store_is_not_called_that_of_another_catalog_without_a_database(local: cafcat.Repository) -> None:
+    pack(local)
+    settings = local.settings
+    url = "postgresql:///none?host=/nowhere"
+    with cafcat.open(database_url=url, home=settings.home, store=settings.store) as other:
+        report = other.doctor()
+    catalog = local.session.catalog.identities.of("").catalog
+    assert f"has objects of the catalog {catalog}; no database answers" in found(report, "stores")[0][1]
+    assert "stores" not in complaints(report)
 
 
 def test_a_server_of_a_store_that_is_silent_costs_a_limited_time(

@@ -33,7 +33,7 @@ def runs(examination: Examination) -> Iterator[Found]:
     """Look for ingest runs whose process on this host has died."""
     dead = examination.totals.dead_runs
     if dead:
-        text = f"the processes of these runs have died: {', '.join(map(str, dead))}"
+        text = f"the processes of these runs have died: {', '.join(f'run {run}' for run in dead)}"
         yield warning(text, "run the same ingest again; it goes on with the files that are missing")
     else:
         yield ok(f"{plural(examination.totals.runs.get('running', 0), 'run')} at work, none of them dead")
@@ -68,4 +68,4 @@ def journal(examination: Examination) -> Iterator[Found]:
 
 
 def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{kind} {count}" for kind, count in counts.items())
+    return ", ".join(plural(count, kind) for kind, count in counts.items())

@@ -172,6 +172,11 @@ def _not_joined(store: Store, catalog: UUID | None) -> Found:
     others = [str(uuid) for uuid, _ in read_markers(store) if uuid != catalog]
     if not others:
         return ok(f"{store.url} answers")
+    if catalog is None:
+        names = ", ".join(others)
+        return ok(
+            f"{store.url} answers, and has objects of the catalog {names}; no database answers to compare it with"
+        )
     text = f"{store.url} belongs to another catalog: {', '.join(others)}"
     remedy = "if its catalog was lost, run cafcat rebuild or cafcat restore; else use another store"
     return warning(text, remedy)
