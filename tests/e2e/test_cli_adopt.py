@@ -1,6 +1,7 @@
 """cafcat adopt, as its users see it."""
 
 import json
+import os
 from dataclasses import fields
 
 from cafcat.events import ArchiveAdopted
@@ -49,6 +50,12 @@ def test_failed_files_and_archives_are_named(cafcat: Cafcat) -> None:
     assert "a/1" in result.err
     assert "the archive was adopted before" in result.err
     assert result.text == "adopted 1 archive: 1 file, 3.0 kB; 1 file failed; 1 archive refused\n"
+
+
+def test_a_pipe_is_not_called_missing(cafcat: Cafcat) -> None:
+    os.mkfifo(cafcat.folder / "pipe")
+    assert cafcat("adopt", "pipe", code=3).err == "cafcat: pipe: this is not a regular file\n"
+    assert cafcat("adopt", "none", code=3).err == "cafcat: none: there is no such file or object\n"
 
 
 def test_ctrl_c_stops_adopt_after_the_current_archive(cafcat: Cafcat) -> None:

@@ -215,7 +215,8 @@ class _Adopt:
         kind = _KINDS.get(error.kind, ProblemKind.UNREADABLE)
         self._failed.append(FileProblem(printable(name), kind, error.message))
         if isinstance(error, NotFound) and error.chunk is not None:
-            self.report.failed.append(f"{name}: there is no such file or object")
+            why = "this is not a regular file" if os.path.exists(name) else "there is no such file or object"
+            self.report.failed.append(f"{name}: {why}")
             return
         if error.chunk == name:
             error.chunk = None
