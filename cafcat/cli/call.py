@@ -178,15 +178,15 @@ class Call:
         self.output.notice(f"made a new catalog in {self.output.shown(str(self._new_home))}, which had none")
 
     def require_home(self) -> None:
-        """Check that there can be a catalog. Commands that need files in the catalog call this.
+        """Check that there can be a catalog. Commands that have nothing to do in a new catalog call this.
 
         Without this check, a mistyped home would look like an empty catalog.
 
         Raises:
-            CatalogUnavailable: The embedded database is used, and its home does not exist.
+            CatalogUnavailable: The embedded database is used, and its home has none.
         """
         settings = self.settings()
-        if settings.database_url is None and not settings.home.is_dir():
+        if settings.database_url is None and not (settings.home / _DATABASE_FOLDER).is_dir():
             hint = (
                 "check --home and CAFCAT_HOME; `cafcat ingest FOLDER` makes a new catalog, and "
                 "`cafcat rebuild STORE` makes a lost one again"
@@ -205,7 +205,7 @@ class Call:
         The repository connects to the database at its first query. Use it in a `with` statement.
 
         Raises:
-            CatalogUnavailable: The embedded database is used, and its home does not exist.
+            CatalogUnavailable: The embedded database is used, and its home has none.
         """
         from cafcat.packed_files import PackedFiles
 

@@ -306,15 +306,24 @@ def test_without_a_url_the_embedded_database_starts_by_itself(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get", "f"], ["ls"], ["find"], ["verify"], ["backup"], ["sql", "-c", "SELECT 1"], ["search", "f"]],
+    [
+        *(["get", "f"], ["ls"], ["find"], ["verify"], ["backup"], ["sql", "-c", "SELECT 1"], ["search", "f"]),
+        *(["export", "-o", "all.tar"], ["undelete", "-l"], ["backup", "--list"], ["store", "ls"], ["limits"]),
+        *(["db", "check"], ["db", "current"], ["db", "url"]),
+    ],
 )
-def test_a_command_that_needs_files_makes_no_catalog(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_command_that_needs_files_makes_no_catalog(tmp_path: Path, arguments: list[str], is_there: bool) -> None:
     """A mistyped home must not look like an empty catalog."""
-    cafcat = Cafcat(tmp_path, None)
-    error = cafcat(*arguments, "--home", str(tmp_path / "typo"), "--json", code=10).error
-    assert error["message"] == f"there is no catalog in {tmp_path / 'typo'}"
+    cafcat, home = Cafcat(tmp_path, None), tmp_path / "typo"
+    if is_there:
+        home.mkdir()
+        (home / "cafcat.toml").touch()
+    error = cafcat(*arguments, "--home", str(home), "--json", code=10).error
+    assert error["message"] == f"there is no catalog in {home}"
     assert "check --home and CAFCAT_HOME" in error["hint"]
-    assert not (tmp_path / "typo").exists()
+    assert not (home / "postgres").exists()
+    assert not (tmp_path / "all.tar").exists()
 
 
 @pytest.mark.parametrize("url", ["postgresql:///none?host=/nowhere", "host=127.0.0.1 port=1 dbname=x"])

@@ -126,6 +126,7 @@ def export(
 
     Example: cafcat export photos/2024 -o photos.tar
     """
+    call.require_home()
     target = _stdout(call) if output == "-" else output
 
     def work(progress: ShownProgress) -> "ExportReport":

@@ -45,6 +45,7 @@ def backup(
 
 def _list(call: Call, store: str | None) -> int:
     is_empty = True
+    call.require_home()
     with call.repository() as repository:
         for found in repository.backups(store):
             is_empty = False

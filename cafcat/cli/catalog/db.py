@@ -60,6 +60,7 @@ def current(call: Call) -> None:
 
     Example: cafcat db current --json
     """
+    call.require_home()
     database = call.database()
     found, needed = database.current()
     partitions = database.partitions() if found == needed else None
@@ -85,6 +86,7 @@ def check(call: Call) -> int:
 
     Example: cafcat db check
     """
+    call.require_home()
     findings = call.database().check()
     remedy = [ROWS_BACK] if any("`cafcat recover`" not in finding for finding in findings) else []
     with call.files() as repository:
@@ -152,6 +154,7 @@ def url(call: Call) -> None:
 
     Example: psql "$(cafcat db url)"
     """
+    call.require_home()
     address = call.database().url()
     call.output.show({"url": address}, [address])
 

@@ -51,6 +51,7 @@ def list_(call: Call) -> None:
     Example: cafcat limits list
     """
     is_empty = True
+    call.require_home()
     with call.repository() as repository:
         for row in repository.limits():
             is_empty = False

@@ -247,6 +247,7 @@ def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
         raise InvalidInput("undelete --list takes one folder or file, and no other option")
     prefix = prefixes[0] if prefixes else "."
     found = False
+    call.require_home()
     with call.repository() as repository:
         for removed in repository.removed(prefix):
             found = True
