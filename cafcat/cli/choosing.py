@@ -120,13 +120,12 @@ def _names_in(listing: str, *, null: bool) -> Iterator[str]:
 
 def _blocks(listing: str) -> Iterator[bytes]:
     """Yield an empty block once the list is open, then its bytes. The end of the iterator closes the list."""
-    from cafcat.sources.names import LIST_BLOCK_BYTES
+    from cafcat.sources.names import list_blocks
 
     try:
         with sys.stdin.buffer if listing == "-" else open(listing, "rb") as file:
             yield b""
-            while block := file.read(LIST_BLOCK_BYTES):
-                yield block
+            yield from list_blocks(file)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound("no such list of files", path=listing) from error
     except OSError as error:

@@ -7,6 +7,7 @@ line, the repository and the session read the settings, and pass single values t
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,10 +122,12 @@ class Settings:
 
         Raises:
             InvalidInput: A setting is unknown or invalid, the configuration file cannot be read, or it lacks the
-                profile.
+                profile. Or this user has no home folder, and no setting names another home. Or Python decodes names
+                of files by another encoding than UTF-8.
             Unsupported: No kind of store has the scheme of the store's URL.
             AccessDenied: This user may not read the home.
         """
+        _check_encoding()
         environ = os.environ if environ is None else environ
         unknown = sorted(set(flags) - set(KEYS))
         if unknown:
@@ -306,10 +309,25 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def default_home() -> Path:
-    """Return the absolute path of the default home: the folder for this user's data of cafcat on this platform."""
+    """Return the absolute path of the default home: the folder for this user's data of cafcat on this platform.
+
+    Raises:
+        InvalidInput: This user has no home folder.
+    """
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
+    try:
+        return Path(platformdirs.user_data_dir("cafcat", appauthor=False)).absolute()
+    except RuntimeError as error:  # no HOME, and no entry in passwd, as for `docker run --user 12345`
+        hint = "name a folder for catalog and chunks: set CAFCAT_HOME, or use --home"
+        raise InvalidInput("this user has no home folder", hint=hint) from error
+
+
+def _check_encoding() -> None:
+    """Check that names of files are decoded as UTF-8. The `cafcat` command makes sure of that by itself."""
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":
+        message = f"Python decodes names of files as {encoding} here, and the catalog has them in UTF-8"
+        raise InvalidInput(message, hint="start Python with PYTHONUTF8=1, or in a locale with UTF-8")
 
 
 def _database_url(given: GivenValue, name: str) -> str:

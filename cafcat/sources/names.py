@@ -9,7 +9,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import BinaryIO, Final
 
 from cafcat.errors import InvalidInput
 from cafcat.model import MAX_PATH_BYTES
@@ -20,6 +20,7 @@ __all__ = [
     "WarnOnce",
     "check_name",
     "folder_prefix",
+    "list_blocks",
     "member_name",
     "names_in",
     "prefixed",
@@ -94,6 +95,17 @@ class WarnOnce(Progress):
         if message not in self._seen:
             self._seen.add(message)
             self._progress.warn(message)
+
+
+def list_blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the bytes of a list of names as soon as they are there, at most 64 KiB at once.
+
+    A block is the result of one system call, so that Ctrl-D ends a list that is typed at a terminal. Raises OSError
+    if the list cannot be read.
+    """
+    read = getattr(stream, "read1", stream.read)
+    while block := read(LIST_BLOCK_BYTES):
+        yield block
 
 
 def names_in(blocks: Iterable[bytes], of: str, *, null_separated: bool) -> Iterator[str]:

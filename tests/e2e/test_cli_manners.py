@@ -406,6 +406,30 @@ def test_the_locale_does_not_matter(filled: Cafcat) -> None:
     assert latin("cat", os.fsdecode(b"\xff"), "--json", code=2).error["kind"] == "invalid_input"
 
 
+def test_names_are_utf8_in_other_locales(filled: Cafcat) -> None:
+    """Python would decode names by the locale's encoding, so that other names would enter the catalog."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    other = Cafcat(filled.folder, filled.database_url, ascii_only)
+    assert other("cat", "tree/odd/日本 é").out == b"unicode"
+    other("ingest", "tree", "--delete", "-q")
+    assert "tree/odd/日本 é\n".encode() in other("ls", "-R").out
+    program = "import cafcat; cafcat.open()"
+    run = subprocess.run([sys.executable, "-c", program], env=other.environment, capture_output=True, text=True)
+    assert "Python decodes names of files as ascii here" in run.stderr
+
+
+def test_a_user_without_a_home_folder_can_name_a_home(alone: Cafcat, tmp_path: Path) -> None:
+    """As `docker run --user 12345` does: there is neither HOME nor an entry in passwd."""
+    no_home = "import platformdirs, cafcat.__main__\ndef fail(*_, **__): raise RuntimeError\n"
+    program = f"{no_home}platformdirs.user_data_dir = fail\ncafcat.__main__.main()"
+    environ = {name: value for name, value in alone.environment.items() if not name.startswith("CAFCAT_")}
+    for words in (["ls"], ["config"], ["doctor"]):
+        run = subprocess.run([sys.executable, "-c", program, *words], env=environ, capture_output=True, text=True)
+        assert run.returncode == 2
+        assert run.stderr.startswith("cafcat: this user has no home folder; ")
+        assert "set CAFCAT_HOME, or use --home" in run.stderr
+
+
 def test_completion(alone: Cafcat) -> None:
     for shell in ("bash", "zsh", "fish"):
         document = alone("completion", shell, "--json").document
@@ -437,6 +461,30 @@ def test_closed_standard_files_are_not_reused(cafcat: Cafcat, closed: str) -> No
     if "2" not in closed:
         assert cafcat("cat", "f").out == b"content"
     assert cafcat("db", "check").code == 0
+
+
+def test_output_to_a_closed_stdout_is_an_error(filled: Cafcat) -> None:
+    for words in (["cat", "tree/a.txt"], ["export", "-o", "-", "--format", "tar"], ["ls"]):
+        command = " ".join(map(str, filled.command(*words)))
+        shell = ["sh", "-c", f"{command} >&-"]
+        run = subprocess.run(shell, cwd=filled.folder, env=filled.environment, stderr=subprocess.PIPE, text=True)
+        assert run.returncode == 1, words
+        assert "Bad file descriptor" in run.stderr
+    shell = ["sh", "-c", f"{' '.join(map(str, filled.command('ingest', 'tree', '-q')))} >&-"]
+    assert subprocess.run(shell, cwd=filled.folder, env=filled.environment).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["ingest", "-q"], ["stat"]])
+def test_ctrl_d_ends_a_list_that_is_typed(filled: Cafcat, words: list[str]) -> None:
+    ours, theirs = pty.openpty()
+    command = filled.command(*words, "--files-from", "-")
+    with subprocess.Popen(
+        command, cwd=filled.folder, env=filled.environment, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        os.write(ours, b"tree/a.txt\n\x04")
+        assert process.wait(PATIENCE_SECONDS) == 0
+    os.close(ours)
 
 
 def test_a_folder_that_is_gone(cafcat: Cafcat, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from cafcat.sources.names import LIST_BLOCK_BYTES
+from cafcat.sources.names import LIST_BLOCK_BYTES, list_blocks
 from cafcat.sources.parts import Part
 
 __all__ = ["blocks_between"]
@@ -26,7 +26,7 @@ def blocks_between(stream: BinaryIO, part: Part, delimiter: bytes) -> Iterator[b
     end = None if part.through is None else int(part.through)
     if end is not None and begin >= end:
         return
-    while block := stream.read(LIST_BLOCK_BYTES):
+    for block in list_blocks(stream):
         if end is not None and begin + len(block) >= end:
             # The name that ends here is the last one that begins before the end of the range.
             last = block.find(delimiter, max(0, end - begin - 1))
