@@ -1232,7 +1232,7 @@ CREATE INDEX events_growth_idx ON public.events USING btree (happened_at) WHERE 
 
 CREATE INDEX events_run_id_idx ON public.events USING btree (run_id);
 
-CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin (caf_file_id);
+CREATE INDEX file_locations_caf_file_id_idx ON public.file_locations USING brin (caf_file_id int8_minmax_multi_ops) WITH (autosummarize='on');
 
 CREATE INDEX file_locations_current_since_idx ON public.file_locations USING btree (current_since) WHERE (current_since IS NOT NULL);
 

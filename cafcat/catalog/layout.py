@@ -99,10 +99,11 @@ def create_target(connection: _Connection, partitions: int) -> None:
     tables = ["file_locations_new"]
     for number in range(partitions):
         tables.append(_add_partition(connection, partitions, number, storage))
-    pages = f" WITH (pages_per_range = {_RANGE_PAGES})" if partitions else ""
+    pages = f", pages_per_range = {_RANGE_PAGES}" if partitions else ""
     connection.execute(
         "ALTER TABLE file_locations_new ADD CONSTRAINT file_locations_new_pkey PRIMARY KEY (file_path); "
-        f"CREATE INDEX file_locations_new_caf_file_id_idx ON file_locations_new USING brin (caf_file_id){pages}; "
+        "CREATE INDEX file_locations_new_caf_file_id_idx ON file_locations_new "
+        f"USING brin (caf_file_id int8_minmax_multi_ops) WITH (autosummarize = on{pages}); "
         "CREATE INDEX file_locations_new_ingest_run_id_idx ON file_locations_new (ingest_run_id) "
         "WHERE ingest_run_id IS NOT NULL; "
         "CREATE INDEX file_locations_new_current_since_idx ON file_locations_new (current_since) "

@@ -21,7 +21,7 @@ __all__ = [
     "upgrade",
 ]
 
-HEAD_REVISION = "0015"
+HEAD_REVISION = "0016"
 """Schema revision of this version of cafcat. A test compares it with the newest migration."""
 
 

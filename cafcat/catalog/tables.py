@@ -404,7 +404,15 @@ file_locations = Table(
     CheckConstraint("start_byte >= 0 AND end_byte >= start_byte", name="span"),
     CheckConstraint("crc32c >= 0 AND crc32c <= 4294967295", name="crc32c"),
     CheckConstraint("octet_length(file_path) >= 1 AND octet_length(file_path) <= 2048", name="file_path"),
-    Index(None, "caf_file_id", postgresql_using="brin"),
+    # Rows of later chunks fill pages of removed rows. With several intervals for each range of pages, the index tells
+    # that such a range does not have the chunks in between.
+    Index(
+        None,
+        "caf_file_id",
+        postgresql_using="brin",
+        postgresql_ops={"caf_file_id": "int8_minmax_multi_ops"},
+        postgresql_with={"autosummarize": True},
+    ),
     Index(None, "ingest_run_id", postgresql_where=text("ingest_run_id IS NOT NULL")),
     Index(None, "current_since", postgresql_where=text("current_since IS NOT NULL")),
     comment="Where each file is now: bytes [start_byte, end_byte) of a committed chunk.",

@@ -509,7 +509,9 @@ def _record_change(
     change.files, change.bytes = row
     if not change.files:
         return
-    chunks = f"SELECT count(*) FROM chunks WHERE state = %s AND id IN (SELECT caf_file_id FROM {table})"  # noqa: S608
+    # With IN, the server may read the table once for each chunk: statistics are older than the new states.
+    ids = f"SELECT DISTINCT caf_file_id FROM {table}"  # noqa: S608
+    chunks = f"SELECT count(*) FROM chunks WHERE state = %s AND id = ANY (ARRAY({ids}))"  # noqa: S608
     sign, state = (-1, "retired") if kind is JournalKind.REMOVE else (1, "committed")
     [(change.chunks,)] = connection.execute(chunks.encode(), [state]).fetchall()
     record_folders(connection, f"SELECT file_path, {sign} AS files, {sign} * {size_of()} AS bytes FROM {table}")  # noqa: S608

@@ -28,7 +28,8 @@ WANTED_TABLE: Final = (
 # Prune locks these rows, too: the second of both transactions sees the result of the first.
 USABLE_TABLE: Final = """
 CREATE TEMPORARY TABLE usable ON COMMIT DROP AS SELECT id FROM chunks
-WHERE id IN (SELECT caf_file_id FROM wanted) AND state IN ('committed', 'retired') ORDER BY id FOR NO KEY UPDATE
+WHERE id = ANY (ARRAY(SELECT DISTINCT caf_file_id FROM wanted)) AND state IN ('committed', 'retired')
+ORDER BY id FOR NO KEY UPDATE
 """
 LISTED_TABLE: Final = (
     'CREATE TEMPORARY TABLE listed (caf_file_id bigint, start_byte bigint, file_path text COLLATE "C") '
