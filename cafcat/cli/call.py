@@ -183,10 +183,10 @@ class Call:
         Without this check, a mistyped home would look like an empty catalog.
 
         Raises:
-            CatalogUnavailable: The embedded database is used, and its home has none.
+            CatalogUnavailable: The embedded database is used, and its home does not exist.
         """
         settings = self.settings()
-        if settings.database_url is None and not (settings.home / _DATABASE_FOLDER).is_dir():
+        if settings.database_url is None and not settings.home.is_dir():
             hint = (
                 "check --home and CAFCAT_HOME; `cafcat ingest FOLDER` makes a new catalog, and "
                 "`cafcat rebuild STORE` makes a lost one again"
@@ -205,7 +205,7 @@ class Call:
         The repository connects to the database at its first query. Use it in a `with` statement.
 
         Raises:
-            CatalogUnavailable: The embedded database is used, and its home has none.
+            CatalogUnavailable: The embedded database is used, and its home does not exist.
         """
         from cafcat.packed_files import PackedFiles
 

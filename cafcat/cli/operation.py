@@ -50,7 +50,7 @@ def operation(
         makes_catalog: True for an operation that has work to do in a new, empty catalog.
 
     Raises:
-        CatalogUnavailable: The embedded database is used, its home has none, and `makes_catalog` is false.
+        CatalogUnavailable: The embedded database is used, its home does not exist, and `makes_catalog` is false.
         typer.Exit: A KeyboardInterrupt ended the operation, and the message was printed. The exit code is 130.
     """
     from cafcat.progress import Warnings
