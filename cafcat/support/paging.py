@@ -1,11 +1,13 @@
 """Listings that are read page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
-__all__ = ["pages_of"]
+__all__ = ["FIRST_ROWS", "more_rows", "pages_of"]
 
 Item = TypeVar("Item")
+FIRST_ROWS: Final = 16
+"""Number of rows of a first page, if perhaps only its first row is needed."""
 
 
 def pages_of(function: Callable[[Item | None], Sequence[Item]], most: int) -> Iterator[Sequence[Item]]:
@@ -21,3 +23,8 @@ def pages_of(function: Callable[[Item | None], Sequence[Item]], most: int) -> It
         if len(page) < most:
             return
         after = page[-1]
+
+
+def more_rows(rows: int, most: int) -> int:
+    """Return the number of rows of the next page: eight times as many as of the page before, at most `most`."""
+    return min(most, 8 * rows)

@@ -11,7 +11,7 @@ from cafcat.catalog.files.scope import FindFilter, PathScope, successor
 from cafcat.errors import NotFound, shown_path
 from cafcat.model import NO_SUCH_FILE, ChunkFiles, Folder, Location
 from cafcat.progress import Progress
-from cafcat.support.paging import pages_of
+from cafcat.support.paging import FIRST_ROWS, more_rows, pages_of
 from cafcat.support.paths import file_of, folder_of
 
 __all__ = ["CatalogAsOf"]
@@ -133,7 +133,8 @@ class CatalogAsOf:
     def level(self, prefix: str) -> Iterator[Location | Folder]:
         """Yield the file with a name, if there was one, and then the files and folders directly in this folder.
 
-        Of a folder, all paths up to its first file of that time are read, and the rest of their page.
+        Of a folder, all paths up to its first file of that time are read, and the rest of their page. The first pages
+        after a folder are small, because the next name may be a folder, too.
 
         Args:
             prefix: The name, as typed.
@@ -143,14 +144,17 @@ class CatalogAsOf:
         folder = folder_of(prefix)
         below = prefix_range(folder)
         low: str | None = below.low
+        rows = FIRST_ROWS
         while low is not None:
-            paths = self._catalog.versions.paths(below._replace(low=low), PAGE_ROWS)
+            paths = self._catalog.versions.paths(below._replace(low=low), rows)
             entry: Location | Folder | None = None
             for entry in self._entries(folder, paths):
                 yield entry
-            low = successor(paths[-1]) if len(paths) == PAGE_ROWS else None
+            low = successor(paths[-1]) if len(paths) == rows else None
+            rows = more_rows(rows, PAGE_ROWS)
             if low is not None and isinstance(entry, Folder) and low.startswith(entry.path):
                 low = entry.path[:-1] + "0"  # the first path after the folder
+                rows = FIRST_ROWS
 
     def _entries(self, folder: str, paths: Sequence[str]) -> Iterator[Location | Folder]:
         """Yield the files directly in a folder, and each of its folders once, of those paths that had a file."""

@@ -16,6 +16,7 @@ from cafcat.serve.s3.paging import Ranges, common_prefix, delimiter_of, invalid,
 from cafcat.serve.s3.request import S3Request
 from cafcat.serve.s3.visible import Visible
 from cafcat.serve.s3.xml import document, texts
+from cafcat.support.paging import FIRST_ROWS, more_rows
 from cafcat.support.paths import end_of_prefix
 
 __all__ = ["list_versions"]
@@ -138,13 +139,19 @@ class _Page:
         return entries, False
 
     def _groups(self, versions: Versions, low: str, high: str | None) -> Iterator[Group]:
-        """Yield the paths of a range with all their versions. Paths below `_bound`, which may rise, are skipped."""
+        """Yield the paths of a range with all their versions. Paths below `_bound`, which may rise, are skipped.
+
+        The first pages after a common prefix are small, because the next path may have a common prefix, too.
+        """
         following: str | None = max(low, self._bound)
+        rows = FIRST_ROWS
         while following is not None and (high is None or following < high):
-            page = versions.page(following, high, _PAGE_ROWS)
+            page = versions.page(following, high, rows)
             for path, group in groupby(page.versions, lambda version: version.location.path):
                 if path >= self._bound:
                     yield path, list(group)
+            has_skipped = page.following is not None and page.following < self._bound
+            rows = FIRST_ROWS if has_skipped else more_rows(rows, _PAGE_ROWS)
             following = page.following and max(page.following, self._bound)
 
     def _entries_of(self, group: Group) -> Sequence[_Listed | Folder]:
