@@ -404,8 +404,8 @@ file_locations = Table(
     CheckConstraint("start_byte >= 0 AND end_byte >= start_byte", name="span"),
     CheckConstraint("crc32c >= 0 AND crc32c <= 4294967295", name="crc32c"),
     CheckConstraint("octet_length(file_path) >= 1 AND octet_length(file_path) <= 2048", name="file_path"),
-    # Rows of later chunks fill pages of removed rows. Several intervals for each range of pages leave out the chunks
-    # in between.
+    # Rows of later chunks fill pages of removed rows. Several intervals for each range of pages leave out the
+    # chunks in between.
     Index(
         None,
         "caf_file_id",

@@ -2,14 +2,17 @@
 
 import asyncio
 import os
+import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from glob import has_magic
+from itertools import chain
 from threading import Lock
 from typing import Any, Final, cast
 
 from fsspec.asyn import AsyncFileSystem, get_loop, reset_lock, sync_wrapper
+from fsspec.utils import glob_translate
 
 from cafcat.filesystem.carried import settings_of, text_of
 from cafcat.filesystem.errors import is_a_folder, no_such_file
@@ -176,6 +179,42 @@ class ListedFileSystem(AsyncFileSystem):  # type: ignore[misc]
         found = await self._in_thread(self._found, path, maxdepth, withdirs) if is_text(path) else {}
         names = sorted(found)
         return {name: found[name] for name in names} if kwargs.get("detail") else names
+
+    async def _glob(self, path: str, maxdepth: int | None = None, **kwargs: Any) -> list[str] | dict[str, Info]:
+        """Find files and folders by a pattern, as `AbstractFileSystem.glob` describes.
+
+        If names of folders have wildcards, only folders that match are listed. fsspec would list all paths below
+        the first of these folders.
+        """
+        folders, _, last = self._strip_protocol(path).rpartition("/")
+        if maxdepth is not None or not has_magic(folders) or "**" in path:
+            return cast(list[str] | dict[str, Info], await super()._glob(path, maxdepth=maxdepth, **kwargs))
+        children = await self._children(await self._folders(folders), last)
+        # If a file and a folder have one name, the file is found.
+        found = {info["name"]: info for info in sorted(children, key=lambda info: info["type"] == "file")}
+        kinds = {"directory"} if path.endswith("/") else {"directory", "file"}
+        kinds -= set() if kwargs.get("withdirs", True) else {"directory"}
+        names = sorted(name for name, info in found.items() if info["type"] in kinds)
+        return {name: found[name] for name in names} if kwargs.get("detail") else names
+
+    async def _folders(self, pattern: str) -> list[str]:
+        """Return the names that a pattern of folders means. Those without a wildcard at their end may not exist."""
+        if not has_magic(pattern):
+            return [pattern]
+        above, _, last = pattern.rpartition("/")
+        folders = await self._folders(above)
+        if not has_magic(last):
+            return [f"{folder}/{last}" for folder in folders]
+        return [info["name"] for info in await self._children(folders, last) if info["type"] == "directory"]
+
+    async def _children(self, folders: Iterable[str], pattern: str) -> list[Info]:
+        """Return the files and folders directly in these folders whose name matches a pattern without a slash."""
+        if not has_magic(pattern):
+            found = await asyncio.gather(*(self._lookups.find(f"{folder}/{pattern}") for folder in folders))
+            return [info_of(one) for one in found if one is not None]
+        matches = re.compile(glob_translate(pattern)).match
+        listed = await asyncio.gather(*(self._in_thread(self._level, folder) for folder in folders))
+        return [info for info in chain(*listed) if matches(info["name"].rpartition("/")[2])]
 
     def _found(self, path: str, depth: int | None, with_folders: bool) -> dict[str, Info]:
         if depth is None:

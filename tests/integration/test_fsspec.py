@@ -17,6 +17,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec.asyn import AsyncFileSystem, sync
 
 import cafcat
 from cafcat.catalog.files.lookup import Lookup
@@ -214,6 +215,44 @@ def test_find_is_that_of_a_folder_on_disk(fs: CafcatFileSystem, tmp_path: Path) 
 
 
 GLOBS = ["*", "data/*.csv", "**/*.csv", "data/**", "data/*/", "*a*/*", "data/[[]odd]*", "ü*/*", "*/*/*/c.csv", "x*"]
+
+
+def test_glob_with_wildcards_in_folders_is_that_of_fsspec(fs: CafcatFileSystem) -> None:
+    patterns = [
+        "*/*",
+        "*/*.csv",
+        "d*/deep",
+        "*/deep/*",
+        "*/*/er",
+        "*/*/*/c.csv",
+        "*/*/",
+        "b*/inside",
+        "*/none",
+        "[a-d]*/?.csv",
+    ]
+    patterns += [
+        "data/*/er/*",
+        "*a/d*p/",
+        "*/[[]odd]*",
+        "**/er/*.csv",
+        "?*/*/er/c.csv",
+        "none/*/x",
+        "*/",
+        "*/deep/",
+    ]
+    for pattern in patterns:
+        for options in ({}, {"detail": True}, {"withdirs": False}, {"maxdepth": 2}):
+            plain = AsyncFileSystem._glob(fs, pattern, **options)
+            assert fs.glob(pattern, **options) == sync(fs.loop, lambda plain=plain: plain), (pattern, options)
+
+
+def test_glob_lists_matching_folders_only(catalog_fs: CafcatFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    folder = Lookup.folder
+    monkeypatch.setattr(Lookup, "folder", lambda self, name: [listed.append(name), *folder(self, name)][1:])
+    monkeypatch.setattr(Lookup, "pages", None)
+    assert catalog_fs.glob("d*/deep/d") == ["data/deep/d"]
+    assert listed == [""]
 
 
 def test_glob_is_that_of_a_folder_on_disk(fs: CafcatFileSystem, tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ class CatalogAsOf:
     def level(self, prefix: str) -> Iterator[Location | Folder]:
         """Yield the file with a name, if there was one, and then the files and folders directly in this folder.
 
-        Of a folder, all paths up to its first file of that time are read, and the rest of their page. The first pages
-        after a folder are small, because the next name may be a folder, too.
+        Of a folder, all paths up to its first file of that time are read, and the rest of their page. The first
+        page after a folder is small, because the next name may be a folder, too.
 
         Args:
             prefix: The name, as typed.
