@@ -1,6 +1,9 @@
 """ls, find, stat, locate."""
 
+import json
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -162,6 +165,28 @@ def test_du_for_ncdu_has_one_form(filled: Cafcat) -> None:
     for option in (["--depth", "1"], ["--sort"], ["--human"]):
         assert "leave --depth, --sort and --human out" in filled("du", "--ncdu", *option, code=2).err
     assert filled("du").lines == filled("du", "--depth", "1").lines
+
+
+@pytest.mark.parametrize("folder", ["", "tree", "tree/folder/", "tree/a.txt"])
+def test_du_for_ncdu_has_every_file_in_its_folder(filled: Cafcat, folder: str) -> None:
+    def below(name: str, entry: Any) -> Iterator[tuple[str, int]]:
+        if isinstance(entry, dict):
+            yield name + entry["name"], entry["asize"]
+        else:
+            head, *entries = entry
+            assert len({one[0]["name"] for one in entries if isinstance(one, list)}) == sum(
+                isinstance(one, list) for one in entries
+            )
+            for one in entries:
+                yield from below(f"{name}{head['name'].strip('/')}/", one)
+
+    _, _, _, top = json.loads(filled("du", "--ncdu", folder or ".").out)
+    inside = {path for path in TREE if path.startswith(folder) or not folder}
+    if folder == "tree/a.txt":
+        assert dict(below("", top)) == {"tree/a.txt/a.txt": len(TREE["tree/a.txt"])}
+        return
+    found = {path.lstrip("./"): size for path, size in below("", top)}
+    assert found == {path: len(TREE[path]) for path in inside}
 
 
 def test_find_refuses_a_pattern_for_base_names_with_a_slash(filled: Cafcat) -> None:

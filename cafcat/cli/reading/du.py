@@ -1,8 +1,9 @@
 """The command `cafcat du`: its flags and output."""
 
 import json
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, takewhile
+from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,9 @@ from cafcat.cli.call import Call, verb
 from cafcat.cli.reading.lost import warn_if_lost
 from cafcat.cli.reading.missing_names import explain_parents, explain_removed, hint_for_folder, means_everything
 from cafcat.errors import InvalidInput, NotFound
-from cafcat.model import NO_SUCH_PREFIX, Folder, FolderTotal, Location
+from cafcat.model import NO_SUCH_PREFIX, FolderTotal, Location
 from cafcat.support.arguments import parse_text
+from cafcat.support.paths import folder_of
 from cafcat.support.quantities import format_size
 
 if TYPE_CHECKING:
@@ -101,21 +103,30 @@ def _print_for_ncdu(call: Call, repository: "PackedFiles", folder: str) -> None:
         raise InvalidInput("--ncdu has a JSON format of its own", hint="leave out --json")
     head = json.dumps({"progname": "cafcat", "progver": __version__})
     call.output.line(f"[1,2,{head},")
-    for line in _ncdu_folder(repository, folder, folder.rstrip("/") or "/"):
+    for line in _ncdu_lines(repository.list(folder), folder_of(folder), folder.rstrip("/") or "/"):
         call.output.line(line)
     call.output.line("]")
 
 
-def _ncdu_folder(repository: "PackedFiles", folder: str, name: str) -> Iterator[str]:
+def _ncdu_lines(files: Iterable[Location], base: str, name: str) -> Iterator[str]:
+    """Yield the lines of a folder. Its files come in the order of paths, so those of each folder are adjacent.
+
+    Args:
+        files: The files; first that with the name of the folder, if there is one.
+        base: Beginning of their paths that is left out: the folder with a slash at its end.
+        name: Name of the folder.
+    """
     yield f"[{json.dumps({'name': name})}"
-    for entry in repository.list_folder(folder):
-        base = entry.path.rstrip("/").rpartition("/")[2] or entry.path
-        if isinstance(entry, Folder):
-            yield ","
-            yield from _ncdu_folder(repository, entry.path, base)
-        else:
-            size = {"name": base, "asize": entry.size_bytes, "dsize": entry.size_bytes}
-            yield f",{json.dumps(size)}"
+    opened: list[str] = []
+    for location in files:
+        *folders, last = location.path.removeprefix(base).split("/")
+        folders = folders if location.path.startswith(base) else []
+        common = sum(takewhile(bool, map(eq, opened, folders)))
+        yield from ("]" for _ in opened[common:])
+        yield from (f",[{json.dumps({'name': one})}" for one in folders[common:])
+        yield f",{json.dumps({'name': last, 'asize': location.size_bytes, 'dsize': location.size_bytes})}"
+        opened = folders
+    yield from ("]" for _ in opened)
     yield "]"
 
 
