@@ -166,7 +166,7 @@ def test_endless_name_is_not_buffered() -> None:
     class Endless(BytesIO):
         taken = 0
 
-        def read(self, size: int | None = -1) -> bytes:
+        def read1(self, size: int | None = -1) -> bytes:
             assert size is not None
             assert size > 0
             self.taken += size
@@ -182,9 +182,9 @@ def test_files_are_listed_before_the_list_is_read_to_its_end() -> None:
     """A list may be larger than memory."""
 
     class Counting(BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read1(self, size: int | None = -1) -> bytes:
             counts.append(size or 0)
-            return super().read(size)
+            return super().read1(size)
 
     counts: list[int] = []
     items = NameListSource(Counting(b"a\n" * 1_000_000)).files()
