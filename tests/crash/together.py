@@ -104,7 +104,12 @@ class World:
         return self._run(words, self.environ, fault, after, stopped)
 
     def _run(
-        self, words: list[str], environ: Mapping[str, str], fault: str | None, after: float, stopped: float
+        self,
+        words: list[str],
+        environ: Mapping[str, str],
+        fault: str | None = None,
+        after: float = 0.0,
+        stopped: float = 0.0,
     ) -> int:
         process = subprocess.Popen(
             command_line(*words, "--debug"),
@@ -150,7 +155,7 @@ class World:
     def _extracted(self, environ: Mapping[str, str], name: str) -> dict[str, str]:
         output = self.folder / name
         shutil.rmtree(output, ignore_errors=True)
-        if code := self._run(["extract", "-C", name], environ, None, 0, 0):
+        if code := self._run(["extract", "-C", name], environ):
             self.found.append(f"extract ended with {code}")
         return contents(output)
 
@@ -160,11 +165,11 @@ class World:
         environ = self._environ_of(home)
         stores = [str(store) for store in (self.store, self.copies) if (store / "journal").is_dir()]
         try:
-            if code := self._run(["rebuild", *stores], environ, None, 0, 0):
+            if code := self._run(["rebuild", *stores], environ):
                 self.found.append(f"rebuild ended with {code}")
             return self._extracted(environ, "rebuilt")
         finally:
-            self._run(["db", "stop"], environ, None, 0, 0)
+            self._run(["db", "stop"], environ)
             shutil.rmtree(home, ignore_errors=True)
 
 
