@@ -9,7 +9,7 @@ for each row of the small side.
 
 from typing import Final
 
-__all__ = ["BY_INDEX", "NOT_BY_INDEX", "delete_by_key", "exists_by_key", "join_by_key"]
+__all__ = ["BY_INDEX", "IN_ORDER", "NOT_BY_INDEX", "delete_by_key", "exists_by_key", "join_by_key"]
 
 BY_INDEX: Final = "SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
 """Settings of a transaction for look-ups of a key that is not unique, such as a range of paths or one chunk's rows.
@@ -18,6 +18,8 @@ The planner can only estimate from statistics how many rows such a key has. If t
 scan the whole table. JIT is off because up to PostgreSQL 17 an unavoidable scan, such as that of a temporary table,
 then gets a very high cost. The server would compile the statement for that cost, which takes up to a second.
 """
+IN_ORDER: Final = "SET LOCAL enable_sort = off"
+"""Read an index in its order. With wrong statistics, the server would sort all rows of a range to return a few."""
 NOT_BY_INDEX: Final = "SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT"
 """Undo BY_INDEX within the same transaction."""
 

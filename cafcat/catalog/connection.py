@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 import psycopg
 from psycopg import errors as pg
 
-from cafcat.catalog.by_key import BY_INDEX
+from cafcat.catalog.by_key import BY_INDEX, IN_ORDER
 from cafcat.catalog.locking import (
     DEFAULT_LIMIT_SECONDS,
     LockWait,
@@ -215,15 +215,17 @@ class Connection:
         return DEFAULT_LIMIT_SECONDS if limit is None else limit
 
     @contextmanager
-    def by_index(self, *, read_only: bool = False) -> Iterator[PgConnection]:
+    def by_index(self, *, read_only: bool = False, in_order: bool = False) -> Iterator[PgConnection]:
         """Open a transaction in which the server reads tables by index wherever an index can answer a query.
 
         Args:
             read_only: True if the transaction changes nothing.
+            in_order: True to read an index in its order, too, for the first rows of a range.
 
         Raises the errors of `transaction`, such as CatalogUnavailable.
         """
-        with self.transaction(read_only=read_only, settings=BY_INDEX) as connection:
+        settings = f"{BY_INDEX}; {IN_ORDER}" if in_order else BY_INDEX
+        with self.transaction(read_only=read_only, settings=settings) as connection:
             yield connection
 
     @contextmanager

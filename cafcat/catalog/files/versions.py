@@ -29,8 +29,6 @@ FROM (SELECT * FROM retired_locations WHERE file_path >= %(low)s {{upper_bound}}
       ORDER BY file_path LIMIT %(limit)s) AS l
 JOIN chunks AS c ON c.id = l.caf_file_id
 """  # noqa: S608
-_IN_ORDER: Final = "SET LOCAL enable_sort = off"
-"""Read an index in its order. With wrong statistics, the server would sort all rows of a range to return a few."""
 _AT: Final = f"""
 SELECT {LOCATION}
 FROM (SELECT * FROM {{table}} WHERE file_path = %(path)s AND start_byte = %(start)s AND end_byte = %(end)s
@@ -191,8 +189,7 @@ class Versions:
         """
         regex = "" if within.regex is None else "AND file_path ~ %(regex)s"
         statement = f"{_PATHS.format(regex=regex)} ORDER BY file_path LIMIT %(limit)s"
-        with self._connection.by_index(read_only=True) as connection:
-            connection.execute(_IN_ORDER)
+        with self._connection.by_index(read_only=True, in_order=True) as connection:
             rows = connection.execute(statement.encode(), within._asdict() | {"limit": limit}).fetchall()
         return [path for (path,) in rows]
 
@@ -208,8 +205,7 @@ class Versions:
         """
         regex = "" if within.regex is None else "AND l.file_path ~ %(regex)s"
         statement = f"{_PRUNED.format(regex=regex)} ORDER BY file_path LIMIT %(limit)s"
-        with self._connection.by_index(read_only=True) as connection:
-            connection.execute(_IN_ORDER)
+        with self._connection.by_index(read_only=True, in_order=True) as connection:
             parameters = within._asdict() | {"moment": moment, "limit": limit}
             rows = connection.execute(statement.encode(), parameters).fetchall()
         return [path for (path,) in rows]
@@ -243,8 +239,7 @@ class Versions:
             limit: Largest number of rows to read of each of two tables, unless a single path has more.
         """
         parameters = {"low": low, "high": high, "limit": limit}
-        with self._connection.by_index(read_only=True) as connection:
-            connection.execute(_IN_ORDER)
+        with self._connection.by_index(read_only=True, in_order=True) as connection:
             live = connection.execute(_bounded(_LIVE, high), parameters).fetchall()
             former = connection.execute(_bounded(_FORMER, high), parameters).fetchall()
         # The former versions of the last path may continue after the last row.

@@ -303,9 +303,7 @@ class Journal:
         )
         after = ""
         while True:
-            with self._connection.by_index() as connection:
-                # Without statistics of the new rows, the server would sort all of them for each page.
-                connection.execute("SET LOCAL enable_sort = off")
+            with self._connection.by_index(in_order=True) as connection:
                 rows = connection.execute(statement, (sequence, after, _PAGE_ROWS)).fetchall()
             yield from map(JournalFile._make, rows)
             if len(rows) < _PAGE_ROWS:
