@@ -193,10 +193,20 @@ class Call:
             )
             raise CatalogUnavailable(f"there is no catalog in {settings.home}", hint=hint)
 
-    def repository(self) -> "Repository":
-        """Return a new repository for a `with` statement. It connects to the database at its first query."""
+    def repository(self, *, makes_catalog: bool = True) -> "Repository":
+        """Return a new repository for a `with` statement. It connects to the database at its first query.
+
+        Args:
+            makes_catalog: False for a command that has nothing to do in a new, empty catalog.
+
+        Raises:
+            CatalogUnavailable: The embedded database is used, its home does not exist, and `makes_catalog` is
+                false.
+        """
         from cafcat.repository import Repository
 
+        if not makes_catalog:
+            self.require_home()
         return Repository(self.settings(), self.warn)
 
     def files(self) -> "PackedFiles":

@@ -45,8 +45,7 @@ def backup(
 
 def _list(call: Call, store: str | None) -> int:
     is_empty = True
-    call.require_home()
-    with call.repository() as repository:
+    with call.repository(makes_catalog=False) as repository:
         for found in repository.backups(store):
             is_empty = False
             line = f"{found.begun_at}  {format_size(found.size_bytes):>10}  {call.output.shown(found.object_key)}"

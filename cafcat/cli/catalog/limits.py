@@ -51,8 +51,7 @@ def list_(call: Call) -> None:
     Example: cafcat limits list
     """
     is_empty = True
-    call.require_home()
-    with call.repository() as repository:
+    with call.repository(makes_catalog=False) as repository:
         for row in repository.limits():
             is_empty = False
             call.output.show(row._asdict(), [call.output.shown(_row(row))])

@@ -56,8 +56,7 @@ def ls(call: Call) -> None:
 
     Example: cafcat store ls
     """
-    call.require_home()
-    with call.repository() as repository:
+    with call.repository(makes_catalog=False) as repository:
         for store in repository.stores():
             if call.json or call.verbose or store.name is not None or _counts(store) != _NOTHING_NOW:
                 call.output.show(store._asdict(), [call.output.shown(_row(store))])

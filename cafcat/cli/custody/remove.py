@@ -247,8 +247,7 @@ def _list(call: Call, prefixes: Sequence[str], *, refused: bool) -> int:
         raise InvalidInput("undelete --list takes one folder or file, and no other option")
     prefix = prefixes[0] if prefixes else "."
     found = False
-    call.require_home()
-    with call.repository() as repository:
+    with call.repository(makes_catalog=False) as repository:
         for removed in repository.removed(prefix):
             found = True
             _show(call, repository, removed)

@@ -37,8 +37,7 @@ def units(
 
     Example: cafcat units app/2026-11
     """
-    call.require_home()
-    with call.repository() as repository:
+    with call.repository(makes_catalog=False) as repository:
         found = False
         for unit in repository.units(prefix):
             found = True
