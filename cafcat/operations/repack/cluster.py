@@ -118,9 +118,7 @@ def _size_after(chunk: RewritableChunk) -> int:
 
 def repack_chunks(session: Session, part: ChunksToRepack) -> RepackReport:
     """Repack chunks on a worker, and return the totals. This is the call that executors run."""
-    chunks = _free_chunks(session, part)
-    free = [chunk for chunk in chunks if not chunk.is_being_rewritten]
-    plan = RepackPlan(free, len(chunks) - len(free), 0, part.options.format)
+    plan = RepackPlan(_free_chunks(session, part), 0, 0, part.options.format)
     return Repack(session, part.options, chunk_limits(session, part.options.target_size)).run(plan, dry_run=False)
 
 
