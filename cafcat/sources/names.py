@@ -98,7 +98,7 @@ class WarnOnce(Progress):
 
 
 def list_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the bytes of a list of names as soon as they are there, at most 64 KiB at once.
+    """Yield the bytes of a list of names as they arrive, at most 64 KiB at once.
 
     A block is the result of one system call, so that Ctrl-D ends a list that is typed at a terminal. Raises OSError
     if the list cannot be read.

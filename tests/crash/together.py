@@ -92,7 +92,14 @@ class World:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAFCAT_", "PG"))}
         return kept | {"CAFCAT_HOME": str(home), "CAFCAT_STORE": str(self.store)}
 
-    def run(self, words: list[str], fault: str | None = None, after: float = 0.0, stopped: float = 0.0) -> int:
+    def run(
+        self,
+        words: list[str],
+        fault: str | None = None,
+        after: float = 0.0,
+        stopped: float = 0.0,
+        environ: Mapping[str, str] | None = None,
+    ) -> int:
         """Run a command, and return its exit code.
 
         Args:
@@ -100,21 +107,12 @@ class World:
             fault: One of FAULTS; None for a command that runs to its end.
             after: Seconds until the fault.
             stopped: Seconds for which "stop" stops the command.
+            environ: Environment of the command; None for that of this repository.
         """
-        return self._run(words, self.environ, fault, after, stopped)
-
-    def _run(
-        self,
-        words: list[str],
-        environ: Mapping[str, str],
-        fault: str | None = None,
-        after: float = 0.0,
-        stopped: float = 0.0,
-    ) -> int:
         process = subprocess.Popen(
             command_line(*words, "--debug"),
             cwd=self.folder,
-            env=environ,
+            env=environ or self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -155,7 +153,7 @@ class World:
     def _extracted(self, environ: Mapping[str, str], name: str) -> dict[str, str]:
         output = self.folder / name
         shutil.rmtree(output, ignore_errors=True)
-        if code := self._run(["extract", "-C", name], environ):
+        if code := self.run(["extract", "-C", name], environ=environ):
             self.found.append(f"extract ended with {code}")
         return contents(output)
 
@@ -165,11 +163,11 @@ class World:
         environ = self._environ_of(home)
         stores = [str(store) for store in (self.store, self.copies) if (store / "journal").is_dir()]
         try:
-            if code := self._run(["rebuild", *stores], environ):
+            if code := self.run(["rebuild", *stores], environ=environ):
                 self.found.append(f"rebuild ended with {code}")
             return self._extracted(environ, "rebuilt")
         finally:
-            self._run(["db", "stop"], environ)
+            self.run(["db", "stop"], environ=environ)
             shutil.rmtree(home, ignore_errors=True)
 
 
@@ -292,12 +290,10 @@ class Balloon(Worker):
         time.sleep(self.random.uniform(0.5, 3))
         with contextlib.suppress(OSError), path.open("wb") as file:
             status = os.statvfs(self.world.disk)
-            os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - self._left())
+            left = self.random.choice((0, 0, 8192, 100_000))
+            os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - left)
         time.sleep(self.random.uniform(0.2, 2.5))
         path.unlink(missing_ok=True)
-
-    def _left(self) -> int:
-        return self.random.choice((0, 0, 8192, 100_000))
 
 
 def explore(folder: Path, *, seed: int, rounds: int, seconds: float, full_disk: bool = False) -> World:

@@ -229,8 +229,6 @@ def test_glob_with_wildcards_in_folders_is_that_of_fsspec(fs: CafcatFileSystem) 
         "b*/inside",
         "*/none",
         "[a-d]*/?.csv",
-    ]
-    patterns += [
         "data/*/er/*",
         "*a/d*p/",
         "*/[[]odd]*",

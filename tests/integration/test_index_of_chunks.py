@@ -6,7 +6,7 @@ import cafcat
 from tests.worlds.catalog_world import sql
 
 ROWS, OF_CHUNK = 60_000, 1_000
-A_RANGE = 15_000
+TWO_RANGES = 15_000
 """More rows than two ranges of 128 pages have."""
 
 
@@ -20,7 +20,7 @@ def test_rows_of_later_chunks_between_others_do_not_spoil_the_index(local: cafca
     vacuum(local)
     sql(local, f"{insert} {ROWS}, 0, 0, 0, 'new ' || {path} FROM generate_series(1, {ROWS // 50}) AS n")
     vacuum(local)
-    assert rows_of_others(local, 30) < A_RANGE
+    assert rows_of_others(local, 30) < TWO_RANGES
 
 
 def vacuum(repository: cafcat.Repository) -> None:

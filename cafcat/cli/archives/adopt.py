@@ -23,9 +23,7 @@ class _Progress(ShownProgress):
     """Progress of `cafcat adopt`. With -v, prints each adopted archive: on stderr, with --json on stdout."""
 
     def show(self, event: Event) -> None:
-        if not isinstance(event, ArchiveAdopted):
-            return
-        if not self._call.verbose:
+        if not isinstance(event, ArchiveAdopted) or not self._call.verbose:
             return
         if self._call.json:
             self._call.output.document(event._asdict())

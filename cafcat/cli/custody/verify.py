@@ -137,7 +137,7 @@ def _remedy(report: "VerifyReport", progress: _Progress, lacking_changes: int) -
 
     Args:
         report: Totals of the verify.
-        progress: What was found.
+        progress: Has the findings.
         lacking_changes: Number of later changes that the restored backup lacks; 0 if none of its chunks is missing.
     """
     if report.level is VerifyLevel.SOURCE:

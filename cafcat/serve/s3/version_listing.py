@@ -58,7 +58,7 @@ def list_versions(
         namespace: Finds buckets.
         request: The request.
         bucket: Name of the bucket.
-        visible: What the client may see.
+        visible: The paths that the client may see.
 
     Raises:
         S3Error: AccessDenied, if the client may see no key with the requested prefix; NoSuchBucket; or a parameter
